@@ -1,0 +1,113 @@
+"""A job as its user asked for it: what the scheduler decides on, and what is to be run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from starburst.domain.resources import Resources, total
+
+
+class CloudChoice(str, Enum):
+    """`starburst.io/cloud`: whether a job may, must not, or must run in the cloud."""
+
+    AUTO = "auto"
+    NEVER = "never"
+    ONLY = "only"
+
+
+class Site(str, Enum):
+    """Where a run takes place."""
+
+    CLUSTER = "cluster"
+    CLOUD = "cloud"
+
+
+class Phase(str, Enum):
+    """State of a job. QUEUED → OFFLOADING → STARTING → RUNNING → an end; STOPPING ends a run early."""
+
+    QUEUED = "queued"
+    OFFLOADING = "offloading"  # its instance is being made
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"  # told to end; counts as alive until confirmed gone
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing can change any more."""
+        return self in ENDS
+
+
+ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
+
+#: Tasks of a gang and the node labels they need: jobs of one shape fit or fail together.
+Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the scheduler knows of a job. What it runs is its `Workload`, which no policy sees."""
+
+    id: str
+    name: str
+    #: One entry per task; the tasks of a gang start together, on one node or several.
+    tasks: tuple[Resources, ...]
+    user: str = ""
+    queue: str = "default"
+    node_selector: tuple[tuple[str, str], ...] = ()
+    #: The user's estimate of the run time in seconds; None where there is none.
+    runtime_estimate_s: float | None = None
+    #: Waits for the cluster this long, whatever the policy says; None leaves it to the policy.
+    max_wait_s: float | None = None
+    cloud: CloudChoice = CloudChoice.AUTO
+    #: Saves its progress on SIGTERM and goes on from there.
+    checkpoint: bool = False
+    #: Higher goes first under the order "priority".
+    priority: int = 0
+    #: Seconds between SIGTERM and SIGKILL.
+    grace_s: float = 30.0
+
+    @property
+    def shape(self) -> Shape:
+        """Jobs of one shape fit, or do not fit, the same free capacity."""
+        return (self.tasks, self.node_selector)
+
+    @property
+    def resources(self) -> Resources:
+        """What all tasks need together."""
+        return self.tasks[0] if len(self.tasks) == 1 else total(self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One member of a job's gang, as packers place it."""
+
+    job_id: str
+    rank: int
+    resources: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What each task of a job runs."""
+
+    #: Program and arguments, not a shell line.
+    command: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    working_dir: str | None = None
+    #: Container image; the embedded cluster and cloud run the command on the host and ignore it.
+    image: str | None = None
+    #: Seconds after which a run is ended as failed (activeDeadlineSeconds).
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job, what it runs, and things the user should hear about that were not kept."""
+
+    job: Job
+    workload: Workload
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,73 @@
+"""What a task asks for and what a node has: GPUs, CPUs and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MIB_PER_GIB = 1024
+MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """An amount of GPUs, CPUs and memory, kept in integers so that adding and taking away is exact.
+
+    `gpu_type` is a constraint on a demand ("" accepts any type) and a fact on a capacity.
+    """
+
+    gpus: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    gpu_type: str = ""
+
+    @classmethod
+    def of(cls, gpus: int = 0, cpus: float = 0, memory_gib: float = 0, gpu_type: str = "") -> Resources:
+        """Build from the units people write; fractions of a milli-CPU or MiB are rounded to the nearest."""
+        return cls(gpus, round(cpus * MILLI), round(memory_gib * MIB_PER_GIB), gpu_type)
+
+    @property
+    def cpus(self) -> float:
+        """CPUs (cores)."""
+        return self.cpu_milli / MILLI
+
+    @property
+    def memory_gib(self) -> float:
+        """Memory in GiB."""
+        return self.memory_mib / MIB_PER_GIB
+
+    def fits(self, capacity: Resources) -> bool:
+        """Whether `capacity` holds this demand, GPU type included."""
+        return (
+            self.gpus <= capacity.gpus
+            and self.cpu_milli <= capacity.cpu_milli
+            and self.memory_mib <= capacity.memory_mib
+            and (not self.gpu_type or not self.gpus or self.gpu_type == capacity.gpu_type)
+        )
+
+    def gpu_equivalents(self, cpus_per_gpu: float) -> float:
+        """r of the waiting formulas: GPUs plus CPUs at their relative price (Starburst, W_cpu : W_gpu)."""
+        return self.gpus + self.cpu_milli / MILLI / cpus_per_gpu
+
+    def __str__(self) -> str:
+        parts = []
+        if self.gpus:
+            kind = f"{self.gpu_type} GPU" if self.gpu_type else "GPU"
+            parts.append(f"{self.gpus} {kind}{'s' if self.gpus > 1 else ''}")
+        if self.cpu_milli:
+            parts.append(f"{self.cpus:g} CPU{'s' if self.cpu_milli != MILLI else ''}")
+        if self.memory_mib:
+            parts.append(f"{self.memory_gib:g} GiB")
+        return ", ".join(parts) or "nothing"
+
+
+def total(amounts: Iterable[Resources]) -> Resources:
+    """The sum of amounts; the GPU type is the first one named."""
+    gpus = cpu_milli = memory_mib = 0
+    gpu_type = ""
+    for amount in amounts:
+        gpus += amount.gpus
+        cpu_milli += amount.cpu_milli
+        memory_mib += amount.memory_mib
+        gpu_type = gpu_type or amount.gpu_type
+    return Resources(gpus, cpu_milli, memory_mib, gpu_type)
