@@ -1,0 +1,44 @@
+"""Who goes first: the sort key of the queue. Smaller goes first; ties go to whoever came first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What an order may look at."""
+
+    #: Position in order of arrival; a job that comes back keeps it.
+    seq: int
+    runtime_s: float
+    #: When it leaves for the cloud, seconds; may be infinite.
+    deadline: float
+    priority: int
+
+
+Order = Callable[[Candidate], float]
+
+
+def fifo(job: Candidate) -> float:
+    """First in, first out."""
+    return float(job.seq)
+
+
+def sjf(job: Candidate) -> float:
+    """Shortest job first, by estimated run time."""
+    return job.runtime_s
+
+
+def edf(job: Candidate) -> float:
+    """Earliest waiting deadline first."""
+    return job.deadline
+
+
+def priority(job: Candidate) -> float:
+    """Highest priority first."""
+    return float(-job.priority)
+
+
+ORDERS: dict[str, Order] = {"fifo": fifo, "sjf": sjf, "edf": edf, "priority": priority}

@@ -1,0 +1,1 @@
+"""Which instances to rent for which tasks."""
