@@ -1,0 +1,110 @@
+"""A virtual world around the core: a heap of things to come, and a cluster and cloud that obey."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from math import isinf
+
+from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.events import (
+    Event,
+    InstanceGone,
+    InstanceReady,
+    JobSubmitted,
+    NodesChanged,
+    OffersChanged,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+    Tick,
+)
+from starburst.core.scheduler import Scheduler
+from starburst.core.state import Changes
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job
+from starburst.domain.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class SimJob:
+    """A job, when it arrives (scheduler seconds) and how long its command takes (seconds)."""
+
+    job: Job
+    arrival_s: float
+    duration_s: float
+
+
+class World:
+    """Runs a scheduler to the end of its jobs. Nothing in it is random, nothing reads a clock."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        nodes: Iterable[Node],
+        offers: Iterable[Offer],
+        *,
+        boot_s: Mapping[str, float] | None = None,
+        on_step: Callable[[float, Changes], None] | None = None,
+    ) -> None:
+        """`boot_s`: seconds from launch to ready by offer name (0 if absent); `on_step` sees every step."""
+        self.scheduler = scheduler
+        self._boot_s = boot_s or {}
+        self._on_step = on_step
+        self._heap: list[tuple[float, int, Event]] = []
+        self._seq = count()
+        self._work_s: dict[str, float] = {}
+        self._launched: dict[str, tuple[str, float]] = {}
+        #: Attempt → when it started; absent once it ended.
+        self._running: dict[tuple[str, int], float] = {}
+        self.at(0.0, NodesChanged(tuple(nodes)))
+        self.at(0.0, OffersChanged(tuple(offers)))
+
+    def at(self, when: float, event: Event) -> None:
+        """Let something happen at a time."""
+        heappush(self._heap, (when, next(self._seq), event))
+
+    def submit(self, jobs: Iterable[SimJob]) -> None:
+        """Let jobs arrive."""
+        for item in jobs:
+            self._work_s[item.job.id] = item.duration_s
+            self.at(item.arrival_s, JobSubmitted(item.job))
+
+    def run(self) -> float:
+        """Go on until nothing more will happen; returns the time of the last event."""
+        now = 0.0
+        while self._heap or not isinf(self.scheduler.next_wakeup()):
+            now = min(self._heap[0][0] if self._heap else float("inf"), self.scheduler.next_wakeup())
+            batch: list[Event] = []
+            while self._heap and self._heap[0][0] == now:
+                event = heappop(self._heap)[2]
+                if not (isinstance(event, RunEnded) and (event.job_id, event.attempt) not in self._running):
+                    batch.append(event)
+                if isinstance(event, RunEnded):
+                    self._running.pop((event.job_id, event.attempt), None)
+            for action in self.scheduler.handle(batch or Tick(), now):
+                self._perform(action, now)
+            changes = self.scheduler.take_changes()
+            if self._on_step is not None:
+                self._on_step(now, changes)
+        return now
+
+    def _perform(self, action: Action, now: float) -> None:
+        match action:
+            case StartRun(job_id, attempt, _, _):
+                self._running[job_id, attempt] = now
+                self.at(now, RunStarted(job_id, attempt))
+                self.at(now + self._work_s[job_id], RunEnded(job_id, attempt, RunEnd.EXITED, 0))
+            case StopRun(job_id, attempt, _, _):
+                started = self._running[job_id, attempt]
+                if self.scheduler.jobs[job_id].job.checkpoint:
+                    self._work_s[job_id] -= now - started
+                self.at(now, RunEnded(job_id, attempt, RunEnd.STOPPED))
+            case LaunchInstance(instance_id, offer_name):
+                self._launched[instance_id] = offer_name, now
+                self.at(now + self._boot_s.get(offer_name, 0.0), InstanceReady(instance_id, now))
+            case TerminateInstance(instance_id):
+                _, launched_at = self._launched.pop(instance_id)
+                self.at(now, InstanceGone(instance_id, launched_at, now))

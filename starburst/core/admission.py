@@ -1,0 +1,155 @@
+"""In and out of the queue: how long a job may wait, when it leaves for the cloud, and what if it cannot."""
+
+from __future__ import annotations
+
+from math import inf, isinf
+
+from starburst.core.actions import LaunchInstance
+from starburst.core.events import JobSubmitted
+from starburst.core.jobs import JobRecord
+from starburst.core.state import State
+from starburst.domain.job import CloudChoice, Job, Phase
+from starburst.policy.ordering import Candidate
+from starburst.policy.waiting import Ask
+
+
+def submitted(state: State, event: JobSubmitted) -> None:
+    """A new job waits, or leaves at once."""
+    job = event.job
+    if job.id in state.jobs:
+        return
+    state.arrivals += 1
+    record = JobRecord(job, state.arrivals, state.now, queued_at=state.now)
+    state.jobs[job.id] = record
+    state.load.submitted(state.size(job))
+    state.touch(record)
+    why = _leaves_at_once(state, job)
+    if why:
+        leave(state, record, why)
+    else:
+        set_wait(state, record)
+        state.joining.append(record)
+
+
+def _leaves_at_once(state: State, job: Job) -> str:
+    if job.cloud is CloudChoice.NEVER:
+        return ""
+    if job.cloud is CloudChoice.ONLY:
+        return "only"
+    if state.settings.offload_cpu_only and not job.resources.gpus:
+        return "cpu-only"
+    if state.settings.short_job_s and state.runtime_s(job) < state.settings.short_job_s:
+        return "short"
+    return "" if state.capacity.ever(job) or not state.capacity.nodes else "too-big"
+
+
+def set_wait(state: State, record: JobRecord) -> None:
+    """Give a job its waiting deadline, counted from now."""
+    job = record.job
+    wait_s, rule = _wait_of(state, record)
+    record.queued_at = state.now
+    record.deadline = state.now + wait_s
+    record.wait = {
+        "need": str(job.resources),
+        "wait_s": None if isinf(wait_s) else wait_s,
+        "rule": rule,
+        "runtime_s": state.runtime_s(job),
+        "estimated_by": "user" if job.runtime_estimate_s is not None else "mean of past jobs",
+    }
+    state.decide(record.id, "waits", **record.wait)
+
+
+def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
+    job = record.job
+    if job.cloud is CloudChoice.NEVER:
+        return inf, "its starburst.io/cloud says never"
+    if job.max_wait_s is not None and not record.returned:
+        return job.max_wait_s, "its starburst.io/max-wait"
+    ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
+    policy, factor = state.waiting, state.factor
+    return policy.wait_s(factor, ask), f"{policy.title}: {policy.formula(factor, ask)}"
+
+
+def join(state: State, record: JobRecord) -> None:
+    """Take a place in the queue."""
+    record.phase = Phase.QUEUED
+    record.order_key = state.order(
+        Candidate(record.seq, state.runtime_s(record.job), record.deadline, record.job.priority)
+    )
+    state.queue.add(record)
+    state.walk.arrived(record.job.shape)
+    state.set_deadline(record, record.deadline)
+
+
+def requeue(state: State, record: JobRecord) -> None:
+    """A job whose run is gone wants another one."""
+    record.slots = ()
+    record.phase = Phase.QUEUED
+    state.touch(record)
+    if record.job.cloud is CloudChoice.ONLY:
+        leave(state, record, "only")
+    else:
+        state.joining.append(record)
+
+
+def expire(state: State) -> bool:
+    """Send off every job whose wait is over; whether there was one."""
+    any_due = False
+    while (job_id := state.deadlines.pop_due(state.now)) is not None:
+        leave(state, state.jobs[job_id], "expired")
+        any_due = True
+    return any_due
+
+
+def trim(state: State) -> None:
+    """While the queue is longer than Q_max its last job leaves; one that may not leave is passed over."""
+    limit = state.settings.queue_limit
+    if limit is not None and len(state.queue) > limit:
+        for record in state.queue.beyond(limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
+            leave(state, record, "queue-full")
+
+
+def leave(state: State, record: JobRecord, why: str) -> None:
+    """Off to the cloud, or, if no offer will have it, back to waiting."""
+    rented = state.fleet.rent(record.job, state.now)
+    if isinstance(rented, str):
+        _keep(state, record, rented)
+        return
+    if record.id in state.queue:
+        state.queue.remove(record)
+    instances, record.slots = rented
+    record.phase = Phase.OFFLOADING
+    record.open_bills += len(instances)
+    state.touch(record)
+    state.decide(
+        record.id,
+        "offloaded",
+        why=why,
+        need=str(record.job.resources),
+        waited_s=state.now - record.queued_at,
+        short_job_s=state.settings.short_job_s,
+        queue_limit=state.settings.queue_limit,
+        offers=", ".join(instance.offer.name for instance in instances),
+        rate=sum(instance.rate.micro_usd for instance in instances),
+    )
+    for instance in instances:
+        numbers = {"offer": instance.offer.name, "rate": instance.rate.micro_usd, "jobs": record.id}
+        state.decide(instance.id, "launched", **numbers)
+        state.touch_instance(instance)
+        state.do(LaunchInstance(instance.id, instance.offer.name))
+
+
+def _keep(state: State, record: JobRecord, lacks: str) -> None:
+    """It should leave but cannot: it waits on, and tries again when an offer's pause ends."""
+    retry_at = state.fleet.retry_at(record.job, state.now)
+    if retry_at is not None:
+        lacks = "every offer that holds it is paused after a failed launch"
+    if record.wait.get("lacks") != lacks:
+        record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks}
+        state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
+    record.phase = Phase.QUEUED
+    record.deadline = inf if retry_at is None else retry_at
+    if record.id in state.queue or record.job.cloud is CloudChoice.ONLY:
+        state.set_deadline(record, record.deadline)  # cloud-only jobs stay out of the cluster's queue
+    else:
+        join(state, record)

@@ -1,0 +1,149 @@
+"""What is free on the cluster's nodes, and where a gang would go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starburst.core.actions import Slot
+from starburst.domain.job import Job, Shape
+from starburst.domain.node import Node
+from starburst.domain.resources import Resources
+from starburst.policy.placement import Amount, Score
+
+
+def amount(resources: Resources) -> Amount:
+    """As the triple placement policies work on."""
+    return (resources.gpus, resources.cpu_milli, resources.memory_mib)
+
+
+@dataclass(slots=True)
+class _NodeState:
+    node: Node
+    capacity: Amount
+    free: Amount
+    #: No longer reported; goes once it is empty.
+    left: bool = False
+
+
+class Capacity:
+    """Free GPUs, CPUs and memory of every node; placing is all or nothing for a gang."""
+
+    def __init__(self, nodes: Iterable[Node], score: Score) -> None:
+        self._score = score
+        self._states: dict[str, _NodeState] = {}
+        self._ever: dict[Shape, bool] = {}
+        self.update(nodes)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes as last reported; one that left stays, unschedulable, until it is empty."""
+        return [state.node for state in self._states.values()]
+
+    def free(self, name: str) -> Resources:
+        """What is free on a node."""
+        state = self._states[name]
+        return Resources(*state.free, state.node.capacity.gpu_type)
+
+    def update(self, nodes: Iterable[Node]) -> None:
+        """Take over a new list of nodes; what is in use stays in use, even over a capacity that shrank."""
+        self._ever.clear()
+        reported = {node.name: node for node in nodes}
+        states: dict[str, _NodeState] = {}
+        for name, node in reported.items():
+            capacity, used = amount(node.capacity), self._used(name)
+            states[name] = _NodeState(node, capacity, _minus(capacity, used))
+        for name, state in self._states.items():
+            if name not in reported and any(self._used(name)):
+                left = Node(name, state.node.capacity, state.node.labels, schedulable=False)
+                states[name] = _NodeState(left, state.capacity, state.free, left=True)
+        self._states = states
+
+    def place(self, job: Job) -> tuple[Slot, ...] | None:
+        """Slots for every task of a job, or None if not all of them fit now. Takes nothing."""
+        if len(job.tasks) == 1:
+            name = self._best(job.tasks[0], job.node_selector)
+            return None if name is None else (Slot(0, name, job.tasks[0]),)
+        slots: list[Slot] = []
+        for rank, demand in enumerate(job.tasks):
+            name = self._best(demand, job.node_selector)
+            if name is None:
+                break
+            slots.append(Slot(rank, name, demand))
+            self.take(slots[-1:])  # tasks of one gang must not count on the same room
+        self.give(slots)
+        return tuple(slots) if len(slots) == len(job.tasks) else None
+
+    def holds(self, slots: Iterable[Slot]) -> bool:
+        """Whether these slots are all free."""
+        slots = tuple(slots)
+        self.take(slots)
+        ok = all(min(self._states[slot.where].free) >= 0 for slot in slots)
+        self.give(slots)
+        return ok
+
+    def take(self, slots: Iterable[Slot]) -> None:
+        """Mark slots as in use."""
+        for slot in slots:
+            state = self._states[slot.where]
+            state.free = _minus(state.free, amount(slot.resources))
+
+    def give(self, slots: Iterable[Slot]) -> None:
+        """Free slots; a node that left the cluster goes once it is empty."""
+        for slot in slots:
+            state = self._states[slot.where]
+            state.free = _plus(state.free, amount(slot.resources))
+            if state.left and state.free == state.capacity:
+                del self._states[slot.where]
+
+    def ever(self, job: Job) -> bool:
+        """Whether the job would fit an empty cluster."""
+        known = self._ever.get(job.shape)
+        if known is None:
+            empty = Capacity((state.node for state in self._states.values()), self._score)
+            known = self._ever[job.shape] = empty.place(job) is not None
+        return known
+
+    def copy(self) -> Capacity:
+        """An independent copy, to try things on."""
+        twin = Capacity((), self._score)
+        twin._states = {n: _NodeState(s.node, s.capacity, s.free) for n, s in self._states.items()}
+        return twin
+
+    def _used(self, name: str) -> Amount:
+        state = self._states.get(name)
+        return _minus(state.capacity, state.free) if state else (0, 0, 0)
+
+    def _best(self, demand: Resources, selector: tuple[tuple[str, str], ...]) -> str | None:
+        gpus, cpu, memory = want = amount(demand)
+        score = self._score
+        best_name, best_score = None, None
+        for name, state in self._states.items():
+            free = state.free
+            if (
+                gpus > free[0]
+                or cpu > free[1]
+                or memory > free[2]
+                or not _suits(state.node, demand, selector)
+            ):
+                continue
+            value = score(free, state.capacity, want)
+            if best_score is None or value < best_score:  # type: ignore[operator]
+                best_name, best_score = name, value
+        return best_name
+
+
+def _suits(node: Node, demand: Resources, selector: tuple[tuple[str, str], ...]) -> bool:
+    if not node.schedulable:
+        return False
+    if demand.gpu_type and demand.gpus and demand.gpu_type != node.capacity.gpu_type:
+        return False
+    return all(pair in node.labels for pair in selector)
+
+
+def _minus(a: Amount, b: Amount) -> Amount:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _plus(a: Amount, b: Amount) -> Amount:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

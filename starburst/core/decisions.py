@@ -1,0 +1,94 @@
+"""The decision log: one row per decision, with its numbers and, from them, one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from starburst.core.actions import Slot
+from starburst.domain.money import Money
+from starburst.policy.waiting import hours
+
+Numbers = dict[str, object]
+
+
+class Decision(NamedTuple):
+    """A row of the log. `subject` is a job's or instance's id; numbers are in SI units and micro-dollars."""
+
+    seq: int
+    at: float
+    subject: str
+    event: str
+    kind: str
+    numbers: Numbers
+
+    @property
+    def reason(self) -> str:
+        """The row in one sentence."""
+        return REASONS[self.kind](self.numbers)
+
+
+def usd(micro: object) -> str:
+    """Micro-dollars as people write them; None is an unknown price."""
+    return str(Money(int(str(micro)))) if micro is not None else "an unknown price"
+
+
+def where(slots: Iterable[Slot]) -> str:
+    """The nodes or machines of some slots, as people read them."""
+    return ", ".join(dict.fromkeys(slot.where for slot in slots))
+
+
+def _span(n: Numbers, key: str) -> str:
+    return hours(float(str(n[key])))
+
+
+def _wait(n: Numbers) -> str:
+    if n["wait_s"] is None:
+        return f"waits for {n['need']} on the cluster as long as it takes ({n['rule']})"
+    return f"waits up to {_span(n, 'wait_s')} for {n['need']} on the cluster ({n['rule']})"
+
+
+def _placed(n: Numbers) -> str:
+    line = f"starts on {n['where']}: {n['need']} free there after {_span(n, 'waited_s')}"
+    return f"{line}; passed {n['passed']}, which does not fit yet" if n["passed"] else line
+
+
+WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
+    "expired": lambda n: f"no room on the cluster within {_span(n, 'waited_s')}, its wait",
+    "cpu-only": lambda n: "it needs no GPU, and the cluster's nodes are kept for jobs that do",
+    "short": lambda n: f"it is shorter than {_span(n, 'short_job_s')}",
+    "only": lambda n: "its starburst.io/cloud says only",
+    "too-big": lambda n: f"no node or set of nodes of the cluster could ever hold {n['need']}",
+    "queue-full": lambda n: f"the queue is longer than {n['queue_limit']} and it was last",
+    "again": lambda n: "its first machine did not come up",
+}
+
+REASONS: dict[str, Callable[[Numbers], str]] = {
+    "waits": _wait,
+    "placed": _placed,
+    "offloaded": lambda n: (
+        f"leaves for the cloud: {WHY_OFFLOAD[str(n['why'])](n)}; rents {n['offers']} at {usd(n['rate'])}/h"
+    ),
+    "no-offer": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
+    "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
+    "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",
+    "failed": lambda n: str(n["message"]),
+    "cancelled": lambda n: "cancelled by its user",
+    "stopping": lambda n: f"told to stop, has {_span(n, 'grace_s')} to save its work: {n['why']}",
+    "returning": lambda n: (
+        f"comes home after {_span(n, 'elapsed_s')} in the cloud: about {_span(n, 'remaining_s')} still to "
+        f"run, {_span(n, 'lost_s')} of work to repeat; {n['slot']}"
+    ),
+    "stays-away": lambda n: (
+        f"stays in the cloud: coming home would repeat {_span(n, 'lost_s')} of work to save "
+        f"{_span(n, 'remaining_s')} of rent"
+    ),
+    "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
+    "launched": lambda n: f"rented {n['offer']} at {usd(n['rate'])}/h for {n['jobs']}",
+    "ready": lambda n: f"took {_span(n, 'boot_s')} to come up",
+    "launch-failed": lambda n: (
+        f"could not be rented ({n['message']}); {n['offer']} is left alone for {_span(n, 'pause_s')}"
+    ),
+    "terminating": lambda n: "given back: nothing runs on it any more",
+    "gone": lambda n: f"{n['how']} after {_span(n, 'billed_s')}; bill {usd(n['micro_usd'])}",
+}

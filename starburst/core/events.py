@@ -1,0 +1,123 @@
+"""What can happen to the scheduler. Nothing else changes its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job, Site
+from starburst.domain.node import Node
+
+
+class RunEnd(str, Enum):
+    """How a run came to its end."""
+
+    EXITED = "exited"  # by itself, with an exit code
+    STOPPED = "stopped"  # because it was told to
+    LOST = "lost"  # known dead, without a result: its machine or supervisor went away
+    REFUSED = "refused"  # could not be started at all; trying again would not help
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A new job."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Its user no longer wants the job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesChanged:
+    """The cluster's nodes, all of them, as they are now."""
+
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffersChanged:
+    """The cloud's catalog, all of it, as it is now."""
+
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """An attempt of a job runs."""
+
+    job_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """An attempt of a job is over and nothing of it is alive."""
+
+    job_id: str
+    attempt: int
+    end: RunEnd
+    exit_code: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSynced:
+    """Every (job, attempt) a site knows of, dead or alive: what was started there and is not here is lost."""
+
+    site: Site
+    known: frozenset[tuple[str, int]]
+    #: Ids of every machine the cloud knows of, ended ones too.
+    instances: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceReady:
+    """A rented machine takes jobs; `launched_at` is when its bill began."""
+
+    instance_id: str
+    launched_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFailed:
+    """A launch came to nothing; no machine exists. `sold_out`: the offer has no capacity just now."""
+
+    instance_id: str
+    message: str
+    sold_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceGone:
+    """The cloud confirms that a machine is terminated; whatever ran there is dead."""
+
+    instance_id: str
+    launched_at: float
+    ended_at: float
+    preempted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Nothing happened but time."""
+
+
+Event = (
+    JobSubmitted
+    | CancelRequested
+    | NodesChanged
+    | OffersChanged
+    | RunStarted
+    | RunEnded
+    | SiteSynced
+    | InstanceReady
+    | InstanceFailed
+    | InstanceGone
+    | Tick
+)

@@ -1,0 +1,65 @@
+"""The scheduler's record of a job: all that changes about it, and all that a restart needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from starburst.core.actions import Slot
+from starburst.domain.job import Job, Phase, Site
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """State of one job. Times are scheduler seconds; money is micro-dollars."""
+
+    job: Job
+    #: Position in order of arrival.
+    seq: int
+    submitted_at: float
+    phase: Phase = Phase.QUEUED
+    #: Site of the current or last run; None before the first.
+    site: Site | None = None
+    #: Number of the current or last run; a report of any other is stale.
+    attempt: int = 0
+    #: Leaves for the cloud then; infinite means it waits for room.
+    deadline: float = math.inf
+    #: Size key under the queue order; fixed while queued.
+    order_key: float = 0.0
+    #: Start of its present wait.
+    queued_at: float = 0.0
+    #: Start and end of the current or last run.
+    started_at: float | None = None
+    ended_at: float | None = None
+    #: Start of the first run.
+    first_started_at: float | None = None
+    slots: tuple[Slot, ...] = ()
+    #: Why a STOPPING run is being stopped: "cancel", "return" or "lost".
+    stop_why: str = ""
+    #: Slots held on the cluster for a job on its way home.
+    reserved: tuple[Slot, ...] = ()
+    returned: bool = False
+    #: From when on a cloud run is looked at for coming home; None if never.
+    look_at: float | None = None
+    #: Attempts known dead without a result.
+    losses: int = 0
+    #: Overtook an earlier job in the queue at its last start.
+    passed: bool = False
+    exit_code: int | None = None
+    #: One sentence on how it ended or why it stands where it stands.
+    message: str = ""
+    cloud_micro_usd: int = 0
+    #: Machines whose bill it shares and which have not ended yet.
+    open_bills: int = 0
+    #: The numbers of the decision that set the deadline, for explanations.
+    wait: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def alive(self) -> bool:
+        """Whether a run of it may exist somewhere."""
+        return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)

@@ -1,0 +1,155 @@
+"""The life of a run: it starts, ends, is stopped, is lost; and what that means for its job."""
+
+from __future__ import annotations
+
+from starburst.core.actions import Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.admission import requeue, set_wait
+from starburst.core.decisions import where
+from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.core.jobs import JobRecord
+from starburst.core.state import State
+from starburst.domain.job import CloudChoice, Phase, Site
+
+
+def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
+    """A new attempt, on slots that are already taken."""
+    record.phase = Phase.STARTING
+    record.site = site
+    record.attempt += 1
+    record.slots = slots
+    record.started_at = record.ended_at = record.look_at = None
+    state.touch(record)
+    state.do(StartRun(record.id, record.attempt, site, slots))
+
+
+def stop(state: State, record: JobRecord, why: str, grace_s: float) -> None:
+    """Tell the present attempt to end; it counts as alive until that is confirmed."""
+    assert record.site is not None
+    record.phase = Phase.STOPPING
+    record.stop_why = why
+    state.homesick.pop(record.id, None)
+    state.touch(record)
+    state.do(StopRun(record.id, record.attempt, record.site, grace_s))
+
+
+def run_started(state: State, event: RunStarted) -> None:
+    """A site says that an attempt runs."""
+    state.unconfirmed_runs.discard((event.job_id, event.attempt))
+    record = state.current(event.job_id, event.attempt)
+    if record is None or record.started_at is not None:
+        return
+    _note_start(state, record)
+    if record.phase is Phase.STARTING:
+        record.phase = Phase.RUNNING
+        if _may_return(state, record):
+            record.look_at = state.now + state.settings.t_max_s
+            state.looks.set(record.look_at, record)
+    state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt)
+    state.touch(record)
+
+
+def _note_start(state: State, record: JobRecord) -> None:
+    record.started_at = state.now
+    if record.first_started_at is None:
+        record.first_started_at = state.now
+
+
+def _may_return(state: State, record: JobRecord) -> bool:
+    settings, job = state.settings, record.job
+    if record.site is not Site.CLOUD or record.returned or settings.returns == "never":
+        return False
+    belongs_there = job.cloud is CloudChoice.ONLY or (settings.offload_cpu_only and not job.resources.gpus)
+    return not belongs_there and state.capacity.ever(job)
+
+
+def run_ended(state: State, event: RunEnded) -> None:
+    """A site says that an attempt is over and nothing of it is alive."""
+    state.unconfirmed_runs.discard((event.job_id, event.attempt))
+    record = state.current(event.job_id, event.attempt)
+    if record is None:
+        return
+    if record.started_at is None and event.end is RunEnd.EXITED:
+        _note_start(state, record)
+    if record.site is Site.CLUSTER:
+        state.capacity.give(record.slots)
+        state.grew = True
+    else:
+        release(state, record)
+    record.exit_code = event.exit_code
+    if event.end is RunEnd.EXITED:
+        _exited(state, record, event)
+    elif event.end is RunEnd.REFUSED:
+        finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
+    else:
+        gone(state, record, event.message or record.message)
+
+
+def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
+    runtime_s = state.now - (record.started_at or 0.0)
+    if event.exit_code == 0:
+        state.load.finished(runtime_s)
+        finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
+    else:
+        message = event.message or f"its command ended with exit code {event.exit_code}"
+        finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
+
+
+def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:
+    """An attempt has no result and is known dead: by our own hand, or it was lost."""
+    record.ended_at = state.now
+    state.homesick.pop(record.id, None)
+    if record.stop_why == "cancel":
+        finish(state, record, Phase.CANCELLED, "cancelled")
+    elif record.stop_why == "return":
+        _come_home(state, record)
+    else:
+        _lose(state, record, message or "its machine or supervisor went away", preempted=preempted)
+
+
+def release(state: State, record: JobRecord) -> None:
+    """The job leaves its machines; those that nobody needs any more are given back."""
+    for instance in state.fleet.release(record.id, record.slots):
+        state.decide(instance.id, "terminating")
+        state.touch_instance(instance)
+        state.do(TerminateInstance(instance.id))
+
+
+def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: object) -> None:
+    """The job is over."""
+    state.unreserve(record)
+    state.homesick.pop(record.id, None)
+    record.phase = phase
+    record.ended_at = state.now
+    record.look_at = None
+    record.message = state.decide(record.id, kind, **numbers).reason
+    state.touch(record)
+    state.retired.append(record.id)
+
+
+def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
+    """A new attempt, unless runs were lost too often. What is left of its wait it may still wait."""
+    record.losses += not preempted
+    record.stop_why = ""
+    if record.losses > state.settings.max_losses:
+        message = f"its runs were lost {record.losses} times, at last because {message}"
+        finish(state, record, Phase.FAILED, "failed", message=message)
+        return
+    state.decide(record.id, "lost", attempt=record.attempt, message=message)
+    record.deadline = max(record.deadline, state.now)
+    record.queued_at = state.now
+    requeue(state, record)
+
+
+def _come_home(state: State, record: JobRecord) -> None:
+    """The cloud run is gone: start on the reserved slots, or queue for the second wait."""
+    record.returned = True
+    record.stop_why = ""
+    slots, record.reserved = record.reserved, ()
+    if slots:
+        record.queued_at = state.now
+        need = str(record.job.resources)
+        state.decide(record.id, "placed", where=where(slots), need=need, passed="", waited_s=0.0)
+        start(state, record, Site.CLUSTER, slots)
+    else:
+        set_wait(state, record)
+        requeue(state, record)

@@ -1,0 +1,107 @@
+"""What happens to rented machines, and what that does to the jobs on them."""
+
+from __future__ import annotations
+
+from starburst.core.admission import leave
+from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.core.life import gone, release, start, stop
+from starburst.core.state import State
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import Phase, Site
+
+
+def instance_ready(state: State, event: InstanceReady) -> None:
+    """A machine is up: the jobs that have all their machines now start."""
+    state.unconfirmed_instances.discard(event.instance_id)
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        return
+    instance.launched_at = event.launched_at
+    state.touch_instance(instance)
+    if instance.phase is not InstancePhase.LAUNCHING:
+        return
+    instance.phase = InstancePhase.READY
+    state.decide(instance.id, "ready", boot_s=state.now - instance.requested_at)
+    for job_id in instance.job_ids:
+        record = state.jobs[job_id]
+        if record.phase is Phase.OFFLOADING and state.fleet.ready(record.slots):
+            start(state, record, Site.CLOUD, record.slots)
+
+
+def instance_failed(state: State, event: InstanceFailed) -> None:
+    """A launch came to nothing: its offer is left alone for a while, its jobs look elsewhere."""
+    state.unconfirmed_instances.discard(event.instance_id)
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        return
+    pause_s = state.settings.offer_pause_s
+    state.fleet.paused[instance.offer.name] = state.now + pause_s
+    numbers = {"message": event.message, "offer": instance.offer.name, "pause_s": pause_s}
+    state.decide(instance.id, "launch-failed", **numbers)
+    _close(state, instance, InstancePhase.FAILED)
+    for job_id in list(instance.job_ids):
+        _leave_again(state, state.jobs[job_id])
+
+
+def instance_gone(state: State, event: InstanceGone) -> None:
+    """The cloud confirms that a machine has ended: its bill is final, what ran there is dead."""
+    state.unconfirmed_instances.discard(event.instance_id)
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        return
+    instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
+    instance.preempted = event.preempted
+    how = "given back" if instance.phase is InstancePhase.TERMINATING else "ended by itself"
+    if event.preempted:
+        how = "preempted by the cloud"
+    _close(state, instance, InstancePhase.GONE)
+    billed_s = max(0.0, event.ended_at - event.launched_at)
+    state.decide(instance.id, "gone", how=how, billed_s=billed_s, micro_usd=instance.micro_usd)
+    for job_id in list(instance.job_ids):
+        _machine_took(state, state.jobs[job_id], f"{instance.id} was {how}", preempted=event.preempted)
+
+
+def confirm_instances(state: State, known: frozenset[str]) -> None:
+    """After a restart: machines of the store that the cloud has never heard of do not exist."""
+    for instance_id in sorted(state.unconfirmed_instances - known):
+        instance = state.fleet.instances[instance_id]
+        launched_at = state.now if instance.launched_at is None else instance.launched_at
+        instance_gone(state, InstanceGone(instance_id, launched_at, state.now))
+    state.unconfirmed_instances.clear()
+
+
+def _machine_took(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
+    if record.phase is Phase.OFFLOADING:
+        _leave_again(state, record)
+    elif len({slot.where for slot in record.slots}) > 1:
+        # One machine of a gang: the others must end before a new attempt may start.
+        record.message = message
+        if record.phase is not Phase.STOPPING:
+            stop(state, record, "lost", 0.0)
+    elif record.alive:
+        release(state, record)
+        gone(state, record, message, preempted=preempted)
+
+
+def _leave_again(state: State, record: JobRecord) -> None:
+    """A machine did not come up: give back the others of the job, and ask for new ones."""
+    release(state, record)
+    record.slots = ()
+    if record.phase is Phase.OFFLOADING:
+        record.phase = Phase.QUEUED
+        leave(state, record, "again")
+
+
+def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:
+    """The books of a machine are closed: its bill goes to the jobs it was for."""
+    instance.phase = phase
+    state.touch_instance(instance)
+    for job_id, share in state.fleet.settle(instance).items():
+        record = state.jobs[job_id]
+        record.cloud_micro_usd += share
+        record.open_bills -= 1
+        state.touch(record)
+        if record.phase.is_end:
+            state.retired.append(job_id)

@@ -1,0 +1,161 @@
+"""The scheduler: `handle(events, now) → actions`, and nothing else changes its state.
+
+Order of things at one instant (Starburst semantics): what ended frees its room; expired waits leave; arrivals
+join the queue; one walk places jobs; beyond the queue limit the last jobs leave. Then cloud runs that are due
+are looked at for coming home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isinf
+from typing import Any
+
+from starburst.core.actions import Action
+from starburst.core.admission import expire, join, submitted, trim
+from starburst.core.decisions import where
+from starburst.core.events import (
+    CancelRequested,
+    Event,
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    JobSubmitted,
+    NodesChanged,
+    OffersChanged,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+    SiteSynced,
+    Tick,
+)
+from starburst.core.homecoming import bring_home
+from starburst.core.life import finish, release, run_ended, run_started, start, stop
+from starburst.core.machines import confirm_instances, instance_failed, instance_gone, instance_ready
+from starburst.core.state import Changes, State
+from starburst.domain.job import Phase, Site
+
+#: Ends come first at an instant, submissions last.
+RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, JobSubmitted: 2}
+
+
+class Scheduler(State):
+    """Deterministic: the same events at the same times give the same decisions."""
+
+    def handle(self, events: Event | Sequence[Event], now: float) -> list[Action]:
+        """Take in what happened at `now` (all that happened at that instant) and decide.
+
+        Actions and decisions are also collected in `changes` until `take_changes`.
+        """
+        batch = events if isinstance(events, Sequence) else (events,)
+        already = len(self.changes.actions)
+        self.now = now
+        if len(batch) > 1:
+            batch = sorted(batch, key=lambda event: RANK.get(type(event), 1))
+        for event in batch:
+            self.event = type(event).__name__
+            HANDLERS[type(event)](self, event)
+        self._schedule()
+        return self.changes.actions[already:]
+
+    def take_changes(self) -> Changes:
+        """What changed since the last call. Jobs that are over and paid for are forgotten."""
+        changes, self.changes = self.changes, Changes()
+        for job_id in self.retired:
+            record = self.jobs.get(job_id)
+            if record is not None and not record.open_bills:
+                del self.jobs[job_id]
+        self.retired.clear()
+        return changes
+
+    def next_wakeup(self) -> float:
+        """When time alone will change something next; infinity if never."""
+        return min(self.deadlines.next(), self.looks.next())
+
+    def _schedule(self) -> None:
+        room = self.grew
+        expire(self)
+        for record in self.joining:
+            join(self, record)
+        self.joining.clear()
+        self._place_queued()
+        trim(self)
+        while expire(self):
+            self._place_queued()
+        bring_home(self, room=room)
+
+    def _place_queued(self) -> None:
+        if self.grew:
+            self.grew = False
+            self.walk.grew(self.queue)
+        for record, slots, behind in self.walk.walk(self.queue, self.capacity):
+            self.queue.remove(record)
+            self.capacity.take(slots)
+            record.passed = record.passed or bool(behind)
+            waited_s = self.now - record.queued_at
+            need = str(record.job.resources)
+            self.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
+            start(self, record, Site.CLUSTER, slots)
+
+
+def _cancelled(state: State, event: CancelRequested) -> None:
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end or record.stop_why == "cancel":
+        return
+    if record.alive:
+        state.unreserve(record)
+        state.decide(record.id, "stopping", grace_s=record.job.grace_s, why="its user cancelled it")
+        stop(state, record, "cancel", record.job.grace_s)
+        return
+    if record.id in state.queue:
+        state.queue.remove(record)
+    elif record in state.joining:
+        state.joining.remove(record)
+    release(state, record)
+    finish(state, record, Phase.CANCELLED, "cancelled")
+
+
+def _nodes_changed(state: State, event: NodesChanged) -> None:
+    state.capacity.update(event.nodes)
+    state.grew = True
+    state.changes.nodes = True
+
+
+def _offers_changed(state: State, event: OffersChanged) -> None:
+    state.fleet.offers = {offer.name: offer for offer in event.offers}
+    state.changes.offers = True
+    for record in state.jobs.values():
+        if record.phase is Phase.QUEUED and "lacks" in record.wait and isinf(record.deadline):
+            state.set_deadline(record, state.now)
+
+
+def _synced(state: State, event: SiteSynced) -> None:
+    for job_id, attempt in sorted(state.unconfirmed_runs):
+        record = state.current(job_id, attempt)
+        if record is not None and record.site is not event.site:
+            continue
+        state.unconfirmed_runs.discard((job_id, attempt))
+        if record is not None and (job_id, attempt) not in event.known:
+            message = f"the {event.site.value} has no trace of it"
+            run_ended(state, RunEnded(job_id, attempt, RunEnd.LOST, message=message))
+    if event.site is Site.CLOUD:
+        confirm_instances(state, event.instances)
+
+
+def _tick(state: State, event: Tick) -> None:
+    """Time alone: deadlines and looks are handled at every instant anyway."""
+
+
+HANDLERS: dict[type, Callable[[State, Any], None]] = {
+    JobSubmitted: submitted,
+    CancelRequested: _cancelled,
+    NodesChanged: _nodes_changed,
+    OffersChanged: _offers_changed,
+    RunStarted: run_started,
+    RunEnded: run_ended,
+    SiteSynced: _synced,
+    InstanceReady: instance_ready,
+    InstanceFailed: instance_failed,
+    InstanceGone: instance_gone,
+    Tick: _tick,
+}

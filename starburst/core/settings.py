@@ -1,0 +1,41 @@
+"""What a Starburst is told once: policies by name and their parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Parameters of the core. Times in seconds; names are keys of the policies' registries."""
+
+    waiting: str = "compute"
+    #: P: how much longer jobs may take on average, percent. Gives the factor unless `factor` is set.
+    budget_percent: float = 25.0
+    #: The waiting policy's factor, fixed; SI units (see policy/waiting.py).
+    factor: float | None = None
+    order: str = "fifo"
+    #: Go on past a job that does not fit.
+    out_of_order: bool = True
+    #: In strict order, let later jobs run that do not delay the first (EASY).
+    backfill: bool = False
+    placement: str = "best-fit"
+    #: Q_max: beyond it the last job leaves at once; None is no limit.
+    queue_limit: int | None = None
+    #: Jobs without GPUs leave at once.
+    offload_cpu_only: bool = True
+    #: Jobs shorter than this leave at once (No-Short-Jobs); 0 is off.
+    short_job_s: float = 0.0
+    returns: str = "if-it-pays"
+    #: T_max: a cloud run this old is looked at for coming home.
+    t_max_s: float = 900.0
+    #: CPUs that cost as much as one GPU (paper, W_cpu : W_gpu = 1 : 50).
+    cpus_per_gpu: float = 50.0
+    #: What E[r] and T are before there is history, and how many jobs that belief counts as.
+    prior_size: float = 1.0
+    prior_runtime_s: float = 3600.0
+    prior_jobs: float = 20.0
+    #: An offer whose launch failed is left alone this long.
+    offer_pause_s: float = 300.0
+    #: A job whose runs were lost (not preempted) this often has failed.
+    max_losses: int = 6

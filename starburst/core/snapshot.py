@@ -1,0 +1,100 @@
+"""The state as plain data, to store and to rebuild a scheduler from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isinf
+
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.core.load import LoadEstimate
+from starburst.core.scheduler import Scheduler
+from starburst.core.settings import Settings
+from starburst.domain.cloud import Offer
+from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.domain.money import Money
+from starburst.domain.node import Node
+from starburst.policy.packing.plan import Packer
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a scheduler knows beside its jobs, machines, nodes and offers. Small: stored at every step."""
+
+    now: float = 0.0
+    arrivals: int = 0
+    decided: int = 0
+    launches: int = 0
+    settled: Money = field(default_factory=Money)
+    load: LoadEstimate | None = None
+    paused: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of a scheduler's state. Jobs that are over and paid for need not be in it."""
+
+    facts: Facts = field(default_factory=Facts)
+    jobs: Sequence[JobRecord] = ()
+    instances: Sequence[InstanceRecord] = ()
+    nodes: Sequence[Node] = ()
+    offers: Sequence[Offer] = ()
+
+
+def facts(state: Scheduler) -> Facts:
+    """The small part of a snapshot."""
+    return Facts(
+        state.now,
+        state.arrivals,
+        state.decided,
+        state.fleet.launches,
+        state.fleet.settled,
+        state.load,
+        {name: until for name, until in state.fleet.paused.items() if until > state.now},
+    )
+
+
+def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None) -> Scheduler:
+    """A scheduler that goes on where the snapshot was taken; takes over the snapshot's records.
+
+    Runs and machines are unconfirmed until their site has reported what it knows (SiteSynced).
+    """
+    state = Scheduler(settings, packer)
+    known = snapshot.facts
+    state.now, state.arrivals, state.decided = known.now, known.arrivals, known.decided
+    if known.load is not None:
+        past = known.load
+        state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
+        state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
+    fleet = state.fleet
+    fleet.launches, fleet.settled, fleet.paused = known.launches, known.settled, dict(known.paused)
+    fleet.offers = {offer.name: offer for offer in snapshot.offers}
+    fleet.instances = {instance.id: instance for instance in snapshot.instances}
+    state.unconfirmed_instances = set(fleet.instances)
+    state.capacity.update(snapshot.nodes)
+    state.grew = True
+    for record in sorted(snapshot.jobs, key=lambda r: r.seq):
+        _take_over(state, record)
+    return state
+
+
+def _take_over(state: Scheduler, record: JobRecord) -> None:
+    state.jobs[record.id] = record
+    if record.phase.is_end:
+        return
+    state.capacity.take(record.reserved)
+    if record.phase is Phase.QUEUED:
+        if record.job.cloud is not CloudChoice.ONLY:
+            state.queue.add(record)
+        if not isinf(record.deadline):
+            state.deadlines.set(record.deadline, record)
+    if record.alive:
+        state.unconfirmed_runs.add((record.id, record.attempt))
+        if record.site is Site.CLUSTER:
+            state.capacity.take(record.slots)
+    if record.phase is Phase.RUNNING and record.look_at is not None:
+        if record.look_at <= state.now:
+            state.homesick[record.id] = None
+        else:
+            state.looks.set(record.look_at, record)

@@ -1,0 +1,148 @@
+"""All that the scheduler knows, and the few ways in which its parts may write to it."""
+
+from __future__ import annotations
+
+from math import isinf
+
+from starburst.core.actions import Action, Slot
+from starburst.core.capacity import Capacity
+from starburst.core.decisions import Decision
+from starburst.core.fleet import Fleet, InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.core.load import LoadEstimate
+from starburst.core.queue import ShapeQueue
+from starburst.core.settings import Settings
+from starburst.core.timers import Timers
+from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder
+from starburst.domain.job import Job, Phase, Site
+from starburst.policy.ordering import ORDERS
+from starburst.policy.packing.none import NoPacking
+from starburst.policy.packing.plan import Packer
+from starburst.policy.placement import PLACEMENTS
+from starburst.policy.returns import RETURNS
+from starburst.policy.waiting import WAITING
+
+
+class Changes:
+    """What one step did: to be stored before any of its actions starts."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.actions: list[Action] = []
+        self.jobs: dict[str, JobRecord] = {}
+        self.instances: dict[str, InstanceRecord] = {}
+        #: The nodes or the offers were reported anew.
+        self.nodes = False
+        self.offers = False
+
+
+class State:
+    """State of one Starburst at `now`, scheduler seconds."""
+
+    def __init__(self, settings: Settings, packer: Packer | None = None) -> None:
+        self.settings = settings
+        self.now = 0.0
+        #: Name of the event at hand, for the log.
+        self.event = ""
+        self.jobs: dict[str, JobRecord] = {}
+        self.queue = ShapeQueue()
+        #: Jobs that join the queue at this instant.
+        self.joining: list[JobRecord] = []
+        self.capacity = Capacity((), PLACEMENTS[settings.placement])
+        #: Capacity was freed or added since the last walk.
+        self.grew = False
+        self.fleet = Fleet(packer or NoPacking())
+        self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
+        self.deadlines = Timers(self._deadline)
+        self.looks = Timers(self._look)
+        #: Cloud runs past T_max that pay to come home as soon as there is room, oldest first.
+        self.homesick: dict[str, None] = {}
+        self.arrivals = 0
+        self.decided = 0
+        self.changes = Changes()
+        #: Jobs that ended; forgotten once their bills are in.
+        self.retired: list[str] = []
+        #: Runs and machines found in the store at a restart that no site has confirmed yet.
+        self.unconfirmed_runs: set[tuple[str, int]] = set()
+        self.unconfirmed_instances: set[str] = set()
+        self.order = ORDERS[settings.order]
+        self.waiting = WAITING[settings.waiting]
+        self.returns = RETURNS[settings.returns]
+        self.walk = self._make_walk()
+
+    @property
+    def factor(self) -> float:
+        """The waiting policy's factor: as set, or what the budget gives on the workload seen so far."""
+        if self.settings.factor is not None:
+            return self.settings.factor
+        return self.waiting.factor(self.settings.budget_percent, self.load.load)
+
+    def size(self, job: Job) -> float:
+        """r: the job's size in GPU equivalents."""
+        return job.resources.gpu_equivalents(self.settings.cpus_per_gpu)
+
+    def runtime_s(self, job: Job) -> float:
+        """t: the user's estimate, or the mean of past jobs."""
+        if job.runtime_estimate_s is not None:
+            return job.runtime_estimate_s
+        return self.load.load.mean_runtime_s
+
+    def current(self, job_id: str, attempt: int) -> JobRecord | None:
+        """The record, if this is its living attempt; a stale report finds none."""
+        record = self.jobs.get(job_id)
+        return record if record is not None and record.alive and record.attempt == attempt else None
+
+    def decide(self, subject: str, kind: str, **numbers: object) -> Decision:
+        """Add a row to the decision log."""
+        self.decided += 1
+        decision = Decision(self.decided, self.now, subject, self.event, kind, numbers)
+        self.changes.decisions.append(decision)
+        return decision
+
+    def do(self, action: Action) -> None:
+        """Ask the world for something."""
+        self.changes.actions.append(action)
+
+    def touch(self, record: JobRecord) -> None:
+        """The record changed and is to be stored."""
+        self.changes.jobs[record.id] = record
+
+    def touch_instance(self, instance: InstanceRecord) -> None:
+        """The instance changed and is to be stored."""
+        self.changes.instances[instance.id] = instance
+
+    def set_deadline(self, record: JobRecord, deadline: float) -> None:
+        """The job leaves for the cloud then."""
+        record.deadline = deadline
+        self.touch(record)
+        if not isinf(deadline):
+            self.deadlines.set(deadline, record)
+
+    def unreserve(self, record: JobRecord) -> None:
+        """Free the slots held for a job that does not come home after all."""
+        if record.reserved:
+            self.capacity.give(record.reserved)
+            self.grew = True
+            record.reserved = ()
+
+    def _deadline(self, job_id: str) -> float | None:
+        record = self.jobs.get(job_id)
+        return record.deadline if record is not None and record.phase is Phase.QUEUED else None
+
+    def _look(self, job_id: str) -> float | None:
+        record = self.jobs.get(job_id)
+        return record.look_at if record is not None and record.phase is Phase.RUNNING else None
+
+    def _make_walk(self) -> OutOfOrder | InOrder:
+        if self.settings.out_of_order:
+            return OutOfOrder()
+        if not self.settings.backfill:
+            return InOrder()
+        return EasyBackfill(self._expected_ends, lambda record: self.now + self.runtime_s(record.job))
+
+    def _expected_ends(self) -> list[tuple[float, tuple[Slot, ...]]]:
+        return [
+            ((self.now if r.started_at is None else r.started_at) + self.runtime_s(r.job), r.slots)
+            for r in self.jobs.values()
+            if r.alive and r.site is Site.CLUSTER
+        ]

@@ -1,0 +1,101 @@
+"""What must be true between two steps. Tests ask after every event; a break is a bug, never bad input."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import isinf
+
+from starburst.core.actions import Slot
+from starburst.core.capacity import amount
+from starburst.core.fleet import OPEN_PHASES
+from starburst.core.jobs import JobRecord
+from starburst.core.state import State
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import CloudChoice, Phase, Site
+
+
+class InvariantError(AssertionError):
+    """The state contradicts itself; the message lists how."""
+
+
+def validate(state: State) -> None:
+    """Check every invariant.
+
+    Raises:
+        InvariantError: one does not hold.
+    """
+    broken = [*_queue(state), *_jobs(state), *_nodes(state), *_fleet(state)]
+    if broken:
+        raise InvariantError("; ".join(broken))
+
+
+def _queue(state: State) -> Iterator[str]:
+    queued = {record.id for record in state.queue}
+    expected = {
+        r.id for r in state.jobs.values() if r.phase is Phase.QUEUED and r.job.cloud is not CloudChoice.ONLY
+    }
+    if queued != expected:
+        yield f"queue and phases disagree on {sorted(queued ^ expected)}"
+    if state.joining:
+        yield f"{[r.id for r in state.joining]} neither joined nor left"
+    due = [r.id for r in state.queue if not isinf(r.deadline) and r.deadline < state.now]
+    if due:
+        yield f"{due} overstayed their wait"
+
+
+def _jobs(state: State) -> Iterator[str]:
+    for record in state.jobs.values():
+        holds = bool(record.slots)
+        if (record.alive or record.phase is Phase.OFFLOADING) != holds and not record.phase.is_end:
+            yield f"{record.id} is {record.phase.value} and holds {len(record.slots)} slots"
+        if record.reserved and record.stop_why != "return":
+            yield f"{record.id} has slots reserved without being on its way home"
+        if record.phase is Phase.STOPPING and not record.stop_why:
+            yield f"{record.id} is being stopped for no reason"
+        if record.returned and record.stop_why == "return" and record.site is Site.CLOUD:
+            yield f"{record.id} comes home twice"
+
+
+def _cluster_slots(record: JobRecord) -> Iterator[Slot]:
+    if record.alive and record.site is Site.CLUSTER:
+        yield from record.slots
+    yield from record.reserved
+
+
+def _nodes(state: State) -> Iterator[str]:
+    used: Counter[tuple[str, int]] = Counter()
+    for record in state.jobs.values():
+        for slot in _cluster_slots(record):
+            for kind, units in enumerate(amount(slot.resources)):
+                used[slot.where, kind] += units
+    for node in state.capacity.nodes:
+        free = amount(state.capacity.free(node.name))
+        for kind, capacity in enumerate(amount(node.capacity)):
+            if free[kind] + used.pop((node.name, kind), 0) != capacity:
+                yield f"{node.name}: free and used do not add up to its capacity"
+            if free[kind] < 0 and node.schedulable and not state.changes.nodes:
+                yield f"{node.name} is over its capacity"
+    if any(used.values()):
+        yield f"jobs run on unknown nodes {sorted({name for name, _ in used})}"
+
+
+def _fleet(state: State) -> Iterator[str]:
+    bills: Counter[str] = Counter()
+    for instance in state.fleet.instances.values():
+        bills.update(instance.billed_to)
+        if instance.phase in OPEN_PHASES and not instance.job_ids:
+            yield f"{instance.id} is {instance.phase.value} for nobody"
+        for job_id in instance.job_ids:
+            record = state.jobs.get(job_id)
+            if record is None or instance.id not in {slot.where for slot in record.slots}:
+                yield f"{instance.id} is kept for {job_id}, which does not use it"
+    for record in state.jobs.values():
+        if bills[record.id] != record.open_bills:
+            yield f"{record.id} has {record.open_bills} open bills, not {bills[record.id]}"
+        if record.phase is Phase.OFFLOADING or (record.alive and record.site is Site.CLOUD):
+            for slot in record.slots:
+                instance_of = state.fleet.instances.get(slot.where)
+                lost = record.stop_why == "lost"
+                if not lost and (instance_of is None or instance_of.phase is InstancePhase.TERMINATING):
+                    yield f"{record.id} is on {slot.where}, which is not ours any more"

@@ -1,0 +1,1 @@
+"""How a run reaches a machine: the ports of cluster and cloud, and runs as local process groups."""

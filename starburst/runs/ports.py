@@ -1,0 +1,62 @@
+"""The two ports of the shell: a cluster and a cloud. Adapters implement them, the controller calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from starburst.core.actions import Slot
+from starburst.core.events import Event
+from starburst.domain.cloud import Instance, Offer
+from starburst.domain.job import Job, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt of a job with all that is needed to start it."""
+
+    job: Job
+    attempt: int
+    slots: tuple[Slot, ...]
+    workload: Workload
+
+
+Report = Callable[[Event], None]
+
+
+class RunSite(Protocol):
+    """A place where runs live. Every call may be repeated: after a crash the controller does so."""
+
+    async def start(self, run: Run) -> None:
+        """Start a run, or find that it was started already. Its fate comes as RunStarted and RunEnded."""
+
+    async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+        """Begin to end a run. RunEnded comes once nothing of it is alive, also if it never was."""
+
+    async def watch(self, report: Report) -> None:
+        """List, then watch, until cancelled.
+
+        First what is so (capacity, every run known, ended ones too, then one SiteSynced), then every change.
+        Reports may repeat themselves; none may be missing.
+        """
+
+
+class Cluster(RunSite, Protocol):
+    """On-prem nodes. Reports NodesChanged."""
+
+
+class Cloud(RunSite, Protocol):
+    """Rented machines. Reports OffersChanged, InstanceReady, InstanceFailed and InstanceGone."""
+
+    async def launch(self, instance_id: str, offer: Offer) -> None:
+        """Rent a machine under this intent, or adopt the one that was; one intent never makes two."""
+
+    async def terminate(self, instance_id: str) -> None:
+        """Begin to give a machine back. InstanceGone comes when the cloud confirms, also if it never was."""
+
+    async def renew(self, instance_ids: list[str]) -> None:
+        """Put the dead-man switches of these machines off by one lease."""
+
+    async def owned(self) -> list[Instance]:
+        """Every machine that carries our tag, whether anybody claims it or not. Truth for the reaper."""
