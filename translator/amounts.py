@@ -1,0 +1,86 @@
+"""What a container asks for: its requests, with limits standing in for those it lacks."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from starburst.domain.resources import MILLI, Resources
+from translator.field import Field, Fields, did_you_mean
+from translator.quantity import quantity
+
+GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+KNOWN = ("cpu", "memory", *GPUS)
+MIB = 1024**2
+#: GPUs or CPUs of one task; more is a slip of the keyboard.
+MOST = 10**6
+
+_RESOURCES = Fields(
+    "resources",
+    read=("requests", "limits"),
+    refused={"claims": "resource claims are not supported; ask for GPUs under limits"},
+)
+
+
+def container_resources(field: Field) -> Resources:
+    """GPUs, CPUs (rounded up to a thousandth) and memory (rounded up to a MiB), without a GPU type."""
+    field.check(_RESOURCES)
+    limits = _amounts(field.at("limits"))
+    asked = dict(limits)
+    for name, request in _amounts(field.at("requests")).items():
+        asked[name] = request
+        limit = limits.get(name, request)
+        if name in GPUS and request != limit:
+            field.at("requests").at(name).refuse(f"must equal the limit of {limit} GPUs")
+        elif request > limit:
+            field.at("requests").at(name).refuse(
+                f"is more than the limit of {field.at('limits').at(name).value}"
+            )
+    kinds = [name for name in GPUS if asked.get(name)]
+    if len(kinds) > 1:
+        field.refuse("asks for GPUs of two makers; keep one of the two")
+    resources = Resources(
+        gpus=sum(int(asked[name]) for name in kinds),
+        cpu_milli=math.ceil(asked.get("cpu", 0) * MILLI),
+        memory_mib=math.ceil(asked.get("memory", Fraction(0)) / MIB),
+    )
+    if not resources.gpus and not resources.cpu_milli:
+        field.note("asks for no CPU and no GPU; it gets 1 CPU")
+        return Resources(cpu_milli=MILLI, memory_mib=resources.memory_mib)
+    return resources
+
+
+def _amounts(field: Field) -> dict[str, Fraction]:
+    """The amounts under `requests` or `limits` that Starburst schedules by."""
+    amounts: dict[str, Fraction] = {}
+    for name, entry in field.entries().items():
+        if name == "ephemeral-storage":
+            entry.note("Starburst does not schedule by local disk; this is ignored")
+        elif name not in KNOWN:
+            near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" is one letter from "cpu"
+            mend = did_you_mean(name, near, f"ask for {', '.join(near)}")
+            entry.refuse(f"is not a resource Starburst schedules by; {mend}")
+        elif entry.value is not None:
+            amount = _amount(entry, name)
+            if amount is not None:
+                amounts[name] = amount
+    return amounts
+
+
+def _amount(entry: Field, name: str) -> Fraction | None:
+    if not isinstance(entry.value, (str, int, float)):
+        entry.refuse("must be a quantity such as 2, 500m or 1.5Gi")
+        return None
+    try:
+        amount = quantity(entry.value)
+    except ValueError as bad:
+        entry.refuse(str(bad))
+        return None
+    if name in GPUS and amount.denominator != 1:
+        low, high = math.floor(amount), math.ceil(amount)
+        entry.refuse(f"a GPU count must be a whole number; write {f'{low} or {high}' if low else high}")
+        return None
+    if name != "memory" and amount > MOST:
+        entry.refuse(f"must be at most {MOST}")
+        return None
+    return amount

@@ -1,0 +1,95 @@
+"""What a container runs: command, environment and directory."""
+
+from __future__ import annotations
+
+import re
+
+from starburst.domain.job import Workload
+from translator.field import Field, Fields
+
+CONTAINER = Fields(
+    "a container",
+    read=("name", "image", "command", "args", "env", "workingDir", "resources", "securityContext"),
+    harmless=(
+        "imagePullPolicy",
+        "ports",
+        "readinessProbe",
+        "resizePolicy",
+        "startupProbe",
+        "stdin",
+        "stdinOnce",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "tty",
+        "volumeMounts",
+    ),
+    noted={
+        "lifecycle": "hooks are not run",
+        "livenessProbe": "a command that hangs is not restarted; set activeDeadlineSeconds to end it",
+    },
+    refused={
+        "envFrom": "variables from config maps and secrets are not supported; list them under env",
+        "restartPolicy": "one container per pod; sidecars are not supported yet",
+        "restartPolicyRules": "a failed command is not restarted in place; remove it",
+        "volumeDevices": "block devices are not supported; use a hostPath volume",
+    },
+)
+
+_VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
+_VARIABLE_NAME = re.compile(r"[^=]+")
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+#: Set when a run starts, so a manifest cannot be filled in with them.
+_AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
+
+
+def workload(field: Field) -> Workload:
+    """Command and arguments, literal environment, directory and image of a container."""
+    env = _environment(field.at("env"))
+    command = _words(field.at("command"), env)
+    args = _words(field.at("args"), env)
+    if args and not command:
+        field.at("args").refuse("arguments without a command; name the program under command", show=False)
+    return Workload(
+        command=command + args,
+        env=tuple(env.items()),
+        working_dir=field.at("workingDir").text(),
+        image=field.at("image").text(),
+    )
+
+
+def _environment(field: Field) -> dict[str, str]:
+    """Variables in order; a value may refer to those before it, and the last of one name counts."""
+    env: dict[str, str] = {}
+    for variable in field.items():
+        variable.check(_VARIABLE)
+        name = variable.at("name").text()
+        if variable.at("valueFrom").value is not None:
+            variable.at("valueFrom").refuse(
+                "values from elsewhere are not supported; write it under value", show=False
+            )
+        elif name is None or not _VARIABLE_NAME.fullmatch(name):
+            variable.at("name").refuse("must be the name of a variable, without =")
+        else:
+            env[name] = expand(variable.at("value"), env)
+    return env
+
+
+def _words(field: Field, env: dict[str, str]) -> tuple[str, ...]:
+    if isinstance(field.value, str):
+        field.refuse('must be a list; write ["sh", "-c", "…"] for a shell line')
+        return ()
+    return tuple(expand(word, env) for word in field.items())
+
+
+def expand(field: Field, env: dict[str, str]) -> str:
+    """A text with its `$(NAME)` filled in; `$$` is a dollar, and an unknown name stays as it is written."""
+
+    def filled(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return "$"
+        if name not in env and _AT_RUN_TIME.fullmatch(name):
+            field.refuse(f"$({name}) is known only when the job runs; read ${name} in the command")
+        return env.get(name, match[0])
+
+    return _REFERENCE.sub(filled, field.text() or "")

@@ -1,0 +1,162 @@
+"""YAML text as plain documents: strict about what YAML lets pass, such as a key given twice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import yaml
+
+from translator.errors import ManifestError, ManifestErrors
+
+#: At the start of a line this is a document marker wherever it stands, so a bad document hides no other.
+_MARKER = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML with the scalars Kubernetes knows: no dates, no base 60, no octals."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - an attribute of the base class
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in (f"{_TAG}bool", f"{_TAG}null", _MERGE)]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge `<<` and keep the last of each key, so that nested merges do not double in size."""
+        super().flatten_mapping(node)
+        node.value = list({key.value: (key, value) for key, value in node.value}.values())
+
+
+_Loader.add_implicit_resolver(f"{_TAG}int", re.compile(r"^[-+]?(0|[1-9][0-9]{0,18})$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    f"{_TAG}float",
+    re.compile(r"^[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The text of one document and the number of lines before it."""
+
+    text: str
+    lines_before: int
+
+
+def chunks(text: str) -> list[Chunk]:
+    """The documents of a text; comments and directives before the first marker belong to the first."""
+    text = text.removeprefix("\ufeff")
+    starts = [match.start() for match in _MARKER.finditer(text)]
+    head = text[: starts[0]].splitlines() if starts else [text]
+    if starts and all(line.lstrip()[:1] in ("", "#", "%") for line in head):
+        starts[0] = 0
+    else:
+        starts.insert(0, 0)
+    ends = [*starts[1:], len(text)]
+    return [
+        Chunk(text[start:end], text.count("\n", 0, start)) for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def load(chunk: Chunk, source: str, document: int) -> object:
+    """The value of one document, of dicts with text keys, lists and scalars; None if it is empty.
+
+    Raises:
+        ManifestErrors: it is not YAML, or has keys or values that no manifest may have.
+    """
+
+    def error(field: str, value: object, mend: str) -> ManifestErrors:
+        return ManifestErrors([ManifestError(source, document, field, value, mend)])
+
+    try:
+        loader = _Loader(chunk.text)
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        problems = [
+            ManifestError(source, document, _place(chunk, mark), value, mend)
+            for mark, value, mend in _problems(loader, root)
+        ]
+        if problems:
+            raise ManifestErrors(problems)
+        value: object = loader.construct_document(root)
+        return value
+    except yaml.MarkedYAMLError as bad:
+        mark = bad.problem_mark or bad.context_mark
+        problem = f"{bad.problem or bad.context}; check the indentation and the quotes there"
+        raise error(_place(chunk, mark), None, problem) from None
+    except yaml.reader.ReaderError as bad:
+        line = chunk.lines_before + chunk.text.count("\n", 0, bad.position) + 1
+        raise error(f"line {line}", None, "this character may not stand in YAML; remove it") from None
+    except RecursionError:
+        raise error("", None, "this document is nested too deeply") from None
+
+
+def _place(chunk: Chunk, mark: yaml.Mark | None) -> str:
+    if mark is None:
+        return ""
+    return f"line {chunk.lines_before + mark.line + 1}, column {mark.column + 1}"
+
+
+def _problems(loader: _Loader, root: yaml.Node) -> list[tuple[yaml.Mark, object, str]]:
+    """What is YAML but no manifest: where, which value, and the mend."""
+    found: list[tuple[yaml.Mark, object, str]] = []
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            found += _key_problems(node)
+            waiting += [value for _, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif not _is_clean(node.value):
+            found.append(
+                (node.start_mark, None, "this text holds a character no program can be given; remove it")
+            )
+        if node.tag != _plain_tag(loader, node):
+            found.append((node.start_mark, node.tag, "tags are not used in manifests; remove it"))
+    return sorted(found, key=lambda problem: problem[0].index)
+
+
+def _key_problems(node: yaml.MappingNode) -> list[tuple[yaml.Mark, object, str]]:
+    found: list[tuple[yaml.Mark, object, str]] = []
+    first_lines: dict[str, yaml.Mark] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            found.append((key.start_mark, None, "a key must be text; quote a value that begins with { or ["))
+        elif key.tag not in (f"{_TAG}str", _MERGE):
+            found.append((key.start_mark, key.value, "a key must be text; put it in quotes"))
+        elif not _is_clean(key.value):
+            found.append((key.start_mark, None, "this key holds a character no key may hold; remove it"))
+        elif key.value in first_lines:
+            away = key.start_mark.line - first_lines[key.value].line
+            before = f"{away} line{'s' if away > 1 else ''} above" if away else "on the same line"
+            found.append(
+                (key.start_mark, key.value, f"this key was already given {before}; keep one of the two")
+            )
+        else:
+            first_lines[key.value] = key.start_mark
+    return found
+
+
+def _plain_tag(loader: _Loader, node: yaml.Node) -> str:
+    """The tag a node has when none is written."""
+    if isinstance(node, yaml.MappingNode):
+        return f"{_TAG}map"
+    if isinstance(node, yaml.SequenceNode):
+        return f"{_TAG}seq"
+    if node.tag == f"{_TAG}str":
+        return node.tag
+    return str(loader.resolve(yaml.ScalarNode, node.value, (True, False)))  # type: ignore[no-untyped-call]
+
+
+def _is_clean(text: str) -> bool:
+    """Whether a text can be an argument of a program: no NUL, no half of a surrogate pair."""
+    return not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)

@@ -1,0 +1,44 @@
+"""What is wrong with a manifest, said in one line per problem."""
+
+from __future__ import annotations
+
+import json
+
+MAX_SHOWN = 80
+
+
+class ManifestError(Exception):
+    """One problem of one document: where it is, what was found, and what to do about it."""
+
+    def __init__(self, source: str, document: int, field: str, value: object, mend: str) -> None:
+        """`document` counts from 1; `field` is a dotted path; a `value` of None is not shown."""
+        super().__init__(source, document, field, value, mend)
+        self.source = source
+        self.document = document
+        self.field = field
+        self.value = value
+        self.mend = mend
+
+    def __str__(self) -> str:
+        place = f"{self.source}, document {self.document}"
+        return ": ".join(part for part in (place, self.field, shown(self.value), self.mend) if part)
+
+
+class ManifestErrors(Exception):  # noqa: N818 - many of them
+    """Every problem found in a text; nothing of it was taken."""
+
+    def __init__(self, errors: list[ManifestError]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+def shown(value: object) -> str:
+    """A scalar as a user would quote it, on one line; "" for None, a list or a mapping."""
+    if value is None or isinstance(value, (list, dict)):
+        return ""
+    text = json.dumps(value, ensure_ascii=False)
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -1,0 +1,145 @@
+"""A value of a manifest that knows where it stands, and gathers problems instead of stopping at the first."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from translator.errors import ManifestError
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found in one manifest."""
+
+    source: str
+    document: int
+    errors: list[ManifestError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What becomes of each field of one kind of mapping; a field named nowhere is a mistake."""
+
+    #: What the mapping is, as in "is not a field of ...".
+    owner: str
+    read: Collection[str]
+    #: Ignoring them changes nothing for the job.
+    harmless: Collection[str] = ()
+    #: Ignored, and the user is told so.
+    noted: Mapping[str, str] = field(default_factory=dict)
+    #: Cannot be ignored.
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Every field that is no mistake."""
+        return [*self.read, *self.harmless, *self.noted, *self.refused]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value and its dotted path. A value of None is absent, as it is for Kubernetes."""
+
+    value: object
+    path: str
+    report: Report
+
+    def refuse(self, mend: str, *, show: bool = True) -> None:
+        """Record a problem of this field."""
+        value = self.value if show else None
+        self.report.errors.append(
+            ManifestError(self.report.source, self.report.document, self.path, value, mend)
+        )
+
+    def note(self, text: str) -> None:
+        """Record what the user should hear about this field."""
+        self.report.notes.append(f"{self.path}: {text}")
+
+    def at(self, key: str) -> Field:
+        """The field under a key; absent if this is no mapping or has no such key."""
+        value = self.value.get(key) if isinstance(self.value, dict) else None
+        if _PLAIN_KEY.fullmatch(key):
+            path = f"{self.path}.{key}" if self.path else key
+        else:
+            path = f"{self.path}[{json.dumps(key)}]"
+        return Field(value, path, self.report)
+
+    def entries(self) -> dict[str, Field]:
+        """The fields of a mapping by key."""
+        if self.value is None:
+            return {}
+        if not isinstance(self.value, dict):
+            self.refuse("must be a mapping of keys to values")
+            return {}
+        return {key: self.at(key) for key in self.value}
+
+    def items(self) -> list[Field]:
+        """The elements of a list."""
+        if self.value is None:
+            return []
+        if not isinstance(self.value, list):
+            self.refuse("must be a list; begin each element with a dash")
+            return []
+        return [Field(value, f"{self.path}[{i}]", self.report) for i, value in enumerate(self.value)]
+
+    def text(self) -> str | None:
+        """A text."""
+        if self.value is None or isinstance(self.value, str):
+            return self.value
+        self.refuse("must be text; put it in quotes")
+        return None
+
+    def whole(self, least: int, most: int = 2**31 - 1) -> int | None:
+        """A whole number between bounds."""
+        value = self.value
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse("must be a whole number")
+        elif not least <= value <= most:
+            self.refuse(f"must be at least {least}" if value < least else f"must be at most {most}")
+        else:
+            return value
+        return None
+
+    def flag(self) -> bool:
+        """A boolean; absent is false."""
+        if self.value is None or isinstance(self.value, bool):
+            return bool(self.value)
+        self.refuse("must be true or false")
+        return False
+
+    def choice(self, options: Collection[str]) -> str | None:
+        """One of several words."""
+        if self.value is None or self.value in options:
+            return self.value if isinstance(self.value, str) else None
+        self.refuse(f"must be {' or '.join(options)}")
+        return None
+
+    def check(self, fields: Fields) -> None:
+        """Note, refuse or let pass each field of this mapping."""
+        for key, found in self.entries().items():
+            if key not in fields.names:
+                found.refuse(
+                    f"is not a field of {fields.owner}; {did_you_mean(key, fields.names)}", show=False
+                )
+            elif found.value in (None, False, "", [], {}):
+                continue  # says nothing
+            elif key in fields.noted:
+                found.note(fields.noted[key])
+            elif key in fields.refused:
+                found.refuse(fields.refused[key])
+
+
+def did_you_mean(word: str, known: Collection[str], otherwise: str = "remove it") -> str:
+    """The mend for a misspelt word: the nearest known one, or else what `otherwise` says."""
+    lowered = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), lowered, n=1)
+    return f"did you mean {lowered[near[0]]}?" if near else otherwise

@@ -1,0 +1,214 @@
+"""Kubernetes manifests, as users have them, read as submissions: all of a text or none of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from starburst.domain.job import Job, Submission
+from translator.documents import chunks, load
+from translator.errors import ManifestError, ManifestErrors
+from translator.field import Field, Fields, Report
+from translator.hints import read_hints, refuse_hints
+from translator.pod import Pod, check_restart_policy, read_pod
+
+API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
+TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
+
+#: A gang larger than this is taken for a slip of the keyboard.
+MAX_TASKS = 1000
+MAX_ID = 63
+
+_DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+_TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
+_LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
+_METADATA = Fields(
+    "metadata",
+    read=("name", "generateName", "labels", "annotations", "namespace"),
+    harmless=(
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ),
+)
+_TEMPLATE = Fields("a pod template", read=("metadata", "spec"))
+_JOB_SPEC = Fields(
+    "a Job spec",
+    read=(
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "completionMode",
+        "completions",
+        "parallelism",
+        "suspend",
+        "template",
+    ),
+    harmless=("manualSelector", "podReplacementPolicy", "selector", "ttlSecondsAfterFinished"),
+    noted={
+        "backoffLimitPerIndex": "retries of failed commands are not yet made",
+        "maxFailedIndexes": "retries of failed commands are not yet made",
+        "podFailurePolicy": "retries of failed commands are not yet made",
+    },
+    refused={
+        "managedBy": "another controller is to run this job; remove it",
+        "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
+    },
+)
+
+
+def read_manifests(text: str, source: str, *, suffix: Callable[[], str], user: str = "") -> list[Submission]:
+    """The submissions a text of one or more YAML documents holds; empty documents are passed over.
+
+    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id.
+
+    Raises:
+        ManifestErrors: something is wrong with any of them; it holds every problem found.
+    """
+    submissions: list[Submission] = []
+    errors: list[ManifestError] = []
+    for index, chunk in enumerate(chunks(text), 1):
+        try:
+            manifests = _manifests(load(chunk, source, index), source, index)
+        except ManifestErrors as bad:
+            errors += bad.errors
+            continue
+        for manifest in manifests:
+            if _has_kind(manifest):
+                submissions.append(_submission(manifest, suffix, user))
+            errors += manifest.report.errors
+    if errors:
+        raise ManifestErrors(errors)
+    return submissions
+
+
+def _manifests(value: object, source: str, index: int) -> list[Field]:
+    """The manifests of a document: itself, or the items of a List, each with a report of its own."""
+    document = Field(value, "", Report(source, index))
+    if value is None:
+        return []
+    if document.at("kind").value != "List":
+        return [document]
+    document.check(_LIST)
+    items = document.at("items").items()
+    if document.report.errors:
+        raise ManifestErrors(document.report.errors)
+    return [replace(item, report=Report(source, index)) for item in items]
+
+
+def _submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
+    """One manifest as a job and its workload; what is wrong with it goes to its report."""
+    manifest.check(_TOP)
+    metadata = manifest.at("metadata")
+    metadata.check(_METADATA)
+    name, job_id = _name_and_id(metadata, suffix)
+    hints = read_hints(metadata)
+    pod, tasks = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
+    job = Job(
+        id=job_id,
+        name=name,
+        tasks=(pod.resources,) * tasks,
+        user=user,
+        queue=hints.queue,
+        node_selector=pod.node_selector,
+        runtime_estimate_s=hints.runtime_estimate_s,
+        max_wait_s=hints.max_wait_s,
+        cloud=hints.cloud,
+        checkpoint=hints.checkpoint,
+        priority=hints.priority,
+        grace_s=pod.grace_s,
+    )
+    return Submission(job, pod.workload, tuple(manifest.report.notes))
+
+
+def _has_kind(manifest: Field) -> bool:
+    """Whether a manifest is a Job or a Pod; anything else is refused."""
+    if not isinstance(manifest.value, dict):
+        manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
+        return False
+    kind, api_version = manifest.at("kind"), manifest.at("apiVersion")
+    if kind.value is None:
+        kind.refuse(f"is missing; {TAKEN}")
+    elif kind.value == "List":
+        kind.refuse("a List in a List is not supported; put its items into the outer one")
+    elif not isinstance(kind.value, str) or kind.value not in API_VERSIONS:
+        kind.refuse(f"not a batch job; {TAKEN}")
+    elif api_version.value != API_VERSIONS[kind.value]:
+        problem = "is missing" if api_version.value is None else "is not supported"
+        api_version.refuse(f"{problem}; write {API_VERSIONS[kind.value]} for a {kind.value}")
+    else:
+        return True
+    return False
+
+
+def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
+    """A job's name, and the id made of it, which is a DNS label and no one else's."""
+    if metadata.at("namespace").text() not in (None, "", "default"):
+        metadata.at("namespace").note("Starburst has no namespaces; sort jobs with starburst.io/queue")
+    generated = metadata.at("name").value is None
+    field = metadata.at("generateName" if generated else "name")
+    if field.value is None:
+        metadata.at("name").refuse("is missing; give the job a name, or a generateName")
+        return "", ""
+    text = field.text()
+    if text is None:
+        return "", ""
+    name = text.rstrip("-") if generated else text
+    if not _DNS_SUBDOMAIN.fullmatch(name):
+        field.refuse(
+            "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
+        )
+        return "", ""
+    return name, _id(text if generated else f"{text}-", suffix())
+
+
+def _id(prefix: str, end: str) -> str:
+    room = MAX_ID - len(end)
+    if len(prefix) > room:
+        prefix = f"{prefix[: room - 1].rstrip('-.')}-"
+    return prefix.replace(".", "-") + end
+
+
+def _pod(spec: Field) -> tuple[Pod, int]:
+    check_restart_policy(spec, of_job=False)
+    return read_pod(spec), 1
+
+
+def _job(spec: Field) -> tuple[Pod, int]:
+    """The pod of a Job and how many of it make the gang."""
+    spec.check(_JOB_SPEC)
+    tasks = _gang_size(spec)
+    if spec.at("suspend").flag():
+        spec.at("suspend").refuse("suspended jobs are not supported; submit the job when it may start")
+    if spec.at("backoffLimit").whole(0):
+        spec.at("backoffLimit").note("retries of failed commands are not yet made")
+    spec.at("completionMode").choice(("Indexed", "NonIndexed"))
+    limit_s = spec.at("activeDeadlineSeconds").whole(1)
+    template = spec.at("template")
+    template.check(_TEMPLATE)
+    refuse_hints(template.at("metadata"))
+    check_restart_policy(template.at("spec"), of_job=True)
+    pod = read_pod(template.at("spec"))
+    limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
+    return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks
+
+
+def _gang_size(spec: Field) -> int:
+    """Parallelism; the job is done when each of its tasks is."""
+    parallelism = spec.at("parallelism")
+    tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
+    completions = spec.at("completions").whole(1)
+    if tasks is not None and completions not in (None, tasks):
+        spec.at("completions").refuse(
+            f"must equal parallelism, which is {tasks}: job arrays are not supported yet; "
+            f"set parallelism to {completions} to run all at once, or submit {completions} jobs"
+        )
+    return tasks or 1
