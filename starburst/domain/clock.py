@@ -7,15 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Maps wall time to scheduler time: equal at `origin`, then `speed` times as fast (epoch seconds)."""
+    """Maps wall time to scheduler time: `start` at wall time `origin`, from then `speed` times as fast."""
 
     origin: float = 0.0
     speed: float = 1.0
+    #: Scheduler time at `origin`; the same time if None.
+    start: float | None = None
 
     def scheduler_time(self, wall: float) -> float:
-        """Scheduler time at a wall time."""
-        return self.origin + (wall - self.origin) * self.speed
+        """Scheduler time at a wall time; seconds since the epoch, as people set their clocks, at speed 1."""
+        return self._start + (wall - self.origin) * self.speed
 
     def wall_time(self, at: float) -> float:
         """Wall time at a scheduler time."""
-        return self.origin + (at - self.origin) / self.speed
+        return self.origin + (at - self._start) / self.speed
+
+    def with_speed(self, speed: float, wall: float) -> Pace:
+        """The same clock with another speed from `wall` on; never turned back."""
+        return Pace(wall, speed, self.scheduler_time(wall))
+
+    @property
+    def _start(self) -> float:
+        return self.origin if self.start is None else self.start

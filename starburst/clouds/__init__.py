@@ -1,0 +1,1 @@
+"""Clouds behind the `Cloud` port."""

@@ -1,0 +1,214 @@
+"""The embedded cloud: machines are records with a price and a lease, runs are processes of this machine.
+
+The records are the cloud's own truth: no part of the scheduler's store, they live on when it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property, partial
+from pathlib import Path
+
+from starburst.clouds.catalog import LocalOffer
+from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir, machines_under
+from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady, OffersChanged
+from starburst.domain.clock import Pace
+from starburst.domain.cloud import Instance, InstancePhase, Offer
+from starburst.domain.job import Site
+from starburst.runs.ports import Report, Run
+from starburst.runs.processes import Place, ProcessRunner, unwatched
+from starburst.runs.tasks import TaskSet
+
+#: How often living machines are looked at for what other processes or the clock did to them, wall seconds.
+LOOK_S = 0.5
+SHORTEST_PAUSE_S = 0.01
+
+
+class LocalCloud:
+    """A `Cloud` of make-believe machines, at make-believe prices, that run real processes.
+
+    `now` gives the scheduler's time, in which machines boot and are billed; `pace` maps it to the wall's,
+    in which a lease of `lease_s` runs. `owner` is whose machines these are: others' are neither seen nor
+    touched.
+    """
+
+    def __init__(
+        self,
+        offers: tuple[LocalOffer, ...],
+        root: Path,
+        checkpoints: Path,
+        *,
+        pace: Pace,
+        now: Callable[[], float],
+        lease_s: float,
+        owner: str,
+        controller: str,
+    ) -> None:
+        self._offers = {entry.offer.name: entry for entry in offers}
+        self._root = root / "instances"
+        self._pace = pace
+        self._now = now
+        self._lease_s = lease_s
+        self._owner = owner
+        self._controller = controller
+        self._runner = ProcessRunner(root / "runs", checkpoints, Site.CLOUD)
+        self._report: Report = unwatched
+        self._tasks = TaskSet()
+        self._wake = asyncio.Event()
+
+    @cached_property
+    def _alive(self) -> dict[str, tuple[MachineDir, Launch]]:
+        found = ((machine, machine.launch()) for machine in self._ours() if machine.ending() is None)
+        return {machine.id: (machine, launch) for machine, launch in found if launch is not None}
+
+    async def watch(self, report: Report) -> None:
+        """See `RunSite`."""
+        self._report = report
+        try:
+            report(OffersChanged(tuple(entry.offer for entry in self._offers.values())))
+            for machine in self._ours():
+                self._tell(machine)
+            self._tasks.ensure("runs", partial(self._runner.watch, report))
+            self._tasks.ensure("machines", self._look_after_machines)
+            await self._tasks.until_failure()
+        finally:
+            self._report = unwatched
+            await self._tasks.cancel()
+
+    # --- runs --------------------------------------------------------------------------------------------
+
+    async def start(self, run: Run) -> None:
+        """See `RunSite`."""
+        places = {}
+        for where in {slot.where for slot in run.slots} & self._alive.keys():
+            machine, launch = self._alive[where]
+            if self._is_ready(machine):
+                places[where] = Place(launch.gpus, machine.lease_path)
+        self._runner.start(run, places)
+
+    async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+        """See `RunSite`."""
+        self._runner.stop(job_id, attempt, grace_s)
+
+    # --- machines ----------------------------------------------------------------------------------------
+
+    async def launch(self, instance_id: str, offer: Offer) -> None:
+        """See `Cloud`. The intent is the client token; a launch that failed fails again in the same way."""
+        machine = MachineDir.of(self._root, instance_id)
+        if not machine.path.exists():
+            self._rent(machine, offer)
+        self._tell(machine)
+        self._wake.set()
+
+    async def terminate(self, instance_id: str) -> None:
+        """See `Cloud`."""
+        machine = MachineDir.of(self._root, instance_id)
+        if instance_id in self._alive:
+            machine.ask_termination()
+            self._wake.set()
+            return
+        never = Ending(self._now(), self._now())
+        if not machine.claim(self._tags(instance_id), never):
+            machine.end(never)
+        self._tell(machine)
+
+    async def renew(self, instance_ids: list[str]) -> None:
+        """See `Cloud`. A lease that has passed stays so."""
+        wall = time.time()
+        for machine, _launch in (self._alive[id_] for id_ in instance_ids if id_ in self._alive):
+            if wall < machine.lease_until():
+                machine.renew(wall + self._lease_s)
+
+    async def owned(self) -> list[Instance]:
+        """See `Cloud`. Machines long gone are listed too, with their bill."""
+        now, wall = self._now(), time.time()
+        listed = (machine.instance(now, wall) for machine in self._ours())
+        return [instance for instance in listed if instance is not None]
+
+    def preempt(self, instance_id: str) -> None:
+        """Take a machine away, as a spot market does. Any process may; the one that watches sees to it.
+
+        Raises:
+            ValueError: no such machine is alive.
+        """
+        machine = MachineDir.of(self._root, instance_id)
+        if machine.launch() is None or machine.ending() is not None:
+            raise ValueError(f"no machine {instance_id!r} is alive; see `starburst instances`")
+        machine.preempt(self._now())
+        self._wake.set()
+
+    def _ours(self) -> list[MachineDir]:
+        return [machine for machine in machines_under(self._root) if machine.tags()["owner"] == self._owner]
+
+    def _tags(self, instance_id: str) -> dict[str, str]:
+        return {"owner": self._owner, "controller": self._controller, "intent": instance_id}
+
+    def _rent(self, machine: MachineDir, offer: Offer) -> None:
+        """Make the machine, or note why it cannot be."""
+        entry = self._offers.get(offer.name)
+        if entry is None:
+            failure = Failure(f"the embedded cloud does not sell {offer.name!r}", sold_out=False)
+            machine.claim(self._tags(machine.id), failure)
+            return
+        in_use = sum(launch.offer == offer.name for _machine, launch in self._alive.values())
+        if entry.capacity is not None and in_use >= entry.capacity:
+            failure = Failure(f"{offer.name} is sold out: all {entry.capacity} are in use", sold_out=True)
+            machine.claim(self._tags(machine.id), failure)
+            return
+        launch = Launch(offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s)
+        machine.claim(self._tags(machine.id), launch, time.time() + self._lease_s)
+        self._alive[machine.id] = (machine, launch)
+
+    # --- looking after them ------------------------------------------------------------------------------
+
+    def _is_ready(self, machine: MachineDir) -> bool:
+        instance = machine.instance(self._now(), time.time())
+        return instance is not None and instance.phase is InstancePhase.READY
+
+    def _tell(self, machine: MachineDir) -> None:
+        """Report where a machine stands, if there is anything to say yet."""
+        launch, failure, ending = machine.launch(), machine.failure(), machine.ending()
+        if ending is not None:
+            self._report(InstanceGone(machine.id, ending.launched_at, ending.ended_at, ending.preempted))
+        elif failure is not None:
+            self._report(InstanceFailed(machine.id, failure.message, failure.sold_out))
+        elif launch is not None and self._is_ready(machine):
+            self._report(InstanceReady(machine.id, launch.launched_at))
+
+    async def _look_after_machines(self) -> None:
+        """Announce machines that come up, and end those whose time has come."""
+        up: set[str] = set()
+        while True:
+            self._wake.clear()
+            wall = time.time()
+            pause_s = LOOK_S
+            for id_, (machine, launch) in self._alive.items():
+                if machine.is_ending(wall):
+                    self._tasks.ensure(("end", id_), partial(self._end, machine, launch))
+                elif id_ not in up and self._is_ready(machine):
+                    up.add(id_)
+                    self._tell(machine)
+                elif id_ not in up:
+                    pause_s = min(pause_s, self._pace.wall_time(launch.ready_at) - wall)
+            pause = max(pause_s, SHORTEST_PAUSE_S) if self._alive else None
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause)
+
+    async def _end(self, machine: MachineDir, launch: Launch) -> None:
+        """Kill what runs on a machine, close its bill, and say so before its runs are reported lost."""
+        preempted_at = machine.preempted_at()
+        why = "given back" if preempted_at is None else "preempted"
+        if time.time() >= machine.lease_until():
+            why = "left alone until its lease passed"
+        lost = await self._runner.evacuate(machine.id, f"its machine was {why}")
+        lease_end = self._pace.scheduler_time(machine.lease_until())
+        ended_at = min(self._now(), lease_end, math.inf if preempted_at is None else preempted_at)
+        machine.end(Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None))
+        del self._alive[machine.id]
+        self._tell(machine)
+        for end in lost:
+            self._report(end)

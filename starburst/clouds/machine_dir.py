@@ -1,0 +1,157 @@
+"""What the embedded cloud knows of one machine: a directory with a file per fact.
+
+    <root>/<instance>/tags.json        whose it is, and the intent it was made under
+                      launch.json      it was rented: when, as what; written once
+                      failed.json      or the launch came to nothing, and why; written once, instead
+                      lease.json       until when it lives unless the lease is renewed
+                      terminate.json   it is being given back
+                      preempted.json   the cloud takes it away; any process may write this
+                      ended.json       its bill is closed; written once, last
+
+A file per fact lets another process preempt a machine while its controller renews the lease.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from starburst.domain.cloud import Instance, InstancePhase
+from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.shim import read_json, write_json
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a machine was rented as; `launched_at`, `boot_s` and `setup_s` are the scheduler's seconds."""
+
+    offer: str
+    gpus: int
+    launched_at: float
+    boot_s: float
+    setup_s: float
+
+    @property
+    def ready_at(self) -> float:
+        """When it takes jobs."""
+        return self.launched_at + self.boot_s + self.setup_s
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why no machine came of a launch."""
+
+    message: str
+    sold_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A closed bill, in scheduler time. One of a machine that never was has no time between its ends."""
+
+    launched_at: float
+    ended_at: float
+    preempted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MachineDir:
+    """One machine of the embedded cloud."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, root: Path, instance_id: str) -> MachineDir:
+        """Where a machine is, or would be."""
+        return cls(root / directory_name(instance_id))
+
+    @property
+    def id(self) -> str:
+        """The intent it was launched under."""
+        return id_of(self.path)
+
+    @property
+    def lease_path(self) -> Path:
+        """The file its shims look at."""
+        return self.path / "lease.json"
+
+    def claim(self, tags: dict[str, str], fact: Launch | Failure | Ending, lease_until: float = 0.0) -> bool:
+        """Take its name with what became of it: rented, failed, or not to be. False if the name is taken."""
+        files: dict[str, Any] = {"tags.json": tags}
+        if isinstance(fact, Launch):
+            files |= {"launch.json": asdict(fact), "lease.json": {"until": lease_until}}
+        else:
+            files["failed.json" if isinstance(fact, Failure) else "ended.json"] = asdict(fact)
+        return claim_directory(self.path, files)
+
+    def tags(self) -> dict[str, str]:
+        """Its owner, controller and intent."""
+        tags: dict[str, str] = read_json(self.path / "tags.json")
+        return tags
+
+    def launch(self) -> Launch | None:
+        """What it was rented as; None where no machine ever was."""
+        data = read_json(self.path / "launch.json")
+        return None if data is None else Launch(**data)
+
+    def failure(self) -> Failure | None:
+        """Why its launch failed."""
+        data = read_json(self.path / "failed.json")
+        return None if data is None else Failure(**data)
+
+    def ending(self) -> Ending | None:
+        """Its closed bill."""
+        data = read_json(self.path / "ended.json")
+        return None if data is None else Ending(**data)
+
+    def end(self, ending: Ending) -> None:
+        """Close its bill, for good."""
+        write_json_once(self.path / "ended.json", asdict(ending))
+
+    def lease_until(self) -> float:
+        """Wall time at which it ends by itself."""
+        return float(read_json(self.lease_path)["until"])
+
+    def renew(self, until: float) -> None:
+        """Put that off."""
+        write_json(self.lease_path, {"until": until})
+
+    def ask_termination(self) -> None:
+        """Note that it is to be given back."""
+        write_json_once(self.path / "terminate.json", {})
+
+    def preempt(self, at: float) -> None:
+        """Take it away, at this scheduler time."""
+        write_json_once(self.path / "preempted.json", {"at": at})
+
+    def preempted_at(self) -> float | None:
+        """When it was taken away, in scheduler time."""
+        data = read_json(self.path / "preempted.json")
+        return None if data is None else float(data["at"])
+
+    def is_ending(self, wall: float) -> bool:
+        """Whether a rented machine is on its way out at this wall time."""
+        told = any((self.path / name).exists() for name in ("terminate.json", "preempted.json"))
+        return told or wall >= self.lease_until()
+
+    def instance(self, now: float, wall: float) -> Instance | None:
+        """What a listing of the cloud shows; None where no machine ever was."""
+        launch, ending = self.launch(), self.ending()
+        if launch is None:
+            return None
+        if ending is not None:
+            phase = InstancePhase.GONE
+            return Instance(
+                self.id, launch.offer, phase, launch.launched_at, ending.ended_at, ending.preempted
+            )
+        if self.is_ending(wall):
+            phase = InstancePhase.TERMINATING
+        else:
+            phase = InstancePhase.LAUNCHING if now < launch.ready_at else InstancePhase.READY
+        return Instance(self.id, launch.offer, phase, launch.launched_at)
+
+
+def machines_under(root: Path) -> list[MachineDir]:
+    """Every machine there is or was, by name."""
+    return [MachineDir(path) for path in sorted(root.glob("[!.]*/"))]

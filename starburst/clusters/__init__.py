@@ -1,0 +1,1 @@
+"""On-prem clusters behind the `Cluster` port."""

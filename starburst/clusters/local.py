@@ -1,0 +1,33 @@
+"""The embedded cluster: nodes that are names, and runs that are processes of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starburst.core.events import NodesChanged
+from starburst.domain.job import Site
+from starburst.domain.node import Node
+from starburst.runs.ports import Report, Run
+from starburst.runs.processes import Place, ProcessRunner
+
+
+class LocalCluster:
+    """A `Cluster` whose nodes share this machine. Their capacity is what they are said to have."""
+
+    def __init__(self, nodes: tuple[Node, ...], root: Path, checkpoints: Path) -> None:
+        self._nodes = nodes
+        self._places = {node.name: Place(node.capacity.gpus) for node in nodes}
+        self._runner = ProcessRunner(root, checkpoints, Site.CLUSTER)
+
+    async def start(self, run: Run) -> None:
+        """See `RunSite`."""
+        self._runner.start(run, self._places)
+
+    async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+        """See `RunSite`."""
+        self._runner.stop(job_id, attempt, grace_s)
+
+    async def watch(self, report: Report) -> None:
+        """See `RunSite`."""
+        report(NodesChanged(self._nodes))
+        await self._runner.watch(report)

@@ -1,0 +1,53 @@
+"""Facts as files, written whole or not at all: a kill at any moment leaves no half fact."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from starburst.runs.shim import write_json
+
+
+def write_json_once(path: Path, data: Any) -> bool:
+    """Write a fact that never changes; False if it was written before, and then it stays as it was."""
+    staging = path.with_name(f"{path.name}.{os.getpid()}")
+    write_json(staging, data)
+    try:
+        os.link(staging, path)
+    except FileExistsError:
+        return False
+    finally:
+        staging.unlink()
+    return True
+
+
+def claim_directory(path: Path, files: Mapping[str, Any]) -> bool:
+    """Create a directory with these files at one stroke; False if there was one that is not empty."""
+    staging = path.with_name(f".{path.name}")
+    shutil.rmtree(staging, ignore_errors=True)
+    for name, data in files.items():
+        target = staging / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_json(target, data)
+    try:
+        staging.rename(path)
+    except OSError:
+        if not path.exists():
+            raise
+        shutil.rmtree(staging)
+        return False
+    return True
+
+
+def directory_name(id_: str) -> str:
+    """A file name for any id; none of them is hidden, which staging directories are."""
+    return quote(id_, safe="").replace(".", "%2E")
+
+
+def id_of(directory: Path) -> str:
+    """The id a directory was named after."""
+    return unquote(directory.name)

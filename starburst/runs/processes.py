@@ -1,0 +1,292 @@
+"""Runs as local process groups: started, adopted after a crash, stopped, and followed to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from starburst.core.events import Event, RunEnd, RunEnded, RunStarted, SiteSynced
+from starburst.domain.job import Site
+from starburst.runs import shim
+from starburst.runs.attempt_dir import AttemptDir, Exit, RankDir, attempts_under
+from starburst.runs.files import directory_name
+from starburst.runs.ports import Report, Run
+from starburst.runs.tasks import TaskSet
+from starburst.runs.verdict import verdict
+
+RETRY_S = 0.02
+
+NO_COMMAND = (
+    "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
+    "this host; set `command` of the job"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A machine as far as its processes care."""
+
+    gpus: int
+    #: File that says until when the machine is ours; its runs end by themselves after that. None: for ever.
+    lease: Path | None = None
+
+
+class ProcessRunner:
+    """The runs of one site below `root`. One runner at a time may use a root; the disk is all it remembers.
+
+    After a kill -9 a new runner finds each run alive (its shim holds the lock), ended (`exit.json`), never
+    started (then it is started now) or lost (then what is left of it is killed first).
+    """
+
+    def __init__(self, root: Path, checkpoints: Path, site: Site) -> None:
+        self.root = root.resolve()
+        self._checkpoints = checkpoints.resolve()
+        self._site = site
+        self._report: Report = unwatched
+        self._followers = TaskSet()
+        self._children: set[int] = set()
+        self._held: dict[tuple[str, int], RunEnded | None] = {}
+
+    @cached_property
+    def _attempts(self) -> dict[tuple[str, int], AttemptDir]:
+        return {attempt.key: attempt for attempt in attempts_under(self.root)}
+
+    @cached_property
+    def _live(self) -> dict[tuple[str, int], AttemptDir]:
+        return {key: attempt for key, attempt in self._attempts.items() if attempt.end() is None}
+
+    def start(self, run: Run, places: Mapping[str, Place]) -> None:
+        """Start a run on these machines, or find what became of it."""
+        attempt = AttemptDir.of(self.root, run.job.id, run.attempt)
+        if attempt.key not in self._attempts:
+            refusal = self._refusal(run, places)
+            if refusal is not None:
+                attempt.claim_ended(refusal)
+            else:
+                attempt.claim(self._specs(run, places))
+                self._live[attempt.key] = attempt
+            self._attempts[attempt.key] = attempt
+        self._resume(attempt)
+
+    def stop(self, job_id: str, attempt_number: int, grace_s: float) -> None:
+        """Begin to end a run; one that never was cannot start after this."""
+        attempt = AttemptDir.of(self.root, job_id, attempt_number)
+        if attempt.key in self._live:
+            attempt.ask_stop(grace_s, RunEnd.STOPPED, "", time.time())
+        elif attempt.key not in self._attempts:
+            attempt.claim_ended(RunEnded(*attempt.key, RunEnd.STOPPED, message="stopped before it began"))
+            self._attempts[attempt.key] = attempt
+        self._resume(attempt)
+
+    async def evacuate(self, where: str, message: str) -> list[RunEnded]:
+        """Kill what runs on a machine that goes away. The runs lost by it are returned, not reported."""
+        keys = [key for key, attempt in self._live.items() if where in _places(attempt)]
+        self._held.update(dict.fromkeys(keys))
+        for key in keys:
+            self._live[key].ask_stop(0, RunEnd.LOST, message, time.time())
+        await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
+        return [end for key in keys if (end := self._held.pop(key, None)) is not None]
+
+    async def watch(self, report: Report) -> None:
+        """Report every run known, SiteSynced, and then what changes, until cancelled."""
+        self._report = report
+        try:
+            over = [self._follower(attempt) for attempt in list(self._live.values()) if attempt.over()]
+            if over:
+                await asyncio.wait(over)
+            for attempt in self._attempts.values():
+                if attempt.started():
+                    report(RunStarted(*attempt.key))
+                self._resume(attempt)
+            report(SiteSynced(self._site, frozenset(self._attempts)))
+            await self._followers.until_failure()
+        finally:
+            self._report = unwatched
+            await self._followers.cancel()
+
+    # --- starting ----------------------------------------------------------------------------------------
+
+    def _refusal(self, run: Run, places: Mapping[str, Place]) -> RunEnded | None:
+        key = (run.job.id, run.attempt)
+        if not run.workload.command:
+            return RunEnded(*key, RunEnd.REFUSED, message=NO_COMMAND)
+        for where in dict.fromkeys(slot.where for slot in run.slots):
+            if where not in places:
+                return RunEnded(*key, RunEnd.LOST, message=f"{where} takes no runs")
+            needed = sum(slot.resources.gpus for slot in run.slots if slot.where == where)
+            free = len(self._free_gpus(where, places[where]))
+            if needed > free:
+                return RunEnded(
+                    *key, RunEnd.LOST, message=f"{where} has {free} free GPUs, {needed} are needed"
+                )
+        return None
+
+    def _free_gpus(self, where: str, place: Place) -> list[int]:
+        ranks = (rank.spec() for attempt in self._live.values() for rank in attempt.ranks())
+        taken = {gpu for spec in ranks if spec["where"] == where for gpu in spec["gpus"]}
+        return [gpu for gpu in range(place.gpus) if gpu not in taken]
+
+    def _specs(self, run: Run, places: Mapping[str, Place]) -> list[dict[str, Any]]:
+        """What each rank's shim is to do, with the GPUs it has to itself."""
+        free = {where: self._free_gpus(where, place) for where, place in places.items()}
+        specs = []
+        for slot in sorted(run.slots, key=lambda slot: slot.rank):
+            gpus = [free[slot.where].pop(0) for _ in range(slot.resources.gpus)]
+            lease = places[slot.where].lease
+            directory = AttemptDir.of(self.root, run.job.id, run.attempt).path / str(slot.rank)
+            specs.append(
+                {
+                    "where": slot.where,
+                    "gpus": gpus,
+                    "command": list(run.workload.command),
+                    "cwd": run.workload.working_dir or str(directory / "work"),
+                    "env": self._environment(run, slot.rank, slot.where, gpus),
+                    "grace_s": run.job.grace_s,
+                    "time_limit_s": run.workload.time_limit_s,
+                    "lease": None if lease is None else str(lease.resolve()),
+                }
+            )
+        return specs
+
+    def _environment(self, run: Run, rank: int, where: str, gpus: list[int]) -> dict[str, str]:
+        checkpoint_dir = self._checkpoints / directory_name(run.job.id)
+        checkpoint_dir.mkdir(parents=True, exist_ok=True)
+        visible = ",".join(map(str, gpus))
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": os.environ.get("HOME", "/"),
+            "LANG": os.environ.get("LANG", "C.UTF-8"),
+            **dict(run.workload.env),
+            "CUDA_VISIBLE_DEVICES": visible,
+            "NVIDIA_VISIBLE_DEVICES": visible,
+            "STARBURST_JOB": run.job.id,
+            "STARBURST_ATTEMPT": str(run.attempt),
+            "STARBURST_SITE": self._site.value,
+            "STARBURST_NODE": where,
+            "STARBURST_CHECKPOINT_DIR": str(checkpoint_dir),
+            "STARBURST_RANK": str(rank),
+            "STARBURST_WORLD_SIZE": str(len(run.slots)),
+            "JOB_COMPLETION_INDEX": str(rank),
+            "STARBURST_RUN": f"{run.job.id}/{run.attempt}/{rank}/{uuid4().hex}",
+        }
+
+    # --- following ---------------------------------------------------------------------------------------
+
+    def _resume(self, attempt: AttemptDir) -> None:
+        """Report the end of an attempt, or see to it that it comes."""
+        end = attempt.end()
+        if end is not None:
+            self._report(end)
+        else:
+            self._follower(attempt)
+
+    def _follower(self, attempt: AttemptDir) -> asyncio.Task[None]:
+        return self._followers.ensure(attempt.key, lambda: self._follow(attempt))
+
+    async def _follow(self, attempt: AttemptDir) -> None:
+        """Take one attempt from wherever it is to its end."""
+        ranks = attempt.ranks()
+        for rank in ranks:
+            await self._bring_up(attempt, rank)
+        asked = attempt.stop_asked()
+        if asked is not None:
+            for rank in ranks:
+                rank.ask_stop(asked["grace_s"])
+        await asyncio.gather(*(_settled(rank) for rank in ranks))
+        if attempt.started():
+            self._report(RunStarted(*attempt.key))
+        await asyncio.gather(*(self._follow_rank(rank, ranks) for rank in ranks))
+        end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked())
+        attempt.settle(end)
+        del self._live[attempt.key]
+        if end.end is RunEnd.LOST and attempt.key in self._held:
+            self._held[attempt.key] = end
+        else:
+            self._report(end)
+
+    async def _bring_up(self, attempt: AttemptDir, rank: RankDir) -> None:
+        """Start a task that was claimed and never started; the crash may have come in between."""
+        if rank.touched() or rank.alive():
+            return
+        if (rank.path / "lock").exists():  # a shim was on its way and is dead
+            await _kill_strays(rank)
+        if attempt.stop_asked() is None:
+            pid = rank.spawn()
+            if pid is not None:
+                self._children.add(pid)
+
+    async def _follow_rank(self, rank: RankDir, gang: list[RankDir]) -> None:
+        """Wait until nothing of a task is alive; unless it went well, the others of its gang end too."""
+        await _dead(rank)
+        self._reap()
+        exit_ = rank.exit()
+        if exit_ is None:
+            await _kill_strays(rank)
+        if not _went_well(exit_):
+            for other in gang:
+                if other is not rank and other.alive():
+                    other.ask_stop(rank.spec()["grace_s"])
+
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._children.discard(pid)
+
+
+def _went_well(exit_: Exit | None) -> bool:
+    return exit_ is not None and exit_.exit_code == 0 and exit_.ended_by in (shim.ITSELF, shim.STOP)
+
+
+async def _settled(rank: RankDir) -> None:
+    """Until a task has been started, or its shim is gone."""
+    while rank.shim_pid() is None and rank.alive():
+        await asyncio.sleep(RETRY_S)
+
+
+async def _dead(rank: RankDir) -> None:
+    """Until a task's shim is gone: that closes its pidfd and its lock, whoever its parent is."""
+    while rank.alive():
+        pid = rank.shim_pid()
+        try:
+            handle = os.pidfd_open(pid or 0)
+        except OSError:  # no pidfd here, or it is just going
+            await asyncio.sleep(RETRY_S)
+            continue
+        try:
+            if rank.alive():  # so the number was the shim's when we took hold of it
+                await _readable(handle)
+        finally:
+            os.close(handle)
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)
+
+
+async def _kill_strays(rank: RankDir) -> None:
+    while rank.kill_strays():
+        await asyncio.sleep(RETRY_S)
+
+
+def _places(attempt: AttemptDir) -> set[str]:
+    return {rank.spec()["where"] for rank in attempt.ranks()}
+
+
+def unwatched(_event: Event) -> None:
+    """The report while nobody watches: what happens now is listed when somebody does."""

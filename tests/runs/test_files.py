@@ -1,0 +1,38 @@
+"""Facts are written whole, and those that never change only once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.shim import read_json
+
+
+def test_a_fact_stays_as_it_was_first_written(tmp_path: Path) -> None:
+    assert write_json_once(tmp_path / "fact.json", 1)
+    assert not write_json_once(tmp_path / "fact.json", 2)
+    assert read_json(tmp_path / "fact.json") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["fact.json"]
+
+
+def test_a_directory_is_claimed_by_one(tmp_path: Path) -> None:
+    assert claim_directory(tmp_path / "a" / "1", {"0/spec.json": 1, "stop.json": 2})
+    assert not claim_directory(tmp_path / "a" / "1", {"0/spec.json": 3})
+    assert read_json(tmp_path / "a" / "1" / "0" / "spec.json") == 1
+
+
+def test_what_a_crash_left_of_a_claim_is_no_claim(tmp_path: Path) -> None:
+    (tmp_path / ".1" / "0").mkdir(parents=True)
+    (tmp_path / ".1" / "0" / "spec.json.tmp").write_text('{"half')
+    assert claim_directory(tmp_path / "1", {"1/spec.json": 1})
+    assert not (tmp_path / "1" / "0").exists()
+
+
+@pytest.mark.parametrize("id_", ["job-1", "..", "a/b", ".hidden", "Größe 1", "%2E"])
+def test_any_id_makes_one_plain_file_name_and_comes_back(tmp_path: Path, id_: str) -> None:
+    name = directory_name(id_)
+    assert "/" not in name
+    assert not name.startswith(".")
+    assert id_of(tmp_path / name) == id_
