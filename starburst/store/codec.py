@@ -1,0 +1,72 @@
+"""Core types to JSON text and back, exactly: infinities, tuples, enums and money survive."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from starburst.core.actions import Action
+from starburst.core.events import Event, JobSubmitted, SiteSynced
+from starburst.store.errors import StoreError
+
+T = TypeVar("T")
+
+EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+ACTIONS: dict[str, type[Action]] = {kind.__name__: kind for kind in get_args(Action)}
+
+
+def encode(value: object) -> str:
+    """JSON text. Infinity becomes the string "Infinity", which float fields read back as a number."""
+    return to_json(value, inf_nan_mode="strings").decode()
+
+
+def decode(kind: type[T], text: str) -> T:
+    """A value of `kind` from what `encode` wrote.
+
+    Raises:
+        StoreError: the text does not describe one.
+    """
+    try:
+        return _adapter(kind).validate_json(text)  # type: ignore[arg-type, no-any-return]
+    except ValidationError as broken:
+        first = broken.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        name = getattr(kind, "__name__", str(kind))
+        raise StoreError(
+            f"the store holds a {name} that this version cannot read: "
+            f"{field}: {first['msg']}, not {first['input']!r}"
+        ) from None
+
+
+def event(kind: str, body: str) -> Event:
+    """An event of the log."""
+    return decode(_named(EVENTS, "event", kind), body)
+
+
+def action(kind: str, body: str) -> Action:
+    """A stored action."""
+    return decode(_named(ACTIONS, "action", kind), body)
+
+
+def subject(thing: Event | Action) -> str:
+    """Id of the job or instance it is about, or the site; "" if it is about none of them."""
+    if isinstance(thing, JobSubmitted):
+        return thing.job.id
+    if isinstance(thing, SiteSynced):
+        return thing.site.value
+    return str(getattr(thing, "job_id", getattr(thing, "instance_id", "")))
+
+
+def _named(kinds: dict[str, type[T]], what: str, name: str) -> type[T]:
+    if name not in kinds:
+        raise StoreError(f"the store holds an {what} {name!r}, which this version does not know")
+    return kinds[name]
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Built at first use: a command that reads no records does not pay for it."""
+    return TypeAdapter(kind)

@@ -1,0 +1,123 @@
+"""Opening the database: safe settings, honest transactions, the newest schema."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from starburst.store.errors import StoreError
+from starburst.store.schema import HEAD
+
+#: How long a writer waits for another one, milliseconds.
+BUSY_TIMEOUT_MS = 30_000
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def open_engine(where: str | Path) -> Engine:
+    """An engine on a file or a database URL, with the schema at its newest.
+
+    It keeps one connection: SQLite's data_version must always be asked on the same one.
+
+    Raises:
+        StoreError: it cannot be opened, or a newer Starburst made it.
+    """
+    url = _url(where)
+    if url.get_backend_name() == "sqlite" and url.database:
+        _make_file(Path(url.database))
+    try:
+        engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0)
+    except (ImportError, SQLAlchemyError) as error:
+        raise StoreError(f"the store {url!r} cannot be used: {error}") from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    try:
+        migrate(engine)
+    except SQLAlchemyError as error:
+        engine.dispose()
+        raise StoreError(f"the store {url!r} cannot be opened: {getattr(error, 'orig', error)}") from None
+    except StoreError:
+        engine.dispose()
+        raise
+    return engine
+
+
+def writer(engine: Engine) -> Engine:
+    """The same engine for transactions that write: SQLite takes the write lock at their start.
+
+    A transaction that read first and asked for the lock later would fail if another process wrote meanwhile.
+    """
+    return engine.execution_options(writes=True)
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the schema to HEAD. Of two processes that try at once, one does and the other finds it done."""
+    with engine.connect() as conn:
+        if revision(conn) == HEAD:
+            return
+    from alembic import command  # noqa: PLC0415 - slow to import, and rarely needed
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    with writer(engine).begin() as conn:
+        config.attributes["connection"] = conn
+        try:
+            command.upgrade(config, "head")
+        except CommandError:
+            raise StoreError(
+                f"the store {engine.url!r} has schema {revision(conn)}, made by a newer Starburst; this one "
+                f"knows schemas up to {HEAD}: upgrade it"
+            ) from None
+
+
+def revision(conn: Connection) -> str | None:
+    """The schema's revision; None in an empty database."""
+    if not inspect(conn).has_table("alembic_version"):
+        return None
+    return conn.scalar(select(column("version_num")).select_from(table("alembic_version")))
+
+
+def _url(where: str | Path) -> URL:
+    if isinstance(where, Path) or "://" not in where:
+        return URL.create("sqlite", database=str(where))
+    try:
+        return make_url(where)
+    except ArgumentError:
+        raise StoreError(f"{where!r} is neither a file nor a database URL") from None
+
+
+def _make_file(path: Path) -> None:
+    """Create a new store for its owner's eyes only; SQLite gives its side files the same mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Exclusive: closing a file that is open in this process elsewhere would drop SQLite's locks on it.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.parent.is_dir():
+            raise StoreError(f"the store {path} cannot be made: {path.parent} is not a directory") from None
+    except OSError as error:
+        raise StoreError(f"the store {path} cannot be made: {error.strerror}") from None
+
+
+def _set_up_sqlite(dbapi_connection: Any, _record: object) -> None:
+    dbapi_connection.isolation_level = None  # transactions begin where SQLAlchemy says, not pysqlite
+    for pragma in (
+        f"busy_timeout = {BUSY_TIMEOUT_MS}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+    ):
+        dbapi_connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(conn: Connection) -> None:
+    conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get("writes") else "BEGIN")

@@ -1,0 +1,224 @@
+"""Listings: frozen rows whose field names are the keys of `-o json`. They read columns, not whole records.
+
+Times are scheduler seconds, amounts micro-dollars; null is what does not apply (a deadline: never).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, select, union_all
+
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.domain.clock import Pace
+from starburst.store import codec
+from starburst.store import schema as t
+from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.store import LIVE_INSTANCES, Store, chunks
+
+#: Phase of a job that the scheduler has not taken up yet.
+SUBMITTED = "submitted"
+
+#: How many of the newest jobs a misspelt name is compared with.
+GUESS_AMONG = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job in a listing."""
+
+    id: str
+    name: str
+    user: str
+    queue: str
+    need: str
+    phase: str
+    submitted_at: float
+    #: Order of arrival; null until the scheduler has taken the job up.
+    seq: int | None = None
+    site: str | None = None
+    #: Nodes or machines of its current or last run.
+    runs_on: str = ""
+    attempt: int = 0
+    deadline: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    message: str = ""
+    cloud_micro_usd: int = 0
+    #: Machines whose bill it shares and which have not ended yet.
+    open_bills: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """A line of the decision log."""
+
+    seq: int
+    at: float
+    subject: str
+    event: str
+    kind: str
+    reason: str
+    numbers: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """A line of the input log."""
+
+    seq: int
+    at: float
+    kind: str
+    subject: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How many jobs and machines there are in each phase that has any."""
+
+    jobs: dict[str, int]
+    instances: dict[str, int]
+
+
+_JOB_COLUMNS = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
+_REQUESTED = t.requests.c.kind == "submit"
+
+
+def jobs(
+    store: Store,
+    *,
+    phases: Collection[str] | None = None,
+    user: str | None = None,
+    ids: Collection[str] | None = None,
+    limit: int | None = None,
+) -> list[JobRow]:
+    """Jobs in order of arrival, those not yet taken up last; `limit` keeps the newest."""
+    taken: list[ColumnElement[bool]] = [t.jobs.c.phase.in_(phases)] if phases else []
+    asked: list[ColumnElement[bool]] = []
+    if user is not None:
+        taken.append(t.jobs.c.user == user)
+        asked.append(t.requests.c.user == user)
+    found: list[JobRow] = []
+    with store.read() as conn:
+        for some in [None] if ids is None else chunks(list(ids)):
+            which_taken = [] if some is None else [t.jobs.c.id.in_(some)]
+            which_asked = [] if some is None else [t.requests.c.job_id.in_(some)]
+            if not phases or SUBMITTED in phases:
+                found += _requested(conn, [*asked, *which_asked], limit)
+            found += _taken_up(conn, [*taken, *which_taken], limit)
+    found.reverse()
+    found.sort(key=lambda row: (row.seq is None, row.submitted_at if row.seq is None else row.seq))
+    return found if limit is None else found[max(0, len(found) - limit) :]
+
+
+def job(store: Store, text: str) -> JobRow:
+    """The job of this id or name, or the only one whose id or name begins so.
+
+    Raises:
+        NotFoundError: there is none.
+        AmbiguousError: there are several.
+    """
+    known = union_all(
+        select(t.jobs.c.id, t.jobs.c.name),
+        select(t.requests.c.job_id, t.requests.c.name).where(_REQUESTED),
+    ).subquery()
+    begins = [column.startswith(text, autoescape=True) for column in (known.c.id, known.c.name)]
+    with store.read() as conn:
+        for condition in (known.c.id == text, known.c.name == text, begins[0] | begins[1]):
+            ids = list(conn.scalars(select(known.c.id).where(condition).order_by(known.c.id)))
+            if len(ids) > 1:
+                raise AmbiguousError(text, ids)
+            if ids:
+                found = _taken_up(conn, [t.jobs.c.id == ids[0]], 1)
+                return (found or _requested(conn, [t.requests.c.job_id == ids[0]], 1))[0]
+        newest = [*_requested(conn, [], GUESS_AMONG), *_taken_up(conn, [], GUESS_AMONG)]
+    words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
+    raise NotFoundError(text, get_close_matches(text, words))
+
+
+def record(store: Store, job_id: str) -> JobRecord | None:
+    """All the scheduler knows of a job; None if it has not taken it up."""
+    with store.read() as conn:
+        body = conn.scalar(select(t.jobs.c.record).where(t.jobs.c.id == job_id))
+    return None if body is None else codec.decode(JobRecord, body)
+
+
+def decisions(
+    store: Store,
+    subject: str | None = None,
+    *,
+    after_seq: int = 0,
+    limit: int | None = None,
+    last: int | None = None,
+) -> list[DecisionRow]:
+    """The decision log after `after_seq`, or one subject's part of it: all, the first or the last so many."""
+    seq = t.decisions.c.seq
+    log = select(t.decisions).where(seq > after_seq)
+    log = log.order_by(seq).limit(limit) if last is None else log.order_by(seq.desc()).limit(last)
+    if subject is not None:
+        log = log.where(t.decisions.c.subject == subject)
+    with store.read() as conn:
+        rows = [DecisionRow(**_parsed(row, "numbers")) for row in conn.execute(log).mappings()]
+    return rows if last is None else rows[::-1]
+
+
+def events(store: Store, *, after_seq: int = 0, limit: int | None = None) -> list[EventRow]:
+    """The input log after `after_seq`."""
+    log = select(t.events).where(t.events.c.seq > after_seq).order_by(t.events.c.seq).limit(limit)
+    with store.read() as conn:
+        return [EventRow(**_parsed(row, "body")) for row in conn.execute(log).mappings()]
+
+
+def instance_records(store: Store, *, include_ended: bool = False) -> list[InstanceRecord]:
+    """The scheduler's records of its machines, in the order they were asked for."""
+    with store.read() as conn:
+        return machines(conn, include_ended=include_ended)
+
+
+def machines(conn: Connection, *, include_ended: bool = False) -> list[InstanceRecord]:
+    """The same within a transaction."""
+    chosen = select(t.instances.c.record).order_by(t.instances.c.requested_at, t.instances.c.id)
+    if not include_ended:
+        chosen = chosen.where(t.instances.c.phase.in_(LIVE_INSTANCES))
+    return [codec.decode(InstanceRecord, text) for text in conn.scalars(chosen)]
+
+
+def summary(store: Store) -> Summary:
+    """Counts by phase."""
+    with store.read() as conn:
+        counts = _phases(conn, t.jobs)
+        waiting = conn.scalar(select(func.count()).select_from(t.requests).where(_REQUESTED))
+        return Summary({SUBMITTED: waiting, **counts} if waiting else counts, _phases(conn, t.instances))
+
+
+def _taken_up(conn: Connection, conditions: list[ColumnElement[bool]], limit: int | None) -> list[JobRow]:
+    """Stored jobs, newest first."""
+    order = (t.jobs.c.submitted_at.desc(), t.jobs.c.seq.desc())
+    chosen = select(*_JOB_COLUMNS).where(*conditions).order_by(*order).limit(limit)
+    return [JobRow(*row) for row in conn.execute(chosen)]
+
+
+def _requested(conn: Connection, conditions: list[ColumnElement[bool]], limit: int | None) -> list[JobRow]:
+    """Jobs that the scheduler has not taken up, newest first."""
+    r = t.requests.c
+    chosen = select(r.job_id, r.name, r.user, r.queue, r.need, r.created_at).where(_REQUESTED, *conditions)
+    found = conn.execute(chosen.order_by(r.seq.desc()).limit(limit)).all()
+    clock = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "clock"))
+    pace = codec.decode(Pace, clock) if clock else Pace()
+    return [JobRow(*row[:5], SUBMITTED, pace.scheduler_time(row[5])) for row in found]
+
+
+def _parsed(row: RowMapping, document: str) -> dict[str, Any]:
+    return {**row, document: json.loads(row[document])}
+
+
+def _phases(conn: Connection, table: Table) -> dict[str, int]:
+    counts = select(table.c.phase, func.count()).group_by(table.c.phase).order_by(table.c.phase)
+    return {row[0]: row[1] for row in conn.execute(counts)}

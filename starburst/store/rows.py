@@ -1,0 +1,112 @@
+"""Core types as rows of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isinf
+from typing import Any
+
+from starburst.core.actions import Action
+from starburst.core.decisions import Decision, where
+from starburst.core.events import Event
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.domain.job import Submission
+from starburst.store import codec
+
+Row = Mapping[str, Any]
+
+
+def job_progress(record: JobRecord) -> dict[str, Any]:
+    """What changes about a job."""
+    return {
+        "phase": record.phase.value,
+        "site": record.site.value if record.site else None,
+        "runs_on": where(record.slots),
+        "attempt": record.attempt,
+        "deadline": None if isinf(record.deadline) else record.deadline,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "exit_code": record.exit_code,
+        "message": record.message,
+        "cloud_micro_usd": record.cloud_micro_usd,
+        "open_bills": record.open_bills,
+        "record": codec.encode(record),
+    }
+
+
+def new_job(record: JobRecord, submission: Submission) -> Row:
+    """A job's first row."""
+    job = record.job
+    return {
+        "id": job.id,
+        "seq": record.seq,
+        "name": job.name,
+        "user": job.user,
+        "queue": job.queue,
+        "need": str(job.resources),
+        "submitted_at": record.submitted_at,
+        "workload": codec.encode(submission.workload),
+        "notes": codec.encode(submission.notes),
+        **job_progress(record),
+    }
+
+
+def instance(record: InstanceRecord) -> Row:
+    """A rented machine."""
+    return {
+        "id": record.id,
+        "offer_name": record.offer.name,
+        "phase": record.phase.value,
+        "requested_at": record.requested_at,
+        "launched_at": record.launched_at,
+        "ended_at": record.ended_at,
+        "micro_usd": record.micro_usd,
+        "record": codec.encode(record),
+    }
+
+
+def submit_request(submission: Submission, now_wall: float) -> Row:
+    """A job on its way to the scheduler."""
+    job = submission.job
+    return {
+        "kind": "submit",
+        "job_id": job.id,
+        "name": job.name,
+        "user": job.user,
+        "queue": job.queue,
+        "need": str(job.resources),
+        "body": codec.encode(submission),
+        "created_at": now_wall,
+    }
+
+
+def cancel_request(job_id: str, now_wall: float) -> Row:
+    """A cancellation on its way to the scheduler."""
+    nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
+    return {"kind": "cancel", "job_id": job_id, "created_at": now_wall, **nothing}
+
+
+def event(item: Event, now: float) -> Row:
+    """A line of the input log."""
+    kind = type(item).__name__
+    return {"at": now, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}
+
+
+def decision(item: Decision) -> Row:
+    """A line of the decision log."""
+    return {
+        "seq": item.seq,
+        "at": item.at,
+        "subject": item.subject,
+        "event": item.event,
+        "kind": item.kind,
+        "reason": item.reason,
+        "numbers": codec.encode(item.numbers),
+    }
+
+
+def action(item: Action) -> Row:
+    """A pending action."""
+    kind = type(item).__name__
+    return {"key": item.key, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}

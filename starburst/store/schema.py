@@ -1,0 +1,134 @@
+"""The tables. JSON is kept as text; what listings show or select by has a column of its own."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+#: Revision of the newest migration.
+HEAD = "0001"
+
+#: A 64-bit number the database counts up; SQLite does so for INTEGER alone, which has 64 bits there.
+Serial = BigInteger().with_variant(Integer(), "sqlite")
+
+metadata = MetaData()
+
+#: Jobs the scheduler has taken in. Times are scheduler seconds, amounts micro-dollars.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("need", Text, nullable=False),
+    Column("submitted_at", Double, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("site", Text),
+    Column("runs_on", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("deadline", Double),  # null is infinite
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("exit_code", Integer),
+    Column("message", Text, nullable=False),
+    Column("cloud_micro_usd", BigInteger, nullable=False),
+    Column("open_bills", Integer, nullable=False),
+    Column("workload", Text, nullable=False),
+    Column("notes", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("ix_jobs_phase", "phase", "open_bills"),
+    Index("ix_jobs_submitted", "submitted_at", "seq"),
+    Index("ix_jobs_name", "name", "id"),
+)
+
+#: Rented machines, ended ones too.
+instances = Table(
+    "instances",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("offer_name", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("requested_at", Double, nullable=False),
+    Column("launched_at", Double),
+    Column("ended_at", Double),
+    Column("micro_usd", BigInteger, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("ix_instances_phase", "phase"),
+)
+
+#: What users asked for and the scheduler has not taken up yet: "submit" and "cancel".
+requests = Table(
+    "requests",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("job_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("need", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created_at", Double, nullable=False),  # wall seconds
+    UniqueConstraint("kind", "job_id", name="uq_requests_kind_job_id"),
+    sqlite_autoincrement=True,  # a number is never given out twice
+)
+
+#: The scheduler's input log.
+events = Table(
+    "events",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: The decision log; the core numbers it.
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("numbers", Text, nullable=False),
+    Index("ix_decisions_subject", "subject", "seq"),
+)
+
+#: What the world was asked to do, in order; pending until `done_at` is set.
+actions = Table(
+    "actions",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("done_at", Double),
+    UniqueConstraint("key", name="uq_actions_key"),
+    Index("ix_actions_done_at", "done_at"),
+    sqlite_autoincrement=True,
+)
+
+#: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id made once; "clock".
+facts = Table(
+    "facts",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)

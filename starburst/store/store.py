@@ -1,0 +1,311 @@
+"""The store: what users ask for goes in, each step of the scheduler is kept whole, a restart finds it all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from starburst.core.actions import Action
+from starburst.core.events import Event
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.core.snapshot import Facts, Snapshot
+from starburst.core.state import Changes
+from starburst.domain.cloud import InstancePhase, Offer
+from starburst.domain.job import ENDS, Phase, Submission, Workload
+from starburst.domain.node import Node
+from starburst.store import codec, rows
+from starburst.store.engine import open_engine, writer
+from starburst.store.errors import DuplicateJobError, StoreError
+from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+
+#: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
+CHUNK = 500
+
+#: Phases in which a job is not over, and a machine not ended; listed, so that the index on phases serves.
+LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
+ENDED_JOBS = [phase.value for phase in ENDS]
+LIVE_INSTANCES = [
+    phase.value for phase in InstancePhase if phase not in (InstancePhase.GONE, InstancePhase.FAILED)
+]
+
+_insert_requests = insert(requests)
+_insert_jobs = insert(jobs)
+_update_job = update(jobs).where(jobs.c.id == bindparam("job_id"))
+_insert_events = insert(events)
+_insert_decisions = insert(decisions)
+_take_request = delete(requests).where(requests.c.seq == bindparam("taken"))
+_action_done = update(actions).where(actions.c.key == bindparam("action_key"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked for: "submit" with a submission, or "cancel" without one."""
+
+    seq: int
+    kind: str
+    job_id: str
+    submission: Submission | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the scheduler at `now`, scheduler seconds: what came in, and all that it did."""
+
+    now: float
+    changes: Changes
+    #: The core's facts after the step.
+    facts: Facts
+    events: Sequence[Event] = ()
+    #: Requests that became these events.
+    request_seqs: Sequence[int] = ()
+    #: The jobs that are new in this step.
+    submissions: Mapping[str, Submission] = field(default_factory=dict)
+    #: The core's nodes and offers after the step; kept if `changes` says that they changed.
+    nodes: Iterable[Node] = ()
+    offers: Iterable[Offer] = ()
+
+
+class Store:
+    """One connection to the database. Any number of processes may have one; commits take turns."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = writer(engine)
+
+    @classmethod
+    def open(cls, where: str | Path) -> Store:
+        """Open a file or a database URL; a new file is made for its owner only.
+
+        Raises:
+            StoreError: it cannot be opened, or a newer Starburst made it.
+        """
+        return cls(open_engine(where))
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """A transaction that sees one state of the database. Not to be nested: there is one connection."""
+        return self._engine.begin()
+
+    # What users ask for.
+
+    def submit(self, submissions: Sequence[Submission], now_wall: float) -> None:
+        """Ask for new jobs: all of them or, on an error, none.
+
+        Raises:
+            DuplicateJobError: one of the ids is taken.
+        """
+        try:
+            with self._writer.begin() as conn:
+                for chunk in chunks(submissions):
+                    conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
+                    taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
+                    if taken is not None:
+                        raise DuplicateJobError(taken)
+        except IntegrityError:
+            raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
+
+    def cancel(self, job_ids: Iterable[str], now_wall: float) -> None:
+        """Ask for jobs to be cancelled; asking again changes nothing."""
+        with self._writer.begin() as conn:
+            asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == "cancel")))
+            wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]
+            _many(conn, _insert_requests, [rows.cancel_request(job_id, now_wall) for job_id in wanted])
+
+    def requests(self, limit: int) -> list[Request]:
+        """The oldest requests that no step has taken."""
+        columns = (requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
+        with self.read() as conn:
+            return [
+                Request(seq, kind, job_id, codec.decode(Submission, body) if kind == "submit" else None)
+                for seq, kind, job_id, body in conn.execute(
+                    select(*columns).order_by(requests.c.seq).limit(limit)
+                )
+            ]
+
+    def submission(self, job_id: str) -> Submission | None:
+        """What was submitted under this id, whether the scheduler has taken it up or not."""
+        kept = select(jobs.c.record, jobs.c.workload, jobs.c.notes).where(jobs.c.id == job_id)
+        asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == job_id)
+        with self.read() as conn:
+            row = conn.execute(kept).first()
+            if row is not None:
+                return Submission(
+                    codec.decode(JobRecord, row.record).job,
+                    codec.decode(Workload, row.workload),
+                    codec.decode(tuple[str, ...], row.notes),
+                )
+            body = conn.scalar(asked)
+            return None if body is None else codec.decode(Submission, body)
+
+    # What the scheduler does.
+
+    def commit(self, step: Step) -> None:
+        """Keep a step, all of it or nothing.
+
+        Raises:
+            StoreError: the step changed a job that is neither stored nor among its submissions.
+        """
+        changes = step.changes
+        documents: dict[str, object] = {"facts": step.facts}
+        if changes.nodes:
+            documents["nodes"] = tuple(step.nodes)
+        if changes.offers:
+            documents["offers"] = tuple(step.offers)
+        with self._writer.begin() as conn:
+            _many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
+            _many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
+            _put_jobs(conn, changes.jobs, step.submissions)
+            _many(conn, _insert_decisions, [rows.decision(item) for item in changes.decisions])
+            _replace(conn, instances, instances.c.id, [rows.instance(i) for i in changes.instances.values()])
+            # An action asked for again is pending again: its world may have changed since it was done.
+            asked = {item.key: item for item in changes.actions}
+            _replace(conn, actions, actions.c.key, [rows.action(item) for item in asked.values()])
+            _put_facts(conn, documents)
+
+    def pending_actions(self) -> list[Action]:
+        """Actions not known to be done, in the order they were asked for."""
+        pending = select(actions.c.kind, actions.c.body).where(actions.c.done_at.is_(None))
+        with self.read() as conn:
+            return [codec.action(kind, body) for kind, body in conn.execute(pending.order_by(actions.c.seq))]
+
+    def action_done(self, key: str, now: float) -> None:
+        """The world has taken this action in."""
+        with self._writer.begin() as conn:
+            conn.execute(_action_done.values(done_at=now), {"action_key": key})
+
+    def snapshot(self) -> Snapshot:
+        """All that a scheduler needs to go on: jobs not over or not paid for, machines not ended."""
+        unfinished = jobs.c.phase.in_(LIVE_JOBS)
+        unpaid = jobs.c.phase.in_(ENDED_JOBS) & (jobs.c.open_bills > 0)
+        open_instances = instances.c.phase.in_(LIVE_INSTANCES)
+        with self.read() as conn:
+            return Snapshot(
+                _fact(conn, "facts", Facts) or Facts(),
+                [codec.decode(JobRecord, text) for text in _texts(conn, jobs.c.record, unfinished | unpaid)],
+                [
+                    codec.decode(InstanceRecord, text)
+                    for text in _texts(conn, instances.c.record, open_instances)
+                ],
+                _fact(conn, "nodes", tuple[Node, ...]) or (),
+                _fact(conn, "offers", tuple[Offer, ...]) or (),
+            )
+
+    # Small things.
+
+    def fact(self, key: str) -> Any:
+        """A small JSON document; None if it was never set."""
+        with self.read() as conn:
+            body = conn.scalar(select(facts.c.body).where(facts.c.key == key))
+        return None if body is None else json.loads(body)
+
+    def set_fact(self, key: str, value: object) -> None:
+        """Keep a small JSON document."""
+        with self._writer.begin() as conn:
+            _put_facts(conn, {key: value})
+
+    def data_version(self) -> int:
+        """A number that changes when another process has written; cheap enough to ask often."""
+        with self.read() as conn:
+            if conn.dialect.name == "sqlite":
+                return int(conn.exec_driver_sql("PRAGMA data_version").scalar_one())
+            return int(conn.scalar(select(func.max(requests.c.seq))) or 0)
+
+    def _requested_twice(self, job_ids: Sequence[str]) -> str:
+        """The first id that is there twice in a submission, or asked for already."""
+        seen: set[str] = set()
+        for job_id in job_ids:
+            if job_id in seen:
+                return job_id
+            seen.add(job_id)
+        with self.read() as conn:
+            for chunk in chunks(job_ids):
+                taken = _first(conn, requests.c.job_id, chunk) or _first(conn, jobs.c.id, chunk)
+                if taken is not None:
+                    return taken
+        raise StoreError("the submission clashed with another one; submit it again")
+
+
+def _put_jobs(
+    conn: Connection, touched: Mapping[str, JobRecord], submissions: Mapping[str, Submission]
+) -> None:
+    new, changed = [], []
+    for job_id, record in touched.items():
+        if job_id in submissions:
+            new.append(rows.new_job(record, submissions[job_id]))
+        else:
+            changed.append({"job_id": job_id, **rows.job_progress(record)})
+    _many(conn, _insert_jobs, new)
+    if not changed:
+        return
+    result = conn.execute(_update_job, changed)
+    if conn.dialect.supports_sane_multi_rowcount and result.rowcount != len(changed):
+        raise StoreError(f"of {', '.join(row['job_id'] for row in changed)} at least one was never stored")
+
+
+def _put_facts(conn: Connection, documents: Mapping[str, object]) -> None:
+    rows_ = [{"key": key, "body": codec.encode(value)} for key, value in documents.items()]
+    _replace(conn, facts, facts.c.key, rows_)
+
+
+def _fact(conn: Connection, key: str, kind: type[codec.T]) -> codec.T | None:
+    body = conn.scalar(select(facts.c.body).where(facts.c.key == key))
+    return None if body is None else codec.decode(kind, body)
+
+
+def _texts(conn: Connection, text: Column[str], condition: ColumnElement[bool]) -> Iterator[str]:
+    yield from conn.scalars(select(text).where(condition).execution_options(yield_per=1000))
+
+
+def _many(conn: Connection, statement: Executable, rows_: Sequence[rows.Row]) -> None:
+    """Execute once per row."""
+    if rows_:
+        conn.execute(statement, rows_)
+
+
+def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.Row]) -> None:
+    """Insert rows in place of those of the same key: the upsert that every database knows."""
+    old = delete(table).where(key == bindparam("replaced"))
+    _many(conn, old, [{"replaced": row[key.name]} for row in rows_])
+    _many(conn, insert(table), rows_)
+
+
+def _first(conn: Connection, column: Column[str], values: Sequence[str]) -> str | None:
+    return conn.scalar(select(column).where(column.in_(values)).limit(1))
+
+
+def chunks(items: Sequence[codec.T]) -> Iterator[list[codec.T]]:
+    """The items, CHUNK at a time."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk

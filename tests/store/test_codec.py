@@ -1,0 +1,108 @@
+"""What goes into the store comes out the same, to the type."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starburst.core.actions import Action, LaunchInstance
+from starburst.core.events import CancelRequested, Event, InstanceReady, JobSubmitted, SiteSynced, Tick
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
+from starburst.core.snapshot import Facts
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job, Phase, Site, Submission
+from starburst.domain.money import Money
+from starburst.domain.node import Node
+from starburst.domain.resources import Resources
+from starburst.store import codec
+from starburst.store.errors import StoreError
+
+st.register_type_strategy(int, st.integers(-(2**53), 2**53))
+st.register_type_strategy(float, st.floats(allow_nan=False))
+#: The open part of a record: what its last decision was based on.
+numbers = st.dictionaries(
+    st.text(), st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+)
+records = st.builds(JobRecord, wait=numbers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (JobRecord, records),
+        (InstanceRecord, st.builds(InstanceRecord)),
+        (Node, st.builds(Node)),
+        (Offer, st.builds(Offer)),
+        (Facts, st.builds(Facts)),
+        (Submission, st.builds(Submission)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_every_record_comes_back_equal(kind: type, values: st.SearchStrategy[object]) -> None:
+    @given(values)
+    def check(value: object) -> None:
+        back = codec.decode(kind, codec.encode(value))
+        assert back == value
+        assert repr(back) == repr(value)  # tuples, enums, money and floats, not what merely equals them
+
+    check()
+
+
+@given(st.one_of(st.builds(kind) for kind in get_args(Event)))
+def test_every_event_comes_back_equal(event: Event) -> None:
+    assert codec.event(type(event).__name__, codec.encode(event)) == event
+
+
+@given(st.one_of(st.builds(kind) for kind in get_args(Action)))
+def test_every_action_comes_back_equal(action: Action) -> None:
+    assert codec.action(type(action).__name__, codec.encode(action)) == action
+
+
+@given(st.one_of(records, st.builds(Submission), *(st.builds(kind) for kind in get_args(Event))))
+def test_the_text_is_strict_json(value: object) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    json.loads(codec.encode(value), parse_constant=refuse)
+
+
+def test_an_infinite_deadline_survives() -> None:
+    record = JobRecord(Job("a", "a", (Resources.of(1),)), 1, 0.0)
+    assert codec.decode(JobRecord, codec.encode(record)).deadline == float("inf")
+
+
+def test_types_survive_that_json_does_not_have() -> None:
+    record = JobRecord(Job("a", "a", (Resources.of(1),)), 1, 0.0, phase=Phase.RUNNING, site=Site.CLOUD)
+    back = codec.decode(JobRecord, codec.encode(record))
+    assert (back.phase, back.site, type(back.job.tasks)) == (Phase.RUNNING, Site.CLOUD, tuple)
+    assert codec.decode(Facts, codec.encode(Facts(settled=Money(7)))).settled == Money(7)
+
+
+@pytest.mark.parametrize(
+    ("thing", "subject"),
+    [
+        (JobSubmitted(Job("a", "a", (Resources.of(1),))), "a"),
+        (CancelRequested("a"), "a"),
+        (InstanceReady("i-1", 0.0), "i-1"),
+        (SiteSynced(Site.CLOUD, frozenset()), "cloud"),
+        (Tick(), ""),
+        (LaunchInstance("i-1", "small"), "i-1"),
+    ],
+)
+def test_a_log_line_says_whom_it_is_about(thing: Event | Action, subject: str) -> None:
+    assert codec.subject(thing) == subject
+
+
+def test_a_record_of_another_version_is_named() -> None:
+    with pytest.raises(StoreError, match=r"holds a Node that this version cannot read: capacity.gpus: .*'x'"):
+        codec.decode(Node, '{"name": "n", "capacity": {"gpus": "x"}}')
+
+
+def test_an_event_of_another_version_is_named() -> None:
+    with pytest.raises(StoreError, match="holds an event 'Eclipse', which this version does not know"):
+        codec.event("Eclipse", "{}")

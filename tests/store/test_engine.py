@@ -1,0 +1,133 @@
+"""Opening a store."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from starburst.store import engine as engine_module
+from starburst.store.engine import migrate, open_engine, revision
+from starburst.store.errors import StoreError
+from starburst.store.schema import HEAD
+from starburst.store.store import Store
+
+
+def test_a_new_file_is_made_with_its_parents_for_its_owner_only(path: Path) -> None:
+    with Store.open(path) as store:
+        store.set_fact("clock", {"speed": 1})
+        assert {file.name for file in path.parent.iterdir()} == {"store.db", "store.db-wal", "store.db-shm"}
+        for file in path.parent.iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("as_url", [False, True])
+def test_a_string_is_a_path_or_a_url(path: Path, as_url: bool) -> None:
+    with Store.open(f"sqlite:///{path}" if as_url else str(path)) as store:
+        store.set_fact("a", 1)
+    assert path.is_file()
+
+
+def test_a_commit_is_on_the_disk_and_readers_do_not_block_writers(path: Path) -> None:
+    engine = open_engine(path)
+    with engine.connect() as conn:
+        pragmas = {
+            name: conn.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    engine.dispose()
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_a_writer_takes_the_lock_before_it_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 0)
+    first, second = open_engine(path), open_engine(path)
+    with engine_module.writer(first).begin():
+        with pytest.raises(OperationalError, match="locked"), engine_module.writer(second).begin():
+            pass
+        with second.begin() as conn:
+            assert conn.scalar(text("SELECT count(*) FROM jobs")) == 0
+    first.dispose()
+    second.dispose()
+
+
+OPEN = """
+import sys
+from starburst.store.store import Store
+print(Store.open(sys.argv[1]).fact("controller"))
+"""
+
+
+@pytest.mark.processes
+def test_processes_that_open_a_fresh_file_at_once_agree(path: Path) -> None:
+    openers = [
+        subprocess.Popen([sys.executable, "-c", OPEN, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    said = [opener.communicate(timeout=60)[0].strip() for opener in openers]
+    assert [opener.returncode for opener in openers] == [0] * 4
+    assert len(said[0]) == 8
+    assert len(set(said)) == 1
+
+
+def test_every_store_has_an_id_of_its_own_that_stays(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db") as a, Store.open(tmp_path / "b.db") as b:
+        first = a.fact("controller")
+        assert first != b.fact("controller")
+    with Store.open(tmp_path / "a.db") as again:
+        assert again.fact("controller") == first
+
+
+def test_a_store_of_a_newer_starburst_is_left_alone(path: Path) -> None:
+    Store.open(path).close()
+    with sqlite3.connect(path) as conn:
+        conn.execute("UPDATE alembic_version SET version_num = '9999'")
+    conn.close()
+    with pytest.raises(StoreError, match=r"schema 9999, made by a newer Starburst; .* up to 0001: upgrade"):
+        Store.open(path)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("x" * 5000)
+    with pytest.raises(StoreError, match=r"notes\.txt cannot be opened: file is not a database"):
+        Store.open(path)
+
+
+def test_a_parent_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(StoreError, match=r"store\.db cannot be made: .*home is not a directory"):
+        Store.open(tmp_path / "home" / "store.db")
+
+
+@pytest.mark.parametrize("where", ["nosuchdb://host/db", "://"])
+def test_a_url_that_leads_nowhere_is_named(where: str) -> None:
+    with pytest.raises(StoreError, match=where):
+        Store.open(where)
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as conn:
+        conn.execute("CREATE TABLE facts (mine TEXT)")  # the last table the migration makes
+    conn.close()
+    with pytest.raises(StoreError, match="table facts already exists"):
+        Store.open(path)
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.connect() as conn_:
+        assert list(conn_.scalars(text("SELECT name FROM sqlite_master WHERE type = 'table'"))) == ["facts"]
+    engine.dispose()
+
+
+def test_migrating_again_changes_nothing(path: Path) -> None:
+    engine = open_engine(path)
+    migrate(engine)
+    with engine.connect() as conn:
+        assert revision(conn) == HEAD
+    engine.dispose()

@@ -1,0 +1,116 @@
+"""Wherever a scheduler is cut off, the one restored from the store is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.world import SimJob, World
+from starburst.core.scheduler import Scheduler
+from starburst.core.settings import Settings
+from starburst.core.snapshot import facts, restore
+from starburst.core.state import Changes
+from starburst.core.validate import validate
+from starburst.domain.cloud import Offer
+from starburst.domain.job import CloudChoice, Job, Submission, Workload
+from starburst.domain.money import Money
+from starburst.domain.node import Node
+from starburst.domain.resources import Resources
+from starburst.store import queries
+from starburst.store.store import Step, Store
+
+NODES = [Node("n1", Resources.of(2, 8, 32)), Node("n2", Resources.of(1, 8, 32))]
+OFFERS = [Offer("small", Resources.of(1, 8, 32), Money.of(1)), Offer("large", Resources.of(4, 16, 64), None)]
+
+demands = st.builds(Resources.of, st.sampled_from([1, 1, 2, 0]), st.just(1))
+times = st.integers(0, 40).map(float)
+runtimes = st.integers(5, 60).map(float)
+sim_jobs = st.builds(
+    SimJob,
+    st.builds(
+        Job,
+        id=st.just(""),
+        name=st.just("job"),
+        tasks=st.lists(demands, min_size=1, max_size=2).map(tuple),
+        runtime_estimate_s=runtimes | st.none(),
+        max_wait_s=st.none() | times,
+        cloud=st.sampled_from([CloudChoice.AUTO, *CloudChoice]),
+        checkpoint=st.booleans(),
+        priority=st.integers(0, 3),
+    ),
+    arrival_s=times,
+    duration_s=runtimes,
+)
+policies = st.builds(
+    Settings,
+    waiting=st.sampled_from(["compute", "constant"]),
+    factor=st.floats(0.0, 30.0),
+    order=st.sampled_from(["fifo", "sjf", "edf", "priority"]),
+    queue_limit=st.none() | st.integers(1, 4),
+    returns=st.sampled_from(["if-it-pays", "never"]),
+    t_max_s=st.integers(1, 20).map(float),
+)
+
+
+def run_and_commit(
+    store: Store, scheduler: Scheduler, jobs: list[SimJob], after_step: Callable[[], None]
+) -> None:
+    """Run a world to its end, every step committed."""
+    pending = {item.job.id: Submission(item.job, Workload(("true",))) for item in jobs}
+
+    def commit(now: float, changes: Changes) -> None:
+        new = {job_id: pending.pop(job_id) for job_id in changes.jobs if job_id in pending}
+        store.commit(
+            Step(
+                now,
+                changes,
+                facts(scheduler),
+                submissions=new,
+                nodes=scheduler.capacity.nodes,
+                offers=scheduler.fleet.offers.values(),
+            )
+        )
+        after_step()
+
+    world = World(scheduler, NODES, OFFERS, boot_s={"small": 5.0}, on_step=commit)
+    world.submit(jobs)
+    world.run()
+
+
+def assert_same(heir: Scheduler, live: Scheduler) -> None:
+    assert facts(heir) == facts(live)
+    assert heir.jobs == live.jobs
+    assert list(heir.queue) == list(live.queue)
+    assert heir.capacity.nodes == live.capacity.nodes
+    assert [heir.capacity.free(n.name) for n in NODES] == [live.capacity.free(n.name) for n in NODES]
+    assert heir.next_wakeup() == live.next_wakeup()
+    assert set(heir.homesick) == set(live.homesick)
+    assert heir.fleet.instances == live.fleet.instances
+    assert heir.fleet.offers == live.fleet.offers
+    validate(heir)
+
+
+@settings(max_examples=30, deadline=None)
+@given(policies, st.lists(sim_jobs, min_size=4, max_size=12), st.data())
+def test_a_scheduler_restored_after_any_step_equals_the_live_one(
+    policy: Settings, drawn: list[SimJob], data: st.DataObject
+) -> None:
+    jobs = [replace(item, job=replace(item.job, id=f"j{n}")) for n, item in enumerate(drawn)]
+    live = Scheduler(policy)
+
+    with TemporaryDirectory() as home, Store.open(Path(home) / "store.db") as store:
+
+        def check() -> None:
+            if data.draw(st.booleans(), label="cut here"):
+                with Store.open(Path(home) / "store.db") as reopened:
+                    assert_same(restore(policy, reopened.snapshot()), live)
+
+        run_and_commit(store, live, jobs, check)
+        assert_same(restore(policy, store.snapshot()), live)
+        assert len(queries.decisions(store)) == live.decided
+        assert len(queries.jobs(store)) == len(jobs)
