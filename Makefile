@@ -1,0 +1,56 @@
+# Everything here sets itself up: a machine with python3, its venv module and make is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help demo test lint types check bench wheel lock clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in under 90 seconds
+	$(BIN)/python -m starburst demo --json demo-out/summary.json
+
+test: $(VENV)/.dev  ## all tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+lint: $(VENV)/.dev  ## style and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev  ## mypy, strict
+	$(BIN)/mypy
+
+check: lint types test  ## what a change must pass
+
+bench: $(VENV)/.dev  ## measure: 100,000 queued jobs, seconds per step, memory
+	$(BIN)/python -m bench.queue $(ARGS)
+
+wheel: $(VENV)/.dev  ## build the wheel into dist/
+	$(BIN)/python -m build --no-isolation --wheel
+
+lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirements/dev.in
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/runtime.txt
+	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/dev.txt
+
+clean:  ## remove what was built here
+	rm -rf $(VENV) dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: requirements/runtime.txt | $(VENV)/.made
+	@echo "setting up $(VENV): locked packages, once"
+	@$(PIP) install --quiet --require-hashes -r requirements/runtime.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/.made
+	@echo "setting up $(VENV): locked packages, once"
+	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.runtime

@@ -1,0 +1,224 @@
+"""Runs the demo: a real Starburst in a home of its own, forty jobs in a burst, then the summary."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from sim.gantt import gantt
+from sim.world import SimJob
+from starburst.app.build import build
+from starburst.app.config import Config, parse_config
+from starburst.app.controller import Controller
+from starburst.app.home import Home
+from starburst.core.state import Changes
+from starburst.demo.bills import Bill, replay, rivals
+from starburst.demo.jobs import SPEED, DemoJob, demo_jobs
+from starburst.demo.record import history, lost, ran_twice, worked_s
+from starburst.demo.view import View, line
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import Phase
+from starburst.domain.money import Money
+from starburst.policy.waiting import hours
+from starburst.runs.ports import Cloud
+from starburst.store import queries
+from starburst.store.store import Store
+
+#: Wall seconds after which the demo gives up.
+LIMIT_S = 85.0
+FRAMES_PER_S = 6
+DEMO_CONFIG = {
+    "policy": {"budget_percent": 50, "prior_gpus": 1.7, "prior_runtime": "1h", "t_max": "40m"},
+    "cluster": {
+        "nodes": [{"name": "node", "count": 2, "gpus": 4, "gpu_type": "V100", "cpus": 32, "memory_gib": 244}]
+    },
+    "clock": {"speed": SPEED},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What `--json` writes. Money in dollars, times in scheduler seconds."""
+
+    submitted: int
+    succeeded: int
+    failed: int
+    lost: int
+    ran_twice: int
+    offloaded: int
+    returned: int
+    passed_out_of_order: int
+    cloud_cost: float
+    no_wait_cost: float
+    constant_wait_cost: float
+    mean_jct_s: float
+    no_wait_mean_jct_s: float
+    mean_wait_s: float
+    leaked_instances: int
+    wall_s: float
+    seed: int
+    decision_log: str
+    picture: str
+
+
+def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
+    """Run it in the directory `out`, showing it on `console`: a live screen, or lines where that is none."""
+    out.mkdir(parents=True, exist_ok=True)
+    home = Home(out / f"home-{int(time.time())}")
+    config = parse_config(DEMO_CONFIG, "demo")
+    jobs = demo_jobs(count, seed, home.root / "witness.jsonl")
+    began = time.monotonic()
+    with home.lock(), Store.open(home.database) as store:
+        demo = _Demo(home, config, store, jobs, console)
+        asyncio.run(demo.run())
+        return _summarise(demo, out, store, seed=seed, wall_s=time.monotonic() - began)
+
+
+class _Demo:
+    """One run in this process: the controller, someone who submits, and the screen."""
+
+    def __init__(
+        self, home: Home, config: Config, store: Store, jobs: list[DemoJob], console: Console
+    ) -> None:
+        self._database = home.database
+        self.home = home
+        self.config = config
+        self.jobs = jobs
+        self._console = console
+        self.controller: Controller = build(home, config, store, on_step=self._hear)
+        self._start = self.controller.now()
+        self._view = View(self.controller.scheduler, self._start, len(jobs))
+
+    async def run(self) -> None:
+        stop = asyncio.Event()
+        controller = asyncio.create_task(self.controller.run(stop))
+        submitter = asyncio.create_task(self._submit())
+        try:
+            with self._screen() as live:
+                await asyncio.wait_for(self._until_done(controller, live), LIMIT_S)
+            await submitter
+        finally:
+            submitter.cancel()
+            stop.set()
+            await controller
+
+    async def _submit(self) -> None:
+        """As another process would: over a connection of its own."""
+        began = time.monotonic()
+        with Store.open(self._database) as store:
+            for job in self.jobs:
+                await asyncio.sleep(max(0.0, began + job.arrival_s - time.monotonic()))
+                store.submit([job.submission], time.time())
+
+    async def _until_done(self, controller: asyncio.Task[None], live: Live | None) -> None:
+        while not self._done():
+            if controller.done():
+                controller.result()
+            if live is not None:
+                live.update(self._view.draw(self.controller.now(), self._console.height), refresh=True)
+            await asyncio.sleep(1 / FRAMES_PER_S)
+
+    def _done(self) -> bool:
+        scheduler = self.controller.scheduler
+        all_in = scheduler.arrivals == len(self.jobs)
+        return all_in and not scheduler.jobs and not scheduler.fleet.instances
+
+    def _hear(self, changes: Changes) -> None:
+        self._view.hear(changes.decisions)
+        if not self._console.is_terminal:
+            for decision in changes.decisions:
+                self._console.print(line(decision, self._start), markup=False, soft_wrap=True)
+
+    def _screen(self) -> AbstractContextManager[Live | None]:
+        if not self._console.is_terminal:
+            return nullcontext()
+        return Live(console=self._console, screen=True, auto_refresh=False)
+
+
+def _summarise(demo: _Demo, out: Path, store: Store, *, seed: int, wall_s: float) -> Summary:
+    rows = queries.jobs(store)
+    past = history(store)
+    decisions = queries.decisions(store)
+    waits = {wait.job_id: wait.end - wait.start for wait in past.waits}
+    paid = Money(sum(row.cloud_micro_usd for row in rows))
+    no_wait, constant = _bills(demo, rows, worked_s(past.spans))
+    log = out / "decisions.jsonl"
+    log.write_text("".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in decisions))
+    jct_s = [row.ended_at - row.submitted_at for row in rows if row.ended_at is not None]
+    nodes = demo.controller.scheduler.capacity.nodes
+    summary = Summary(
+        submitted=len(demo.jobs),
+        succeeded=sum(row.phase == Phase.SUCCEEDED.value for row in rows),
+        failed=sum(row.phase == Phase.FAILED.value for row in rows),
+        lost=len(lost(store, [job.submission.job.id for job in demo.jobs])),
+        ran_twice=len(ran_twice(demo.home.root / "witness.jsonl")),
+        offloaded=len({row.subject for row in decisions if row.kind == "offloaded"}),
+        returned=sum(row.kind == "returning" for row in decisions),
+        passed_out_of_order=sum(row.kind == "placed" and bool(row.numbers["passed"]) for row in decisions),
+        cloud_cost=float(paid.dollars),
+        no_wait_cost=float(no_wait.cloud_cost.dollars),
+        constant_wait_cost=float(constant.cloud_cost.dollars),
+        mean_jct_s=sum(jct_s) / len(jct_s),
+        no_wait_mean_jct_s=no_wait.mean_jct_s,
+        mean_wait_s=sum(waits.values()) / len(rows),
+        leaked_instances=asyncio.run(_leaked(demo.controller.cloud)),
+        wall_s=round(wall_s, 1),
+        seed=seed,
+        decision_log=str(log),
+        picture=str(out / "schedule.svg"),
+    )
+    title = f"{summary.submitted} jobs on {len(nodes)} nodes and a cloud: {paid}, {_percent(paid, no_wait)}"
+    subtitle = "cluster GPUs above, rented machines in the middle, waits below; dashed: stopped to come home"
+    Path(summary.picture).write_text(gantt(title, subtitle, past.spans, past.waits, nodes))
+    return summary
+
+
+def _bills(demo: _Demo, rows: list[queries.JobRow], worked: dict[str, float]) -> list[Bill]:
+    """No-Wait and Constant-Wait on the same jobs, with the arrival and run times that were measured."""
+    start = min(row.submitted_at for row in rows)
+    submitted = {job.submission.job.id: job.submission.job for job in demo.jobs}
+    jobs = [SimJob(submitted[row.id], row.submitted_at - start, worked.get(row.id, 0.0)) for row in rows]
+    nodes = demo.controller.scheduler.capacity.nodes
+    offers = demo.config.cloud.catalog()
+    settings = demo.config.policy.settings()
+    return [replay(name, other, jobs, nodes, offers) for name, other in rivals(settings)]
+
+
+async def _leaked(cloud: Cloud) -> int:
+    ended = (InstancePhase.GONE, InstancePhase.FAILED)
+    return sum(machine.phase not in ended for machine in await cloud.owned())
+
+
+def _percent(paid: Money, rival: Bill) -> str:
+    """How much less than a rival, for people."""
+    if not rival.cloud_cost.micro_usd:
+        return f"and {rival.policy} would have paid nothing"
+    less = 1 - paid.micro_usd / rival.cloud_cost.micro_usd
+    return f"{abs(less):.0%} {'less' if less >= 0 else 'more'} than {rival.policy}"
+
+
+def tell(summary: Summary, console: Console) -> None:
+    """The end of the story, for people."""
+    s = summary
+    paid, no_wait, constant = (Money.of(x) for x in (s.cloud_cost, s.no_wait_cost, s.constant_wait_cost))
+    console.print(
+        f"\n{s.submitted} jobs, {s.succeeded} succeeded, {s.failed} failed, {s.lost} lost, "
+        f"{s.ran_twice} ran twice; {s.leaked_instances} machines leaked. {s.wall_s:.0f} s.",
+        style="bold",
+    )
+    console.print(
+        f"{s.offloaded} left for the cloud, {s.returned} came home, {s.passed_out_of_order} passed an "
+        f"earlier job; mean wait {hours(s.mean_wait_s)}, mean JCT {hours(s.mean_jct_s)}."
+    )
+    console.print("\nThe bill, and what the same jobs would have cost without Starburst:")
+    for name, amount in (("Starburst", paid), ("Constant-Wait", constant), ("No-Wait", no_wait)):
+        share = amount.micro_usd / max(no_wait.micro_usd, paid.micro_usd, 1)
+        console.print(f"  {name:<14} {amount!s:>9}  [cyan]{'█' * round(40 * share)}[/]")
+    console.print(f"\npicture   {s.picture}\ndecisions {s.decision_log}", soft_wrap=True)
