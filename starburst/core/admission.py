@@ -113,7 +113,8 @@ def leave(state: State, record: JobRecord, why: str) -> None:
     """Off to the cloud, or, if no offer will have it, back to waiting."""
     rented = state.fleet.rent(record.job, state.now)
     if isinstance(rented, str):
-        _keep(state, record, rented)
+        if why != "queue-full":  # else its own wait goes on
+            _keep(state, record, rented)
         return
     if record.id in state.queue:
         state.queue.remove(record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starburst.core.actions import Slot
 from starburst.domain.job import Job, Shape
@@ -22,6 +22,8 @@ class _NodeState:
     node: Node
     capacity: Amount
     free: Amount
+    #: Slots in use; they may be of size nothing.
+    held: int = 0
     #: No longer reported; goes once it is empty.
     left: bool = False
 
@@ -51,12 +53,13 @@ class Capacity:
         reported = {node.name: node for node in nodes}
         states: dict[str, _NodeState] = {}
         for name, node in reported.items():
-            capacity, used = amount(node.capacity), self._used(name)
-            states[name] = _NodeState(node, capacity, _minus(capacity, used))
+            capacity, was = amount(node.capacity), self._states.get(name)
+            used = _minus(was.capacity, was.free) if was else (0, 0, 0)
+            states[name] = _NodeState(node, capacity, _minus(capacity, used), was.held if was else 0)
         for name, state in self._states.items():
-            if name not in reported and any(self._used(name)):
-                left = Node(name, state.node.capacity, state.node.labels, schedulable=False)
-                states[name] = _NodeState(left, state.capacity, state.free, left=True)
+            if name not in reported and state.held:
+                left = replace(state.node, schedulable=False)
+                states[name] = _NodeState(left, state.capacity, state.free, state.held, left=True)
         self._states = states
 
     def place(self, job: Job) -> tuple[Slot, ...] | None:
@@ -87,32 +90,31 @@ class Capacity:
         for slot in slots:
             state = self._states[slot.where]
             state.free = _minus(state.free, amount(slot.resources))
+            state.held += 1
 
     def give(self, slots: Iterable[Slot]) -> None:
         """Free slots; a node that left the cluster goes once it is empty."""
         for slot in slots:
             state = self._states[slot.where]
             state.free = _plus(state.free, amount(slot.resources))
-            if state.left and state.free == state.capacity:
+            state.held -= 1
+            if state.left and not state.held:
                 del self._states[slot.where]
 
     def ever(self, job: Job) -> bool:
-        """Whether the job would fit an empty cluster."""
+        """Whether the job would fit the cluster if it were empty and every node up."""
         known = self._ever.get(job.shape)
         if known is None:
-            empty = Capacity((state.node for state in self._states.values()), self._score)
+            up = (replace(state.node, schedulable=True) for state in self._states.values() if not state.left)
+            empty = Capacity(up, self._score)
             known = self._ever[job.shape] = empty.place(job) is not None
         return known
 
     def copy(self) -> Capacity:
         """An independent copy, to try things on."""
         twin = Capacity((), self._score)
-        twin._states = {n: _NodeState(s.node, s.capacity, s.free) for n, s in self._states.items()}
+        twin._states = {n: _NodeState(s.node, s.capacity, s.free, s.held) for n, s in self._states.items()}
         return twin
-
-    def _used(self, name: str) -> Amount:
-        state = self._states.get(name)
-        return _minus(state.capacity, state.free) if state else (0, 0, 0)
 
     def _best(self, demand: Resources, selector: tuple[tuple[str, str], ...]) -> str | None:
         gpus, cpu, memory = want = amount(demand)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isinf
 
-from starburst.core.decisions import usd, where
+from starburst.core.decisions import WHY_OFFLOAD, usd, where
+from starburst.core.events import JobSubmitted
+from starburst.core.fleet import InstanceRecord
 from starburst.core.jobs import JobRecord
+from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
-from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.domain.cloud import Offer
+from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.domain.money import Money
+from starburst.domain.resources import Resources
 from starburst.policy.waiting import hours
 
 #: Says a scheduler time as people read it, e.g. "14:32".
@@ -24,12 +30,12 @@ class Explanation:
     job: str
     phase: str
     sentence: str
-    #: When it leaves for the cloud; None if it does not.
+    #: When it leaves for the cloud, or tries to; None if it does not.
     leaves_at: float | None = None
-    #: Place among the queued jobs of its shape, from 1; None if not queued.
+    #: Place among the queued jobs of its shape, from 1; None if it is not in the cluster's queue.
     position: int | None = None
-    #: What a cloud run would cost by its estimated run time, and on what; None if no offer holds it.
-    cloud_cost_usd: str | None = None
+    #: What a cloud run costs by the job's estimated run time, and the machines; None if no offer holds it.
+    cloud_cost: Money | None = None
     offers: tuple[str, ...] = ()
 
 
@@ -37,111 +43,171 @@ def explain(state: State, record: JobRecord, clock: Clock) -> Explanation:
     """Where the job stands at `state.now`."""
     if record.phase is Phase.QUEUED:
         return _queued(state, record, clock)
-    sentence = {
-        Phase.OFFLOADING: _offloading,
-        Phase.STARTING: _running,
-        Phase.RUNNING: _running,
-        Phase.STOPPING: _stopping,
-    }.get(record.phase, _ended)(state, record, clock)
+    if record.phase is Phase.OFFLOADING:
+        sentence = _offloading(state, record, clock)
+    elif record.phase is Phase.STOPPING:
+        sentence = _stopping(record)
+    elif record.alive:
+        sentence = _running(state, record, clock)
+    else:
+        sentence = ended(record.phase.value, record.ended_at, record.message, record.cloud_micro_usd, clock)
     return Explanation(record.id, record.phase.value, sentence)
 
 
-def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
-    need = str(record.job.resources)
-    ahead = _ahead(state, record)
-    offers = state.fleet.price(record.job, state.fleet.offers.values())
-    rule, wait_s = record.wait.get("rule", "its wait"), record.wait.get("wait_s")
-    leaves = not isinf(record.deadline)
-    if record.job.cloud is CloudChoice.ONLY:
-        parts = ["waits for a machine in the cloud"]
-    elif leaves:
-        total = f" = {hours(float(str(wait_s)))}" if wait_s is not None else ""
-        parts = [f"waits for {need} on the cluster until {clock(record.deadline)} ({rule}{total})"]
-    else:
-        parts = [f"waits for {need} on the cluster as long as it takes ({rule})"]
-    if record.job.cloud is not CloudChoice.ONLY:
-        parts.append(f"{ordinal(ahead + 1)} in line for {_short(record)}")
-        if state.capacity.nodes and not state.capacity.ever(record.job):
-            parts.append("no node or set of nodes of the cluster could ever hold it")
-    if "lacks" in record.wait:
-        parts.append(f"it would leave for the cloud, but {record.wait['lacks']}")
-    names: tuple[str, ...] = ()
-    cost = None
-    if not isinstance(offers, str) and record.job.cloud is not CloudChoice.NEVER:
-        runtime_s = state.runtime_s(record.job)
-        cost = sum((state.fleet.rate(o).for_seconds(runtime_s) for o in offers), Money())
-        names = tuple(offer.name for offer in offers)
-        then = "then " if leaves else ""
-        parts.append(f"would {then}cost about {cost} on {', '.join(dict.fromkeys(names))}")
+def foretell(scheduler: Scheduler, jobs: Sequence[Job], clock: Clock) -> list[Explanation]:
+    """What would become of jobs submitted together now. They stay in `scheduler`: give it a copy."""
+    scheduler.handle([JobSubmitted(job) for job in jobs], scheduler.now)
+    told = []
+    for job in jobs:
+        record = scheduler.jobs[job.id]
+        if record.phase is Phase.QUEUED:
+            told.append(_queued(scheduler, record, clock))
+            continue
+        told.append(_at_once(scheduler, record))
+    return told
+
+
+def _at_once(scheduler: Scheduler, record: JobRecord) -> Explanation:
+    """A job that would start, or leave, the moment it is submitted."""
+    if record.phase is not Phase.OFFLOADING:
+        sentence = f"would start at once on the cluster on {where(record.slots)}"
+        return Explanation(record.id, record.phase.value, sentence)
+    decision = next(d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded")
+    why = WHY_OFFLOAD[str(decision.numbers["why"])](decision.numbers)
+    offers = [machine.offer for machine in _machines(scheduler, record)]
+    cost, price = _price(scheduler, record.job, offers)
     return Explanation(
         record.id,
         record.phase.value,
-        "; ".join(parts),
-        record.deadline if leaves else None,
-        ahead + 1,
-        str(cost.dollars) if cost is not None else None,
-        names,
+        f"would leave for the cloud at once: {why}; would cost {price}",
+        cloud_cost=cost,
+        offers=tuple(offer.name for offer in offers),
     )
 
 
-def _ahead(state: State, record: JobRecord) -> int:
-    key = (record.order_key, record.seq)
-    shape = record.job.shape
-    return sum(
-        1
-        for other in state.jobs.values()
-        if other.phase is Phase.QUEUED
+def ended(phase: str, at: float | None, message: str, micro_usd: int, clock: Clock) -> str:
+    """How a job that is over ended, and what it cost."""
+    when = f" at {clock(at)}" if at is not None else ""
+    bill = f"; its cloud bill is {usd(micro_usd)}" if micro_usd else ""
+    if message.startswith(phase):
+        return f"{message}{when}{bill}"
+    return f"{phase}{when}: {message}{bill}"
+
+
+def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
+    job, lacks = record.job, record.wait.get("lacks")
+    parts = [_wait(record, clock)]
+    position = None
+    if job.cloud is not CloudChoice.ONLY:
+        position = _position(state, record)
+        parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
+        if state.capacity.nodes and not state.capacity.ever(job):
+            parts.append("the cluster could not hold it even if it were empty")
+    if lacks:
+        again = "" if isinf(record.deadline) else f", so it tries again at {clock(record.deadline)}"
+        parts.append(f"it would leave for the cloud, but {lacks}{again}")
+    offers = state.fleet.price(job, state.fleet.offers.values())
+    cost: Money | None = None
+    names: tuple[str, ...] = ()
+    if job.cloud is CloudChoice.NEVER:
+        pass
+    elif not isinstance(offers, str):
+        cost, price = _price(state, job, offers)
+        names = tuple(offer.name for offer in offers)
+        leaves = not isinf(record.deadline)
+        parts.append(f"would then cost {price}" if leaves else f"in the cloud it would cost {price}")
+    elif not lacks:
+        parts.append(f"it cannot leave for the cloud: {offers}")
+    leaves_at = None if isinf(record.deadline) else record.deadline
+    return Explanation(record.id, record.phase.value, "; ".join(parts), leaves_at, position, cost, names)
+
+
+def _wait(record: JobRecord, clock: Clock) -> str:
+    """What it waits for, how long, and by which rule."""
+    if record.job.cloud is CloudChoice.ONLY:
+        return "waits for a machine in the cloud"
+    need = f"waits for {_need(record.job)} on the cluster"
+    if "rule" not in record.wait:  # it was to leave at once
+        return need
+    rule, wait_s = record.wait["rule"], record.wait["wait_s"]
+    total = "" if wait_s is None else f" = {hours(float(str(wait_s)))}"
+    if "lacks" in record.wait:
+        return f"{need}, longer than its wait ({rule}{total})"
+    if isinf(record.deadline):
+        return f"{need} as long as it takes ({rule})"
+    return f"{need} until {clock(record.deadline)} ({rule}{total})"
+
+
+def _position(state: State, record: JobRecord) -> int:
+    key, shape = (record.order_key, record.seq), record.job.shape
+    return 1 + sum(
+        other.phase is Phase.QUEUED
         and (other.order_key, other.seq) < key
         and other.job.shape == shape
         and other.job.cloud is not CloudChoice.ONLY
+        for other in state.jobs.values()
     )
 
 
-def _short(record: JobRecord) -> str:
-    resources = record.job.resources
-    return (
-        str(type(resources)(resources.gpus, gpu_type=resources.gpu_type))
-        if resources.gpus
-        else str(resources)
-    )
+def _need(job: Job) -> str:
+    """All that a job needs, and how it is shared out over a gang."""
+    gang = f" ({len(job.tasks)} × {_gpus(job.tasks[0])})" if len(job.tasks) > 1 else ""
+    return f"{job.resources}{gang}"
+
+
+def _gpus(resources: Resources) -> str:
+    """What is scarce about resources: their GPUs, or all of them where there are none."""
+    return str(Resources(resources.gpus, gpu_type=resources.gpu_type) if resources.gpus else resources)
+
+
+def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]:
+    """What a run costs on one machine of each of these offers, and in words."""
+    runtime_s = state.runtime_s(job)
+    cost = sum((state.fleet.rate(offer).for_seconds(runtime_s) for offer in offers), Money())
+    counts = Counter(offer.name for offer in offers)
+    names = " and ".join(f"{n} × {name}" if n > 1 else name for name, n in counts.items())
+    unknown = any(offer.price_per_hour is None for offer in offers)
+    guess = ", whose price is unknown and taken for the dearest" if unknown else ""
+    return cost, f"about {cost} on {names}{guess}"
+
+
+def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
+    """The machines of a job in the cloud, each once."""
+    return [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
 
 
 def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
-    machines = [state.fleet.instances[slot.where] for slot in record.slots]
-    what = ", ".join(f"{m.id} ({m.offer.name}, {usd(m.rate.micro_usd)}/h)" for m in machines)
-    return f"leaves for the cloud: {what} asked for at {clock(machines[0].requested_at)} and not up yet"
+    machines = _machines(state, record)
+    what = ", ".join(f"{m.id} ({m.offer.name}, {m.rate}/h)" for m in machines)
+    are = "are" if len(machines) > 1 else "is"
+    return f"leaves for the cloud: {what}, asked for at {clock(machines[0].requested_at)}, {are} coming up"
 
 
 def _running(state: State, record: JobRecord, clock: Clock) -> str:
-    since = f"since {clock(record.started_at)}" if record.started_at is not None else "and is being started"
-    waited = f"after a wait of {hours((record.first_started_at or state.now) - record.submitted_at)}"
+    since = f"runs since {clock(record.started_at)}" if record.started_at is not None else "is being started"
+    waited_s = (record.first_started_at or state.now) - record.submitted_at
+    first = f", {hours(waited_s)} after it was submitted" if waited_s >= 1 and not record.returned else ""
     if record.site is Site.CLUSTER:
         home = ", home from the cloud" if record.returned else ""
-        return f"runs on the cluster on {where(record.slots)} {since}, {waited}{home}"
-    machines = [state.fleet.instances[slot.where] for slot in record.slots]
-    cost = sum((m.cost(state.now) for m in machines), Money())
-    rate = sum((m.rate for m in machines), Money())
-    what = ", ".join(dict.fromkeys(m.offer.name for m in machines))
-    line = f"runs in the cloud on {what} ({where(record.slots)}) {since} at {rate}/h, {cost} so far"
+        return f"{since} on the cluster on {where(record.slots)}{home}{first}"
+    machines = _machines(state, record)
+    cost = sum((machine.cost(state.now) for machine in machines), Money())
+    rate = sum((machine.rate for machine in machines), Money())
+    what = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in machines)
+    line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h"
     if record.look_at is None:
         return line
     if record.look_at <= state.now:
-        return f"{line}; comes home as soon as {_short(record)} are free on the cluster"
-    return f"{line}; looked at for coming home at {clock(record.look_at)}"
+        return f"{line}; comes home as soon as there is room for {_gpus(record.job.resources)} on the cluster"
+    return f"{line}; may come home from {clock(record.look_at)} on, if that pays and there is room"
 
 
-def _stopping(state: State, record: JobRecord, clock: Clock) -> str:
+def _stopping(record: JobRecord) -> str:
     why = {"cancel": "its user cancelled it", "return": "it comes home from the cloud"}.get(
-        record.stop_why, f"a machine of its gang is gone ({record.message})"
+        record.stop_why, "a machine of its gang is gone"
     )
     grace = hours(record.job.grace_s)
-    return f"is being stopped on {where(record.slots)}: {why}; has {grace} from then to save its work"
-
-
-def _ended(state: State, record: JobRecord, clock: Clock) -> str:
-    at = f" at {clock(record.ended_at)}" if record.ended_at is not None else ""
-    bill = f"; its cloud bill is {usd(record.cloud_micro_usd)}" if record.cloud_micro_usd else ""
-    return f"{record.phase.value}{at}: {record.message}{bill}"
+    return f"is being stopped on {where(record.slots)}: {why}; it has {grace} to save its work"
 
 
 def ordinal(n: int) -> str:

@@ -34,7 +34,7 @@ class JobRecord:
     #: Start of the first run.
     first_started_at: float | None = None
     slots: tuple[Slot, ...] = ()
-    #: Why a STOPPING run is being stopped: "cancel", "return" or "lost".
+    #: Why a STOPPING run is being stopped: "cancel", "return", "lost" or "preempted".
     stop_why: str = ""
     #: Slots held on the cluster for a job on its way home.
     reserved: tuple[Slot, ...] = ()

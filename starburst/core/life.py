@@ -103,6 +103,7 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     elif record.stop_why == "return":
         _come_home(state, record)
     else:
+        preempted = preempted or record.stop_why == "preempted"
         _lose(state, record, message or "its machine or supervisor went away", preempted=preempted)
 
 

@@ -75,13 +75,12 @@ def confirm_instances(state: State, known: frozenset[str]) -> None:
 def _machine_took(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
     if record.phase is Phase.OFFLOADING:
         _leave_again(state, record)
-    elif len({slot.where for slot in record.slots}) > 1:
+    elif any(slot.where in state.fleet.instances for slot in record.slots):
         # One machine of a gang: the others must end before a new attempt may start.
         record.message = message
         if record.phase is not Phase.STOPPING:
-            stop(state, record, "lost", 0.0)
+            stop(state, record, "preempted" if preempted else "lost", 0.0)
     elif record.alive:
-        release(state, record)
         gone(state, record, message, preempted=preempted)
 
 

@@ -84,7 +84,8 @@ class ShapeQueue:
         seen = []
         while self._tail and len(self._keys) - len(leaving) > limit:
             entry = heapq.heappop(self._tail)
-            if self._keys.get(entry[2]) == (-entry[0], -entry[1]):
+            queued = self._keys.get(entry[2]) == (-entry[0], -entry[1])
+            if queued and entry not in seen[-1:]:  # a job that came back to its place is in the heap twice
                 seen.append(entry)
                 if may_leave(self._records[entry[2]]):
                     leaving.append(self._records[entry[2]])

@@ -35,8 +35,8 @@ from starburst.core.machines import confirm_instances, instance_failed, instance
 from starburst.core.state import Changes, State
 from starburst.domain.job import Phase, Site
 
-#: Ends come first at an instant, submissions last.
-RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, JobSubmitted: 2}
+#: Ends come first at an instant, then submissions, then second thoughts on them.
+RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, JobSubmitted: 2, CancelRequested: 3}
 
 
 class Scheduler(State):

@@ -73,9 +73,10 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     fleet.instances = {instance.id: instance for instance in snapshot.instances}
     state.unconfirmed_instances = set(fleet.instances)
     state.capacity.update(snapshot.nodes)
-    state.grew = True
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):
         _take_over(state, record)
+    state.homesick = dict.fromkeys(sorted(state.homesick, key=lambda name: state.jobs[name].look_at or 0.0))
+    state.walk.grew(state.queue)
     return state
 
 

@@ -14,7 +14,7 @@ from starburst.core.queue import ShapeQueue
 from starburst.core.settings import Settings
 from starburst.core.timers import Timers
 from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder
-from starburst.domain.job import Job, Phase, Site
+from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.ordering import ORDERS
 from starburst.policy.packing.none import NoPacking
 from starburst.policy.packing.plan import Packer
@@ -127,7 +127,11 @@ class State:
 
     def _deadline(self, job_id: str) -> float | None:
         record = self.jobs.get(job_id)
-        return record.deadline if record is not None and record.phase is Phase.QUEUED else None
+        if record is None or record.phase is not Phase.QUEUED:
+            return None
+        # A job that is only about to join the queue gets its attempt there first.
+        waits = job_id in self.queue or record.job.cloud is CloudChoice.ONLY
+        return record.deadline if waits else None
 
     def _look(self, job_id: str) -> float | None:
         record = self.jobs.get(job_id)

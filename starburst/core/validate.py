@@ -93,9 +93,9 @@ def _fleet(state: State) -> Iterator[str]:
     for record in state.jobs.values():
         if bills[record.id] != record.open_bills:
             yield f"{record.id} has {record.open_bills} open bills, not {bills[record.id]}"
-        if record.phase is Phase.OFFLOADING or (record.alive and record.site is Site.CLOUD):
+        runs = record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLOUD
+        if record.phase is Phase.OFFLOADING or runs:
             for slot in record.slots:
                 instance_of = state.fleet.instances.get(slot.where)
-                lost = record.stop_why == "lost"
-                if not lost and (instance_of is None or instance_of.phase is InstancePhase.TERMINATING):
+                if instance_of is None or instance_of.phase is InstancePhase.TERMINATING:
                     yield f"{record.id} is on {slot.where}, which is not ours any more"

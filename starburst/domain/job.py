@@ -43,6 +43,12 @@ class Phase(str, Enum):
 
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
 
+
+def is_over(phase: str) -> bool:
+    """Whether a phase, by name, is an end."""
+    return phase in {end.value for end in ENDS}
+
+
 #: Tasks of a gang and the node labels they need: jobs of one shape fit or fail together.
 Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...]]
 

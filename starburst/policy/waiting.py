@@ -219,7 +219,7 @@ def hours(seconds: float) -> str:
         return f"{seconds:.3g} s"
     if seconds < 5400 and abs(seconds - HOUR_S) > 1:
         return f"{seconds / 60:.3g} min"
-    return f"{seconds / HOUR_S:.3g} h"
+    return f"{seconds / HOUR_S:.3g} h" if seconds < 1000 * HOUR_S else f"{seconds / HOUR_S:.0f} h"
 
 
 def gpus(ask: Ask) -> str:

@@ -1,0 +1,219 @@
+"""Whatever the world does, in whatever order: no two live attempts, no lost job, no forgotten machine.
+
+The world here is a scheduler's worst customer: runs are lost, machines are preempted or never come, nodes come
+and go, users cancel, reports are late, repeated and out of date, and the controller restarts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.events import (
+    CancelRequested,
+    Event,
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    JobSubmitted,
+    NodesChanged,
+    OffersChanged,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+    SiteSynced,
+    Tick,
+)
+from starburst.core.settings import Settings
+from starburst.core.snapshot import restore
+from starburst.core.validate import validate
+from starburst.domain.job import Site
+from tests.builders import HOUR, MINUTE, Watched, job, nodes, offer, snapshot
+
+OFFERS = (offer("spot", 2, 1), offer("big", 4, 5))
+SHAPES = [{"gpus": 1}, {"gpus": 3}, {"gang": (2, 2)}, {"gang": (4, 4)}, {"gpus": 0, "cpus": 4}, {"gpus": 0}]
+
+
+class Chaos:
+    """What really exists out there, and a scheduler that only hears of it."""
+
+    def __init__(self, told: Settings) -> None:
+        self.scheduler = Watched(told)
+        self.now = 0.0
+        self.jobs = 0
+        #: (job, attempt) → its site, and whether it was told to stop.
+        self.runs: dict[tuple[str, int], StartRun] = {}
+        self.stopping: set[tuple[str, int]] = set()
+        #: Machine → when it was launched, None while it boots.
+        self.machines: dict[str, float | None] = {}
+        self.old_reports: list[Event] = [Tick()]
+        self.ended: list[str] = []
+        self.tell(NodesChanged(nodes(4, 4)), OffersChanged(OFFERS))
+
+    def tell(self, *events: Event) -> None:
+        """The scheduler hears of events; the world obeys."""
+        self.old_reports += events
+        for action in self.scheduler.handle(events, self.now):
+            self.obey(action)
+        changes = self.scheduler.take_changes()
+        ends = ("succeeded", "failed", "cancelled")
+        self.ended += [d.subject for d in changes.decisions if d.kind in ends]
+
+    def obey(self, action: Action) -> None:
+        """Do at once what was asked, but confirm nothing yet."""
+        match action:
+            case StartRun(name, attempt, _, _):
+                self.runs[name, attempt] = action
+            case StopRun(name, attempt, _, _):
+                assert (name, attempt) in self.runs, "a run is told to stop that is not alive"
+                self.stopping.add((name, attempt))
+            case LaunchInstance(name, _):
+                assert name not in self.machines
+                self.machines[name] = None
+            case TerminateInstance(name):
+                assert name in self.machines, "a machine is given back that we do not have"
+                busy = [run for run in self.runs.values() if name in {slot.where for slot in run.slots}]
+                assert not busy, "a machine is given back under a live run"
+
+    def step(self, what: str, pick: int) -> None:
+        """One thing happens; `pick` chooses to whom."""
+        runs, booting = list(self.runs), [m for m, at in self.machines.items() if at is None]
+        getattr(self, f"_{what}")(pick, runs, booting)
+
+    def _submit(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        self.jobs += 1
+        cloud = ("auto", "auto", "never", "only")[pick // 7 % 4]
+        shape = SHAPES[pick % len(SHAPES)]
+        self.tell(JobSubmitted(job(f"j{self.jobs}", **shape, hours=(None, 0.1, 2)[pick % 3], cloud=cloud)))
+
+    def _cancel(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        self.tell(CancelRequested(f"j{1 + pick % (self.jobs or 1)}"))
+
+    def _pass_time(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        self.now = max(self.now, min(self.now + pick * MINUTE, self.scheduler.next_wakeup()))
+        self.tell(Tick())
+
+    def _start(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if runs:
+            self.tell(RunStarted(*runs[pick % len(runs)]))
+
+    def _end(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if runs:
+            key = runs[pick % len(runs)]
+            end = (RunEnd.EXITED, RunEnd.LOST, RunEnd.STOPPED)[pick // 5 % 3]
+            self._over(key, end)
+
+    def _over(self, key: tuple[str, int], end: RunEnd) -> None:
+        del self.runs[key]
+        self.stopping.discard(key)
+        self.tell(RunEnded(*key, end, 0 if end is RunEnd.EXITED else None))
+
+    def _boot(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if booting:
+            name = booting[pick % len(booting)]
+            self.machines[name] = self.now
+            self.tell(InstanceReady(name, self.now))
+
+    def _no_launch(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if booting:
+            name = booting[pick % len(booting)]
+            del self.machines[name]
+            self.tell(InstanceFailed(name, "no capacity", sold_out=True))
+
+    def _machine_ends(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if self.machines:
+            name = list(self.machines)[pick % len(self.machines)]
+            self._take_machine(name, preempted=pick % 2 == 0)
+
+    def _take_machine(self, name: str, *, preempted: bool) -> None:
+        launched_at = self.machines.pop(name)
+        for key, run in list(self.runs.items()):
+            if {slot.where for slot in run.slots}.isdisjoint(self.machines) and run.site is Site.CLOUD:
+                del self.runs[key]  # its last machine is gone, and it with it
+                self.stopping.discard(key)
+        begun = self.now if launched_at is None else launched_at
+        self.tell(InstanceGone(name, begun, self.now, preempted))
+
+    def _nodes(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        self.tell(NodesChanged(((), nodes(4), nodes(4, 4), nodes(4, 4, 4))[pick % 4]))
+
+    def _offers(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        self.tell(OffersChanged((OFFERS, OFFERS[:1], ())[pick % 3]))
+
+    def _repeat(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        event = self.old_reports[pick % len(self.old_reports)]
+        if isinstance(event, RunStarted | RunEnded | InstanceReady | InstanceGone | InstanceFailed):
+            self.tell(event)
+
+    def _restart(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        """The controller comes back from its store and asks both sites what they know."""
+        before, told = self.scheduler, self.scheduler.settings
+        again = restore(told, snapshot(before))
+        reborn = Watched(told)
+        vars(reborn).update({**vars(again), "live": before.live, "log": before.log})
+        self.scheduler = reborn
+        for site in Site:
+            self.tell(SiteSynced(site, frozenset(self.runs), frozenset(self.machines)))
+
+    def settle(self) -> None:
+        """All goes well from now on, until nothing is left to do."""
+        self.tell(NodesChanged(nodes(4, 4, 4)), OffersChanged(OFFERS))
+        for _ in range(20 * (self.jobs + 1)):
+            while self.runs:
+                key = next(iter(self.runs))
+                self._over(key, RunEnd.STOPPED if key in self.stopping else RunEnd.EXITED)
+            for name, launched_at in list(self.machines.items()):
+                record = self.scheduler.fleet.instances.get(name)
+                if record is None or record.phase.value == "terminating":
+                    self._take_machine(name, preempted=False)
+                elif launched_at is None:
+                    self._boot(0, [], [name])
+            if not self.runs and not self.machines:
+                if self.scheduler.next_wakeup() == float("inf"):
+                    return
+                self.now = max(self.now, self.scheduler.next_wakeup())
+                self.tell(Tick())
+        raise AssertionError("it never comes to rest")
+
+
+THINGS = [
+    *["submit"] * 4,
+    *["start", "boot"] * 3,
+    *["end", "pass_time", "machine_ends"] * 2,
+    *["cancel", "no_launch", "nodes", "offers", "repeat", "restart"],
+]
+scripts = st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 60)), min_size=10, max_size=80)
+
+
+@st.composite
+def tellings(draw: st.DrawFn) -> Settings:
+    """Settings under which things move."""
+    more: dict[str, Any] = {
+        "waiting": draw(st.sampled_from(["no-wait", "constant", "star"])),
+        "factor": 0.2 * HOUR,
+        "out_of_order": draw(st.booleans()),
+        "backfill": draw(st.booleans()),
+        "queue_limit": draw(st.sampled_from([None, 2])),
+        "returns": draw(st.sampled_from(["never", "t-max", "if-it-pays"])),
+        "t_max_s": 300.0,
+        "offload_cpu_only": draw(st.booleans()),
+        "max_losses": draw(st.sampled_from([1, 6])),
+    }
+    return Settings(**more)
+
+
+@settings(max_examples=300)
+@given(tellings(), scripts)
+def test_whatever_happens_every_job_ends_once_and_nothing_is_left(told: Settings, script: Any) -> None:
+    chaos = Chaos(told)
+    for what, pick in script:
+        chaos.step(what, pick)
+    chaos.settle()
+    validate(chaos.scheduler)
+    assert sorted(chaos.ended) == sorted(f"j{n + 1}" for n in range(chaos.jobs))
+    assert not chaos.scheduler.jobs
+    assert not chaos.scheduler.fleet.instances
+    assert [chaos.scheduler.capacity.free(name).gpus for name in ("n0", "n1", "n2")] == [4, 4, 4]

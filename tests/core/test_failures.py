@@ -1,0 +1,203 @@
+"""What goes wrong: stale reports, lost runs, machines that do not come or do not stay, nodes that leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from starburst.core.events import InstanceGone, InstanceReady, NodesChanged, RunEnd, RunEnded, RunStarted
+from tests.builders import HOUR, Desk, job, launches, node, offer, returns, starts, stops
+
+
+def test_reports_of_an_earlier_attempt_are_ignored() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    desk.lost("a")
+    assert desk["a"].attempt == 2
+    desk.tell(RunStarted("a", 1), RunEnded("a", 1, RunEnd.EXITED, 0))
+    assert (desk.phase("a"), desk["a"].started_at) == ("starting", None)
+
+
+def test_reports_of_jobs_and_machines_nobody_knows_are_ignored() -> None:
+    desk = Desk(4)
+    assert not desk.tell(
+        RunStarted("x", 1), RunEnded("x", 1, RunEnd.LOST), InstanceReady("i-9", 0), InstanceGone("i-9", 0, 0)
+    )
+
+
+def test_a_report_told_twice_counts_once() -> None:
+    desk = Desk(4)
+    desk.submit(job("a", 3))
+    desk.started("a")
+    desk.now = 10
+    desk.started("a")
+    assert desk["a"].started_at == 0
+    end = desk.end_of("a")
+    desk.tell(end)
+    desk.tell(end)
+    assert desk.free() == 4
+
+
+def test_an_end_may_come_before_its_start_was_heard_of() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.ended("a")
+    assert desk.phase("a") == "succeeded"
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, "succeeded"), (3, "failed")])
+def test_an_exit_code_is_a_result(code: int, phase: str) -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    assert not desk.ended("a", code=code)
+    assert (desk.phase("a"), desk["a"].exit_code, desk["a"].attempt) == (phase, code, 1)
+
+
+def test_a_run_that_cannot_be_started_is_not_tried_again() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    assert not desk.tell(RunEnded("a", 1, RunEnd.REFUSED, message="no such program: train"))
+    assert (desk.phase("a"), desk["a"].message) == ("failed", "no such program: train")
+
+
+def test_a_lost_run_starts_again_as_a_new_attempt() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    assert starts(desk.lost("a")) == ["a"]
+    assert (desk["a"].attempt, desk["a"].losses) == (2, 1)
+    assert "queues again" in desk.why("a", "lost")
+
+
+def test_a_run_lost_too_often_has_failed() -> None:
+    desk = Desk(4, max_losses=2)
+    desk.submit(job("a"))
+    desk.lost("a")
+    desk.lost("a")
+    assert not desk.lost("a")
+    assert desk.phase("a") == "failed"
+    assert desk["a"].message.startswith("its runs were lost 3 times, at last because ")
+    assert desk.free() == 4
+
+
+def test_a_job_that_lost_its_run_waits_what_is_left_of_its_wait() -> None:
+    desk = Desk(4, 4)
+    desk.submit(job("a", 4, max_wait_s=HOUR), job("b", 4, cloud="never"))
+    desk.started("a", "b")
+    desk.now = 0.25 * HOUR
+    desk.tell(NodesChanged((node("n1", 4),)))  # n0 is gone, and n1 taken by b
+    desk.lost("a")
+    assert (desk.phase("a"), desk["a"].deadline) == ("queued", HOUR)
+
+
+def cloud_desk(*machines: int, **settings: Any) -> Desk:
+    """A job "a" of the cloud, with a running task on a machine for each number of GPUs."""
+    desk = Desk(**settings)
+    desk.submit(job("a", gang=machines or (1,), cloud="only"))
+    desk.offload("a")
+    return desk
+
+
+def test_a_preempted_machine_costs_the_job_a_run_but_not_its_patience() -> None:
+    desk = cloud_desk(max_losses=0)
+    assert launches(desk.gone("i-000001", preempted=True)) == ["small"]
+    assert (desk.phase("a"), desk["a"].losses) == ("offloading", 0)
+    assert desk.instances == ["i-000002"]
+
+
+def test_a_machine_that_ends_by_itself_counts_as_a_loss() -> None:
+    desk = cloud_desk(max_losses=0)
+    desk.gone("i-000001")
+    assert desk.phase("a") == "failed"
+
+
+def test_a_preempted_job_that_may_use_the_cluster_tries_that_first() -> None:
+    desk = Desk(4, waiting="no-wait")
+    desk.submit(job("busy", 4), job("a"))
+    desk.started("busy")
+    desk.offload("a")
+    desk.ended("busy")
+    assert starts(desk.gone("i-000001", preempted=True)) == ["a"]
+    assert desk.nodes_of("a") == ["n0"]
+
+
+def test_a_gang_that_lost_a_machine_waits_for_its_others_to_end() -> None:
+    desk = cloud_desk(4, 4)
+    assert stops(desk.gone("i-000001", preempted=True)) == ["a"]
+    assert desk.phase("a") == "stopping"
+    actions = desk.stopped("a")
+    assert returns(actions) == ["i-000002"]
+    assert launches(actions) == ["small", "small"]
+    assert desk["a"].losses == 0, "preemption is nobody's fault, for gangs too"
+
+
+def test_a_gang_that_lost_all_its_machines_has_nothing_to_wait_for() -> None:
+    desk = cloud_desk(4, 4)
+    desk.gone("i-000001", preempted=True)
+    assert launches(desk.gone("i-000002", preempted=True)) == ["small", "small"]
+    assert desk["a"].losses == 0
+
+
+def test_a_gang_on_its_way_out_may_lose_a_machine_too() -> None:
+    desk = cloud_desk(4, 4)
+    desk.cancel("a")
+    assert not desk.gone("i-000001", preempted=True)
+    assert returns(desk.stopped("a")) == ["i-000002"]
+    assert desk.phase("a") == "cancelled"
+
+
+def test_a_launch_that_fails_gives_back_the_other_machines_of_its_gang() -> None:
+    desk = Desk(offers=[offer("small", 4, 1), offer("other", 4, 2)])
+    desk.submit(job("a", gang=(4, 4), cloud="only"))
+    actions = desk.no_launch("i-000001")
+    assert returns(actions) == ["i-000002"]
+    assert launches(actions) == ["other", "other"]
+
+
+def test_a_machine_that_comes_up_too_late_gets_no_job() -> None:
+    desk = Desk()
+    desk.submit(job("a", cloud="only"))
+    desk.cancel("a")
+    assert not desk.ready("i-000001")
+    desk.now = 60
+    desk.gone("i-000001")
+    assert desk["a"].cloud_micro_usd == 16_667, "it costs nevertheless"
+
+
+def test_a_node_that_leaves_keeps_what_runs_there_but_takes_nothing_new() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    desk.tell(NodesChanged((node("n1", 4),)))
+    desk.submit(job("b"))
+    assert desk.nodes_of("b") == ["n1"]
+    desk.ended("a")
+    assert desk.phase("a") == "succeeded"
+    assert [item.name for item in desk.scheduler.capacity.nodes] == ["n1"]
+
+
+def test_a_node_that_leaves_may_hold_jobs_that_ask_for_nothing() -> None:
+    desk = Desk(4, offload_cpu_only=False)
+    desk.submit(job("nothing", 0), job("something", 1))
+    desk.tell(NodesChanged(()))
+    desk.ended("something")
+    desk.ended("nothing")
+    assert desk.scheduler.capacity.nodes == []
+
+
+def test_a_node_that_comes_back_still_knows_what_runs_there() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.tell(NodesChanged(()))
+    desk.tell(NodesChanged((node("n0", 4),)))
+    assert desk.free() == 3
+
+
+def test_a_cordoned_node_takes_nothing_new() -> None:
+    desk = Desk(4)
+    desk.tell(NodesChanged((node("n0", 4, schedulable=False), node("n1", 4))))
+    desk.submit(job("a"))
+    assert desk.nodes_of("a") == ["n1"]

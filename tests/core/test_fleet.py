@@ -1,0 +1,33 @@
+"""The books of the rented machines."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starburst.core.fleet import Fleet
+from starburst.domain.money import Money
+from starburst.policy.packing.none import NoPacking
+from tests.builders import job, offer
+
+
+@given(st.integers(0, 10**9), st.integers(1, 9), st.floats(0, 1e6))
+def test_a_shared_bill_is_split_to_the_last_micro_dollar(rate: int, sharers: int, seconds: float) -> None:
+    fleet = Fleet(NoPacking())
+    fleet.offers = {"small": offer("small", dollars=rate / 1e6)}
+    rented = fleet.rent(job("j0"), 0.0)
+    assert not isinstance(rented, str)
+    (machine,) = rented[0]
+    machine.billed_to = [f"j{n}" for n in range(sharers)]
+    machine.launched_at, machine.ended_at = 0.0, seconds
+    shares = fleet.settle(machine)
+    assert sum(shares.values()) == fleet.settled.micro_usd == machine.micro_usd
+    assert max(shares.values()) - min(shares.values()) <= 1
+    assert fleet.instances == {}
+
+
+def test_an_unknown_price_counts_as_the_dearest_known_one() -> None:
+    fleet = Fleet(NoPacking())
+    unknown = offer("unknown", dollars=None)
+    fleet.offers = {o.name: o for o in (unknown, offer("a", dollars=3), offer("b", dollars=7))}
+    assert fleet.rate(unknown) == Money.of(7)

@@ -1,0 +1,148 @@
+"""Every decision reads as one sentence, and every kind of decision is met."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from starburst.core.decisions import REASONS, WHY_OFFLOAD, Decision
+from starburst.core.events import RunEnd
+from tests.builders import HOUR, MINUTE, Desk, job, offer
+
+
+def waits_and_runs() -> Desk:
+    """Jobs that wait, start, pass others, finish, fail, are lost and cancelled."""
+    desk = Desk(4, max_losses=1)
+    desk.submit(job("a", 3, hours=1), job("b", 2, cpus=8, gib=32), job("c"), job("d", cloud="never"))
+    desk.started("a", "c")
+    desk.now = 0.5 * HOUR
+    desk.lost("c")
+    desk.lost("c")
+    desk.ended("a")
+    desk.cancel("b")
+    desk.stopped("b")
+    desk.ended("d", code=1)
+    return desk
+
+
+def cloud_life() -> Desk:
+    """Machines that do not come, come, are preempted, end by themselves and are given back."""
+    offers = [offer("spot", 4, 1, spot=True), offer("solid", 4, 9.5), offer("odd", 4, None)]
+    desk = Desk(offers=offers)
+    desk.submit(job("a", 4, cloud="only"))
+    desk.no_launch("i-000001")
+    desk.now = 90
+    desk.offload("a")
+    desk.gone("i-000002", preempted=True)
+    desk.no_launch("i-000003")
+    desk.offload("a")
+    desk.gone("i-000004")
+    desk.no_launch("i-000005")
+    desk.wait(300)
+    desk.offload("a")
+    desk.now += HOUR
+    desk.ended("a")
+    desk.gone("i-000006")
+    return desk
+
+
+def reasons_to_leave() -> Desk:
+    """One job for every reason to leave."""
+    desk = Desk(2, queue_limit=2, short_job_s=MINUTE, offers=[offer("big", 8, 3)])
+    desk.submit(
+        job("busy", 2),
+        job("expires", max_wait_s=5),
+        job("cpu-only", 0, cpus=1),
+        job("short", hours=0.01),
+        job("only", cloud="only"),
+        job("too-big", 3),
+        job("waits"),
+        job("queue-full"),
+    )
+    desk.no_launch("i-000001")
+    desk.wait(400)
+    return desk
+
+
+def homecoming() -> Desk:
+    """One that comes home into a slot and one that had better stay."""
+    desk = Desk(2, waiting="no-wait", returns="if-it-pays", t_max_s=MINUTE)
+    desk.submit(job("busy", 2), job("comes", hours=2), job("stays", hours=0.02))
+    desk.started("busy")
+    desk.offload("comes")
+    desk.offload("stays")
+    desk.ended("busy")
+    desk.wait(MINUTE)
+    desk.stopped("comes")
+    return desk
+
+
+def homecoming_of_star() -> Desk:
+    """One that comes home to wait, first nothing, then β·r."""
+    desk = Desk(2, waiting="star", factor=HOUR, returns="t-max", t_max_s=MINUTE)
+    desk.submit(job("busy", 2), job("a"))
+    desk.offload("a")
+    desk.wait(MINUTE)
+    desk.ended("a", RunEnd.STOPPED)
+    return desk
+
+
+@cache
+def decisions() -> tuple[Decision, ...]:
+    """All that was decided in the scenarios."""
+    scenarios = (waits_and_runs, cloud_life, reasons_to_leave, homecoming, homecoming_of_star)
+    return tuple(decision for scenario in scenarios for decision in scenario().scheduler.log)
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_every_kind_of_decision_reads_as_a_sentence(kind: str) -> None:
+    reasons = [d.reason for d in decisions() if d.kind == kind]
+    assert reasons, f"no scenario decides {kind!r}"
+    for reason in reasons:
+        assert reason.strip() == reason != ""
+        assert not re.search(r"[{}<>\n]|None|nan|\binf\b|Resources|Phase\.", reason), reason
+
+
+@pytest.mark.parametrize("why", WHY_OFFLOAD)
+def test_every_reason_to_leave_is_met(why: str) -> None:
+    assert [d for d in decisions() if d.kind == "offloaded" and d.numbers["why"] == why]
+
+
+def test_rows_are_numbered_without_a_gap_and_name_their_event() -> None:
+    log = waits_and_runs().scheduler.log
+    assert [row.seq for row in log] == list(range(1, len(log) + 1))
+    assert {row.event for row in log} == {"JobSubmitted", "RunStarted", "RunEnded", "CancelRequested"}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "subject", "kind", "reason"),
+    [
+        (waits_and_runs, "d", "waits", "as long as it takes (its starburst.io/cloud says never)"),
+        (waits_and_runs, "b", "waits", "waits up to 1 h for 2 GPUs, 8 CPUs, 32 GiB on the cluster"),
+        (waits_and_runs, "a", "placed", "starts on n0: 3 GPUs free there after 0 s"),
+        (waits_and_runs, "c", "placed", "passed b, which does not fit yet"),
+        (waits_and_runs, "a", "succeeded", "finished after 30 min"),
+        (waits_and_runs, "d", "failed", "its command ended with exit code 1"),
+        (waits_and_runs, "c", "failed", "its runs were lost 2 times"),
+        (waits_and_runs, "b", "stopping", "told to stop, has 30 s to save its work: its user cancelled it"),
+        (cloud_life, "i-000001", "launch-failed", "spot is left alone for 5 min"),
+        (cloud_life, "i-000002", "launched", "rented solid at $9.50/h for a"),
+        (cloud_life, "i-000002", "ready", "took 90 s to come up"),
+        (cloud_life, "i-000002", "gone", "preempted by the cloud after 0 s"),
+        (cloud_life, "i-000006", "gone", "given back after 1 h; bill $1.00"),
+        (cloud_life, "a", "started", "runs on i-000006 (attempt 3)"),
+        (
+            reasons_to_leave,
+            "expires",
+            "offloaded",
+            "no room on the cluster within 5 min, its wait; rents big",
+        ),
+        (homecoming_of_star, "a", "waits", "Star-Wait: 1 GPU × β 1 h"),
+        (homecoming_of_star, "a", "returning", "it queues again"),
+    ],
+)
+def test_what_a_user_reads(scenario: Callable[[], Desk], subject: str, kind: str, reason: str) -> None:
+    assert reason in scenario().why(subject, kind)

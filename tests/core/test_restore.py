@@ -1,0 +1,163 @@
+"""A scheduler rebuilt from its snapshot goes on where it was; what nobody confirms is lost."""
+
+from __future__ import annotations
+
+from starburst.core.events import RunEnd, RunEnded, SiteSynced
+from starburst.core.scheduler import Scheduler
+from starburst.core.settings import Settings
+from starburst.core.snapshot import restore
+from starburst.core.validate import validate
+from starburst.domain.job import Phase, Site
+from tests.builders import MINUTE, Desk, job, launches, snapshot, starts, stops
+
+NOTHING: frozenset[tuple[str, int]] = frozenset()
+
+
+def reborn(desk: Desk) -> Scheduler:
+    """The scheduler after a crash."""
+    scheduler = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    validate(scheduler)
+    return scheduler
+
+
+def test_an_empty_snapshot_is_a_new_scheduler() -> None:
+    assert not reborn(Desk()).jobs
+
+
+def test_the_books_go_on() -> None:
+    desk = Desk(4)
+    desk.submit(job("a", 2), job("b", cloud="only"))
+    desk.offload("b")
+    desk.now = 3600
+    desk.ended("b")
+    desk.gone("i-000001")
+    again = reborn(desk)
+    assert again.fleet.settled == desk.scheduler.fleet.settled
+    assert again.factor == desk.scheduler.factor
+    assert again.load.load == desk.scheduler.load.load
+    assert (again.arrivals, again.decided, again.fleet.launches) == (2, desk.scheduler.decided, 1)
+    assert again.capacity.free("n0").gpus == 2
+
+
+def test_a_waiting_job_keeps_its_place_and_its_deadline() -> None:
+    desk = Desk(1)
+    desk.submit(job("busy"), job("a"), job("b"))
+    again = reborn(desk)
+    assert [record.id for record in again.queue] == ["a", "b"]
+    assert again.next_wakeup() == 3600
+
+
+def test_a_pause_of_an_offer_survives() -> None:
+    desk = Desk()
+    desk.submit(job("a", cloud="only"))
+    desk.no_launch("i-000001")
+    again = reborn(desk)
+    assert again.fleet.paused == {"small": 300}
+    assert launches(again.handle((), again.next_wakeup())) == ["small"]
+
+
+def test_runs_that_no_site_knows_are_lost_and_those_it_knows_go_on() -> None:
+    desk = Desk(4)
+    desk.submit(job("kept"), job("gone"))
+    desk.started("kept", "gone")
+    again = reborn(desk)
+    actions = again.handle(SiteSynced(Site.CLUSTER, frozenset({("kept", 1)})), 1)
+    assert starts(actions) == ["gone"]
+    assert again.jobs["kept"].phase is Phase.RUNNING
+    assert (again.jobs["gone"].attempt, again.jobs["gone"].losses) == (2, 1)
+    validate(again)
+
+
+def test_a_site_speaks_only_for_its_own_runs() -> None:
+    desk = Desk(4)
+    desk.submit(job("home"), job("away", cloud="only"))
+    desk.started("home")
+    desk.offload("away")
+    again = reborn(desk)
+    again.handle(SiteSynced(Site.CLUSTER, frozenset({("home", 1)})), 1)
+    assert again.jobs["away"].phase is Phase.RUNNING
+    again.handle(SiteSynced(Site.CLOUD, NOTHING, frozenset({"i-000001"})), 1)
+    assert again.jobs["away"].attempt == 1
+    assert again.jobs["away"].phase is Phase.OFFLOADING
+    validate(again)
+
+
+def test_a_run_that_reported_before_the_sync_is_confirmed() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    again = reborn(desk)
+    again.handle(RunEnded("a", 1, RunEnd.EXITED, 0), 1)
+    assert not again.handle(SiteSynced(Site.CLUSTER, NOTHING), 2)
+    assert not again.jobs["a"].alive
+
+
+def test_once_confirmed_a_run_is_not_lost_by_a_later_sync() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    again = reborn(desk)
+    again.handle(SiteSynced(Site.CLUSTER, frozenset({("a", 1)})), 1)
+    assert not again.handle(SiteSynced(Site.CLUSTER, NOTHING), 2)
+    assert again.jobs["a"].attempt == 1
+
+
+def test_without_a_restart_a_sync_loses_nothing() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    assert not desk.tell(SiteSynced(Site.CLUSTER, NOTHING))
+
+
+def test_machines_the_cloud_never_heard_of_do_not_exist() -> None:
+    desk = Desk()
+    desk.submit(job("a", cloud="only"), job("b", cloud="only"))
+    again = reborn(desk)
+    actions = again.handle(SiteSynced(Site.CLOUD, NOTHING, frozenset({"i-000002"})), 1)
+    assert launches(actions) == ["small"]
+    assert list(again.fleet.instances) == ["i-000002", "i-000003"]
+    validate(again)
+
+
+def test_a_reservation_survives() -> None:
+    desk = Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=MINUTE)
+    desk.submit(job("busy"), job("a", hours=1))
+    desk.started("busy")
+    desk.offload("a")
+    desk.wait(MINUTE)
+    desk.ended("busy")
+    again = reborn(desk)
+    assert again.capacity.free("n0").gpus == 0
+    assert starts(again.handle(RunEnded("a", 1, RunEnd.STOPPED), 100)) == ["a"]
+
+
+def test_jobs_that_only_lack_room_to_come_home_keep_their_turn() -> None:
+    desk = Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=MINUTE)
+    desk.submit(job("busy"), job("a", hours=9), job("b", hours=9))
+    desk.started("busy")
+    desk.offload("b")
+    desk.now = 10
+    desk.offload("a")
+    desk.wait(2 * MINUTE)
+    again = reborn(desk)
+    assert stops(again.handle(desk.end_of("busy"), 200)) == ["b"]
+
+
+def test_a_restart_alone_makes_nobody_think_again() -> None:
+    """Past T_max it would pay to come home, half way through no more; it is asked again when there is room."""
+    desk = Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=MINUTE)
+    desk.submit(job("busy"), job("a", hours=0.05))
+    desk.started("busy")
+    desk.offload("a")
+    desk.wait(2 * MINUTE)
+    again = reborn(desk)
+    assert not again.handle(SiteSynced(Site.CLUSTER, frozenset({("busy", 1)})), desk.now)
+    assert not again.take_changes().decisions
+    again.handle(RunEnded("busy", 1, RunEnd.EXITED, 0), desk.now)
+    assert [d.kind for d in again.take_changes().decisions] == ["succeeded", "stays-away"]
+
+
+def test_settings_may_change_with_a_restart() -> None:
+    desk = Desk(1)
+    desk.submit(job("busy"), job("a"), job("b"))
+    again = restore(Settings(waiting="constant", queue_limit=1), snapshot(desk.scheduler))
+    assert launches(again.handle((), 1)) == ["small"]
