@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -27,6 +27,7 @@ from starburst.core.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.settings import Settings
 from starburst.core.snapshot import Snapshot, facts
+from starburst.core.state import Changes
 from starburst.core.validate import validate
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job
@@ -236,9 +237,14 @@ def returns(actions: Iterable[Action]) -> list[str]:
     return [action.instance_id for action in actions if isinstance(action, TerminateInstance)]
 
 
-def world(*gpus: int, offers: Iterable[Offer] = (offer(),), **settings: Any) -> World:
+def world(
+    *gpus: int,
+    offers: Iterable[Offer] = (offer(),),
+    on_step: Callable[[float, Changes], None] | None = None,
+    **settings: Any,
+) -> World:
     """A virtual world with a watched scheduler in it."""
-    return World(Watched(Settings(**settings)), nodes(*gpus), offers)
+    return World(Watched(Settings(**settings)), nodes(*gpus), offers, on_step=on_step)
 
 
 def arrival(item: Job, *, at: float = 0.0, takes: float = HOUR) -> SimJob:

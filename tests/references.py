@@ -1,4 +1,4 @@
-"""Finds the reference cases: job lists and the results published for them. They are not part of this repository."""
+"""Finds the reference cases: job lists and the results published for them. They are not in here."""
 
 from __future__ import annotations
 

@@ -85,6 +85,10 @@ class Capacity:
         self.give(slots)
         return ok
 
+    def up(self, slots: Iterable[Slot]) -> bool:
+        """Whether the nodes of these slots still take jobs."""
+        return all(self._states[slot.where].node.schedulable for slot in slots)
+
     def take(self, slots: Iterable[Slot]) -> None:
         """Mark slots as in use."""
         for slot in slots:

@@ -54,7 +54,7 @@ def _placed(n: Numbers) -> str:
 
 
 WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
-    "expired": lambda n: f"no room on the cluster within {_span(n, 'waited_s')}, its wait",
+    "expired": lambda n: f"no room on the cluster for {_span(n, 'waited_s')}",
     "cpu-only": lambda n: "it needs no GPU, and the cluster's nodes are kept for jobs that do",
     "short": lambda n: f"it is shorter than {_span(n, 'short_job_s')}",
     "only": lambda n: "its starburst.io/cloud says only",

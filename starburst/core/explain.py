@@ -60,10 +60,8 @@ def foretell(scheduler: Scheduler, jobs: Sequence[Job], clock: Clock) -> list[Ex
     told = []
     for job in jobs:
         record = scheduler.jobs[job.id]
-        if record.phase is Phase.QUEUED:
-            told.append(_queued(scheduler, record, clock))
-            continue
-        told.append(_at_once(scheduler, record))
+        waits = record.phase is Phase.QUEUED
+        told.append(_queued(scheduler, record, clock) if waits else _at_once(scheduler, record))
     return told
 
 
@@ -72,7 +70,9 @@ def _at_once(scheduler: Scheduler, record: JobRecord) -> Explanation:
     if record.phase is not Phase.OFFLOADING:
         sentence = f"would start at once on the cluster on {where(record.slots)}"
         return Explanation(record.id, record.phase.value, sentence)
-    decision = next(d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded")
+    decision = next(
+        d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded"
+    )
     why = WHY_OFFLOAD[str(decision.numbers["why"])](decision.numbers)
     offers = [machine.offer for machine in _machines(scheduler, record)]
     cost, price = _price(scheduler, record.job, offers)
@@ -95,30 +95,30 @@ def ended(phase: str, at: float | None, message: str, micro_usd: int, clock: Clo
 
 
 def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
-    job, lacks = record.job, record.wait.get("lacks")
-    parts = [_wait(record, clock)]
-    position = None
-    if job.cloud is not CloudChoice.ONLY:
-        position = _position(state, record)
-        parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
-        if state.capacity.nodes and not state.capacity.ever(job):
-            parts.append("the cluster could not hold it even if it were empty")
-    if lacks:
-        again = "" if isinf(record.deadline) else f", so it tries again at {clock(record.deadline)}"
-        parts.append(f"it would leave for the cloud, but {lacks}{again}")
+    job = record.job
+    leaves_at = None if isinf(record.deadline) else record.deadline
+    in_line = job.cloud is not CloudChoice.ONLY
+    never_fits = bool(state.capacity.nodes) and in_line and not state.capacity.ever(job)
     offers = state.fleet.price(job, state.fleet.offers.values())
     cost: Money | None = None
     names: tuple[str, ...] = ()
-    if job.cloud is CloudChoice.NEVER:
-        pass
-    elif not isinstance(offers, str):
-        cost, price = _price(state, job, offers)
-        names = tuple(offer.name for offer in offers)
-        leaves = not isinf(record.deadline)
-        parts.append(f"would then cost {price}" if leaves else f"in the cloud it would cost {price}")
-    elif not lacks:
-        parts.append(f"it cannot leave for the cloud: {offers}")
-    leaves_at = None if isinf(record.deadline) else record.deadline
+    position = _position(state, record) if in_line else None
+    if job.cloud is CloudChoice.AUTO and never_fits and isinstance(offers, str):
+        parts = [
+            f"waits for {_need(job)}, to be had nowhere: the cluster could not hold it if empty; {offers}"
+        ]
+    else:
+        parts = [_wait(record, clock)]
+        if position is not None:
+            parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
+        if never_fits:
+            parts.append("the cluster could not hold it even if it were empty")
+        if job.cloud is not CloudChoice.NEVER:
+            parts += _lack(record, offers, clock)
+            if not isinstance(offers, str):
+                cost, price = _price(state, job, offers)
+                names = tuple(offer.name for offer in offers)
+                parts.append(f"would then cost {price}" if leaves_at else f"the cloud would cost {price}")
     return Explanation(record.id, record.phase.value, "; ".join(parts), leaves_at, position, cost, names)
 
 
@@ -132,10 +132,21 @@ def _wait(record: JobRecord, clock: Clock) -> str:
     rule, wait_s = record.wait["rule"], record.wait["wait_s"]
     total = "" if wait_s is None else f" = {hours(float(str(wait_s)))}"
     if "lacks" in record.wait:
-        return f"{need}, longer than its wait ({rule}{total})"
+        return f"{need}, though its wait is over ({rule}{total})"
     if isinf(record.deadline):
         return f"{need} as long as it takes ({rule})"
     return f"{need} until {clock(record.deadline)} ({rule}{total})"
+
+
+def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> list[str]:
+    """Why it is not in the cloud yet, though it should be, or will not be when its time comes."""
+    lacks = record.wait.get("lacks")
+    if lacks:
+        again = "" if isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
+        return [f"it should leave for the cloud, but {lacks}{again}"]
+    if isinstance(offers, str) and not isinf(record.deadline):
+        return [f"then it waits on, since {offers}"]
+    return []
 
 
 def _position(state: State, record: JobRecord) -> int:
@@ -151,8 +162,14 @@ def _position(state: State, record: JobRecord) -> int:
 
 def _need(job: Job) -> str:
     """All that a job needs, and how it is shared out over a gang."""
-    gang = f" ({len(job.tasks)} × {_gpus(job.tasks[0])})" if len(job.tasks) > 1 else ""
-    return f"{job.resources}{gang}"
+    if len(job.tasks) == 1:
+        return str(job.resources)
+    return f"{job.resources} ({_times(Counter(map(_gpus, job.tasks)), ' + ')})"
+
+
+def _times(counts: Counter[str], between: str) -> str:
+    """Things and how many of each: "2 × p3.8xlarge and p3.2xlarge"."""
+    return between.join(f"{n} × {name}" if n > 1 else name for name, n in counts.items())
 
 
 def _gpus(resources: Resources) -> str:
@@ -164,8 +181,7 @@ def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]
     """What a run costs on one machine of each of these offers, and in words."""
     runtime_s = state.runtime_s(job)
     cost = sum((state.fleet.rate(offer).for_seconds(runtime_s) for offer in offers), Money())
-    counts = Counter(offer.name for offer in offers)
-    names = " and ".join(f"{n} × {name}" if n > 1 else name for name, n in counts.items())
+    names = _times(Counter(offer.name for offer in offers), " and ")
     unknown = any(offer.price_per_hour is None for offer in offers)
     guess = ", whose price is unknown and taken for the dearest" if unknown else ""
     return cost, f"about {cost} on {names}{guess}"
@@ -203,11 +219,11 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 
 
 def _stopping(record: JobRecord) -> str:
-    why = {"cancel": "its user cancelled it", "return": "it comes home from the cloud"}.get(
-        record.stop_why, "a machine of its gang is gone"
-    )
-    grace = hours(record.job.grace_s)
-    return f"is being stopped on {where(record.slots)}: {why}; it has {grace} to save its work"
+    stopped = f"is being stopped on {where(record.slots)}"
+    why = {"cancel": "its user cancelled it", "return": "it comes home from the cloud"}.get(record.stop_why)
+    if why is None:
+        return f"{stopped}: a machine of its gang is gone"
+    return f"{stopped}: {why}; it has {hours(record.job.grace_s)} to save its work"
 
 
 def ordinal(n: int) -> str:

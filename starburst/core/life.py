@@ -145,6 +145,8 @@ def _come_home(state: State, record: JobRecord) -> None:
     """The cloud run is gone: start on the reserved slots, or queue for the second wait."""
     record.returned = True
     record.stop_why = ""
+    if not state.capacity.up(record.reserved):
+        state.unreserve(record)  # the node that was held for it left meanwhile
     slots, record.reserved = record.reserved, ()
     if slots:
         record.queued_at = state.now

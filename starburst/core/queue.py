@@ -81,7 +81,7 @@ class ShapeQueue:
     def beyond(self, limit: int, may_leave: Callable[[JobRecord], bool]) -> list[JobRecord]:
         """The last jobs of the queue that must go for it to be `limit` long; O(log n) each."""
         leaving: list[JobRecord] = []
-        seen = []
+        seen: list[tuple[float, int, str]] = []
         while self._tail and len(self._keys) - len(leaving) > limit:
             entry = heapq.heappop(self._tail)
             queued = self._keys.get(entry[2]) == (-entry[0], -entry[1])

@@ -46,7 +46,7 @@ class Money:
         return Money(self.micro_usd * times)
 
     def __str__(self) -> str:
-        cents = self.dollars.quantize(Decimal("0.01"), ROUND_HALF_UP)
-        if self.micro_usd and abs(self.micro_usd) < 10_000:
-            return f"${self.dollars.quantize(Decimal('0.0001'), ROUND_HALF_UP)}"
-        return f"-${-cents}" if cents < 0 else f"${cents}"
+        """With cents; below a cent with four digits."""
+        small = 0 < abs(self.micro_usd) < 10_000
+        amount = abs(self.dollars).quantize(Decimal("0.0001" if small else "0.01"), ROUND_HALF_UP)
+        return f"{'-' if self.micro_usd < 0 else ''}${amount}"

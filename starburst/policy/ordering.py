@@ -32,8 +32,8 @@ def sjf(job: Candidate) -> float:
 
 
 def edf(job: Candidate) -> float:
-    """Earliest waiting deadline first."""
-    return job.deadline
+    """Earliest due first: a job is due when its wait and its estimated run time are over (a + w + d)."""
+    return job.deadline + job.runtime_s
 
 
 def priority(job: Candidate) -> float:

@@ -1,7 +1,7 @@
 """Whatever the world does, in whatever order: no two live attempts, no lost job, no forgotten machine.
 
-The world here is a scheduler's worst customer: runs are lost, machines are preempted or never come, nodes come
-and go, users cancel, reports are late, repeated and out of date, and the controller restarts.
+The world here is a scheduler's worst customer: runs are lost, machines are preempted or never come, nodes
+come and go, users cancel, reports are late, repeated and out of date, and the controller restarts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ from starburst.domain.job import Site
 from tests.builders import HOUR, MINUTE, Watched, job, nodes, offer, snapshot
 
 OFFERS = (offer("spot", 2, 1), offer("big", 4, 5))
-SHAPES = [{"gpus": 1}, {"gpus": 3}, {"gang": (2, 2)}, {"gang": (4, 4)}, {"gpus": 0, "cpus": 4}, {"gpus": 0}]
+SHAPES: list[dict[str, Any]] = [
+    {"gpus": 1},
+    {"gpus": 3},
+    {"gang": (2, 2)},
+    {"gang": (4, 4)},
+    {"gpus": 0, "cpus": 4},
+    {"gpus": 0},
+]
 
 
 class Chaos:
@@ -44,7 +51,7 @@ class Chaos:
         self.scheduler = Watched(told)
         self.now = 0.0
         self.jobs = 0
-        #: (job, attempt) → its site, and whether it was told to stop.
+        #: (job, attempt) → how it was started, until nothing of it is alive.
         self.runs: dict[tuple[str, int], StartRun] = {}
         self.stopping: set[tuple[str, int]] = set()
         #: Machine → when it was launched, None while it boots.

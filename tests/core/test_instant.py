@@ -102,7 +102,7 @@ def test_the_order_says_who_goes_first(order: str, sequence: list[str]) -> None:
     desk = full(order=order)
     desk.submit(
         job("slow", 1, hours=3, max_wait_s=200),
-        job("quick", 1, hours=1, max_wait_s=300),
+        job("quick", 1, hours=1, max_wait_s=3 * HOUR),
         job("vip", 1, hours=2, max_wait_s=100, priority=5),
     )
     assert starts(desk.ended("busy")) == sequence

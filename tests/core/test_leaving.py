@@ -32,7 +32,7 @@ def test_compute_wait_of_two_gpus_for_an_hour_and_a_half_at_alpha_008_is_14_minu
     assert not desk.wait(863)
     assert launches(desk.wait(1)) == ["small"]
     assert desk.why("a", "offloaded") == (
-        "leaves for the cloud: no room on the cluster within 14.4 min, its wait; rents small at $1.00/h"
+        "leaves for the cloud: no room on the cluster for 14.4 min; rents small at $1.00/h"
     )
 
 

@@ -19,7 +19,13 @@ from starburst.domain.job import Job
 from starburst.policy.placement import PLACEMENTS
 from tests.builders import job, nodes
 
-SHAPES = [{"gpus": 1}, {"gpus": 2}, {"gpus": 3, "cpus": 8}, {"gang": (2, 2)}, {"gang": (4, 1)}]
+SHAPES: list[dict[str, Any]] = [
+    {"gpus": 1},
+    {"gpus": 2},
+    {"gpus": 3, "cpus": 8},
+    {"gang": (2, 2)},
+    {"gang": (4, 1)},
+]
 
 
 def record(seq: int, item: Job, key: float = 0.0) -> JobRecord:

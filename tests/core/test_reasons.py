@@ -138,7 +138,7 @@ def test_rows_are_numbered_without_a_gap_and_name_their_event() -> None:
             reasons_to_leave,
             "expires",
             "offloaded",
-            "no room on the cluster within 5 min, its wait; rents big",
+            "no room on the cluster for 5 min; rents big",
         ),
         (homecoming_of_star, "a", "waits", "Star-Wait: 1 GPU × β 1 h"),
         (homecoming_of_star, "a", "returning", "it queues again"),

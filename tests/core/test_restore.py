@@ -143,7 +143,7 @@ def test_jobs_that_only_lack_room_to_come_home_keep_their_turn() -> None:
 
 
 def test_a_restart_alone_makes_nobody_think_again() -> None:
-    """Past T_max it would pay to come home, half way through no more; it is asked again when there is room."""
+    """Past T_max it would pay to come home, later no more; it is asked again when there is room."""
     desk = Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=MINUTE)
     desk.submit(job("busy"), job("a", hours=0.05))
     desk.started("busy")

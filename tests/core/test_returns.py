@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import RunEnd
+from starburst.core.events import NodesChanged, RunEnd
 from starburst.domain.job import Site
-from tests.builders import HOUR, MINUTE, Desk, job, launches, starts, stops
+from tests.builders import HOUR, MINUTE, Desk, job, launches, node, starts, stops
 
 
 def away(hours: float | None = 2, *, gpus: int = 1, **settings: Any) -> Desk:
@@ -47,6 +47,15 @@ def test_the_slot_is_held_until_the_cloud_run_is_gone_and_then_used() -> None:
     assert desk.phase("b") == "queued", "the slot is not b's"
     assert starts(desk.stopped("a")) == ["a"]
     assert (desk["a"].site, desk["a"].attempt, desk["a"].reserved) == (Site.CLUSTER, 2, ())
+
+
+def test_if_the_node_held_for_it_leaves_meanwhile_it_queues_again() -> None:
+    desk = away()
+    desk.ended("busy")
+    desk.wait(15 * MINUTE)
+    desk.tell(NodesChanged((node("n1", 1),)))
+    assert starts(desk.stopped("a")) == ["a"]
+    assert desk.nodes_of("a") == ["n1"]
 
 
 def test_a_job_that_is_back_in_the_cloud_after_its_return_stays() -> None:

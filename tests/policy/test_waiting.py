@@ -47,9 +47,7 @@ def test_the_factor_that_spends_a_budget_of_25_percent(name: str, factor: float)
         ("infinite", 0.0, inf, "waits until there is room"),
     ],
 )
-def test_the_wait_of_a_job_and_the_sum_behind_it(
-    name: str, factor: float, wait_s: float, formula: str
-) -> None:
+def test_the_wait_of_a_job_and_its_sum(name: str, factor: float, wait_s: float, formula: str) -> None:
     policy = WAITING[name]
     assert policy.wait_s(factor, JOB) == pytest.approx(wait_s)
     assert policy.formula(factor, JOB) == formula

@@ -31,9 +31,20 @@ from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 from tests.builders import HOUR, MINUTE, Watched, arrival, job, nodes, offer, snapshot, world
 
+#: GPUs of each node.
+Sizes = tuple[int, ...]
+Trace = list[SimJob]
+
 QUARTER = 15 * MINUTE
 OFFERS = (offer("spot", 2, 1), offer("big", 4, 5), offer("odd", 4, None), offer("cpu", 0, 0.5))
-SHAPES = [{"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gang": (2, 1)}, {"gang": (4, 4)}, {"gpus": 0, "cpus": 4}]
+SHAPES: list[dict[str, Any]] = [
+    {"gpus": 1},
+    {"gpus": 2},
+    {"gpus": 4},
+    {"gang": (2, 1)},
+    {"gang": (4, 4)},
+    {"gpus": 0, "cpus": 4},
+]
 
 quarters = st.integers(0, 12).map(lambda n: n * QUARTER)  # whole quarters of an hour: plenty of exact ties
 
@@ -79,7 +90,7 @@ settings = st.builds(
 clusters = st.sampled_from([(4, 4), (4, 4, 2), (8,)])
 
 
-def play(told: Settings, cluster: tuple[int, ...], trace: list[SimJob], **more: Any) -> tuple[World, Watched]:
+def play(told: Settings, cluster: Sizes, trace: Trace, **more: Any) -> tuple[World, Watched]:
     """A world run to its end, checked after every step."""
     scheduler = Watched(told)
     made = World(scheduler, nodes(*cluster), OFFERS, boot_s={"big": 90.0}, **more)
@@ -89,9 +100,7 @@ def play(told: Settings, cluster: tuple[int, ...], trace: list[SimJob], **more: 
 
 
 @given(settings, clusters, workloads())
-def test_every_job_ends_once_and_leaves_nothing_behind(
-    told: Settings, cluster: tuple[int, ...], trace: list[SimJob]
-) -> None:
+def test_every_job_ends_once_and_leaves_nothing_behind(told: Settings, cluster: Sizes, trace: Trace) -> None:
     _, scheduler = play(told, cluster, trace)
     ends = Counter(d.subject for d in scheduler.log if d.kind in ("succeeded", "failed", "cancelled"))
     assert ends == Counter({item.job.id: 1 for item in trace})
@@ -104,9 +113,7 @@ def test_every_job_ends_once_and_leaves_nothing_behind(
 
 
 @given(settings, clusters, workloads())
-def test_bills_add_up_to_the_last_micro_dollar(
-    told: Settings, cluster: tuple[int, ...], trace: list[SimJob]
-) -> None:
+def test_bills_add_up_to_the_last_micro_dollar(told: Settings, cluster: Sizes, trace: Trace) -> None:
     billed: dict[str, int] = {}
 
     def on_step(now: float, changes: Changes) -> None:
@@ -114,14 +121,12 @@ def test_bills_add_up_to_the_last_micro_dollar(
 
     _, scheduler = play(told, cluster, trace, on_step=on_step)
     assert sum(billed.values()) == scheduler.fleet.settled.micro_usd
-    gone = [d.numbers["micro_usd"] for d in scheduler.log if d.kind == "gone"]
+    gone = [int(str(d.numbers["micro_usd"])) for d in scheduler.log if d.kind == "gone"]
     assert sum(gone) == scheduler.fleet.settled.micro_usd
 
 
 @given(settings, clusters, workloads())
-def test_nobody_runs_where_they_must_not(
-    told: Settings, cluster: tuple[int, ...], trace: list[SimJob]
-) -> None:
+def test_nobody_runs_where_they_must_not(told: Settings, cluster: Sizes, trace: Trace) -> None:
     sites: dict[str, set[Site]] = {item.job.id: set() for item in trace}
 
     def on_step(now: float, changes: Changes) -> None:
@@ -139,9 +144,8 @@ def test_nobody_runs_where_they_must_not(
 
 @given(settings, clusters, workloads())
 def test_a_job_comes_home_at_most_once_and_as_its_policy_says(
-    told: Settings, cluster: tuple[int, ...], trace: list[SimJob]
+    told: Settings, cluster: Sizes, trace: Trace
 ) -> None:
-    runs: dict[str, list[tuple[Site, float]]] = {item.job.id: [] for item in trace}
     held: dict[str, bool] = {}
 
     def on_step(now: float, changes: Changes) -> None:
@@ -153,14 +157,13 @@ def test_a_job_comes_home_at_most_once_and_as_its_policy_says(
     returning = [d for d in scheduler.log if d.kind == "returning"]
     assert len({d.subject for d in returning}) == len(returning)
     for decision in returning:
-        assert decision.numbers["elapsed_s"] >= told.t_max_s
+        assert float(str(decision.numbers["elapsed_s"])) >= told.t_max_s
         assert held[decision.subject] == (told.returns == "if-it-pays")
         if told.returns == "t-max":
             assert decision.numbers["elapsed_s"] == told.t_max_s
         else:
             after = [d for d in scheduler.log if d.subject == decision.subject and d.seq > decision.seq]
             assert [d.kind for d in after[:2]] == ["placed", "started"]
-    assert runs.keys() >= held.keys()
 
 
 @given(clusters, workloads())
@@ -185,9 +188,7 @@ def rendered(log: list[Decision]) -> bytes:
 
 
 @given(settings, clusters, workloads())
-def test_the_same_events_give_the_same_log(
-    told: Settings, cluster: tuple[int, ...], trace: list[SimJob]
-) -> None:
+def test_the_same_events_give_the_same_log(told: Settings, cluster: Sizes, trace: Trace) -> None:
     first, second = (rendered(play(told, cluster, trace)[1].log) for _ in range(2))
     assert first == second
 
@@ -225,10 +226,9 @@ def test_the_log_does_not_depend_on_the_seed_of_hashes() -> None:
 
 @given(settings, clusters, workloads(), st.integers(0, 60))
 def test_restored_at_any_step_it_decides_as_if_nothing_had_happened(
-    told: Settings, cluster: tuple[int, ...], trace: list[SimJob], restart: int
+    told: Settings, cluster: Sizes, trace: Trace, restart: int
 ) -> None:
     def decisions(restart: int) -> list[Decision]:
-        made = World(Scheduler(told), nodes(*cluster), OFFERS, boot_s={"big": 90.0})
         log: list[Decision] = []
         steps = 0
 
@@ -241,7 +241,7 @@ def test_restored_at_any_step_it_decides_as_if_nothing_had_happened(
                 confirm(again, now)
             validate(made.scheduler)
 
-        made._on_step = on_step
+        made = World(Scheduler(told), nodes(*cluster), OFFERS, boot_s={"big": 90.0}, on_step=on_step)
         made.submit(trace)
         made.run()
         return log
@@ -263,8 +263,9 @@ def confirm(again: Scheduler, now: float) -> None:
 def test_a_wait_that_no_time_passes_in_costs_nothing() -> None:
     """A day under No-Wait: nobody waits, and what the cluster cannot take at once is in the cloud."""
     records: dict[str, JobRecord] = {}
-    made = world(1, waiting="no-wait", returns="never")
-    made._on_step = lambda now, changes: records.update(changes.jobs)
+    made = world(
+        1, waiting="no-wait", returns="never", on_step=lambda now, changes: records.update(changes.jobs)
+    )
     made.submit(arrival(job(f"j{n}"), at=n * 0.25 * HOUR, takes=HOUR) for n in range(8))
     made.run()
     assert [records[f"j{n}"].site for n in range(8)] == [Site.CLUSTER, *[Site.CLOUD] * 3] * 2
