@@ -9,13 +9,20 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir, machines_under
-from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady, OffersChanged
+from starburst.core.events import (
+    Event,
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    OffersChanged,
+    SiteSynced,
+)
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
@@ -68,11 +75,17 @@ class LocalCloud:
     async def watch(self, report: Report) -> None:
         """See `RunSite`."""
         self._report = report
+
+        def with_machines(event: Event) -> None:
+            if isinstance(event, SiteSynced):
+                event = replace(event, instances=frozenset(machine.id for machine in self._ours()))
+            report(event)
+
         try:
             report(OffersChanged(tuple(entry.offer for entry in self._offers.values())))
             for machine in self._ours():
                 self._tell(machine)
-            self._tasks.ensure("runs", partial(self._runner.watch, report))
+            self._tasks.ensure("runs", partial(self._runner.watch, with_machines))
             self._tasks.ensure("machines", self._look_after_machines)
             await self._tasks.until_failure()
         finally:
@@ -194,9 +207,10 @@ class LocalCloud:
                     self._tell(machine)
                 elif id_ not in up:
                     pause_s = min(pause_s, self._pace.wall_time(launch.ready_at) - wall)
-            pause = max(pause_s, SHORTEST_PAUSE_S) if self._alive else None
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+            # Not wait_for: before Python 3.12 it can swallow the cancellation that is to end us.
+            timer = asyncio.get_running_loop().call_later(max(pause_s, SHORTEST_PAUSE_S), self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
 
     async def _end(self, machine: MachineDir, launch: Launch) -> None:
         """Kill what runs on a machine, close its bill, and say so before its runs are reported lost."""

@@ -30,6 +30,9 @@ def main() -> int:
     state = Path(os.environ["STARBURST_CHECKPOINT_DIR"]) / f"rank-{os.environ['STARBURST_RANK']}.json"
     steps = max(1, round(args.seconds / STEP_S))
     step = int(json.loads(state.read_text())["step"]) if args.checkpoint and state.exists() else 0
+    if step >= steps:
+        print(f"step {step}/{steps}: was done already", flush=True)
+        return 0
 
     stop: list[int] = []
 
@@ -50,10 +53,13 @@ def main() -> int:
             print(f"step {step}/{steps}: loss {loss:.4f}", flush=True)
         due += STEP_S
         time.sleep(max(0.0, due - time.monotonic()))
-    if stop:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it is over one way or the other, not both
+    if stop and step < steps:
         state.write_text(json.dumps({"step": step}))
         print(f"step {step}/{steps}: saved a checkpoint on SIGTERM", flush=True)
         return 143
+    if args.checkpoint:  # its last: told to stop only now, it need not work again
+        state.write_text(json.dumps({"step": step}))
     note(args.witness, "end")
     print(f"step {steps}/{steps}: done", flush=True)
     return 0

@@ -1,0 +1,196 @@
+"""The asyncio shell around the core: reports and requests in, one transaction per step, actions out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from math import isinf
+
+import structlog
+
+from starburst.app.performer import Performer
+from starburst.app.reaper import reap
+from starburst.core.actions import StartRun, StopRun
+from starburst.core.events import CancelRequested, Event, JobSubmitted, NodesChanged, SiteSynced, Tick
+from starburst.core.scheduler import Scheduler
+from starburst.core.snapshot import facts
+from starburst.core.state import Changes
+from starburst.domain.clock import Pace
+from starburst.domain.job import Job, Site, Submission, Workload
+from starburst.runs.ports import Cloud, Cluster, RunSite
+from starburst.store.store import Request, Step, Store
+
+log = structlog.get_logger()
+
+#: Wall seconds between looks for new requests in the store.
+POLL_S = 0.1
+#: Requests taken in one step at most, so that a bulk submission does not hold up everything else.
+REQUESTS_PER_STEP = 500
+#: Wall seconds between rounds of the reaper.
+REAP_S = 20.0
+
+
+class Controller:
+    """Drives one scheduler. Everything runs in one event loop; only adapters wait."""
+
+    def __init__(
+        self,
+        store: Store,
+        scheduler: Scheduler,
+        cluster: Cluster,
+        cloud: Cloud,
+        pace: Pace,
+        *,
+        wall: Callable[[], float] = time.time,
+        on_step: Callable[[Changes], None] | None = None,
+    ) -> None:
+        """`on_step` is told of every step after it was stored."""
+        self.scheduler = scheduler
+        self._store = store
+        self._cluster = cluster
+        self.cloud = cloud
+        self._pace = pace
+        self._wall = wall
+        self._on_step = on_step
+        self._latest = scheduler.now
+        self._reports: list[Event] = []
+        self._news = asyncio.Event()
+        self._unsynced = {Site.CLUSTER, Site.CLOUD}
+        self._seen_version = -1
+        self._performer = Performer(
+            cluster, cloud, find=self._find, offer=lambda name: scheduler.fleet.offers[name], done=self._done
+        )
+
+    def now(self) -> float:
+        """Scheduler time; never goes back, whatever the wall clock does."""
+        self._latest = max(self._latest, self.scheduler.now, self._pace.scheduler_time(self._wall()))
+        return self._latest
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Go on until `stop`. What runs goes on without us and is found again.
+
+        Raises:
+            Exception: a bug or a broken store; the state is then as last committed.
+        """
+        owed = self._repay()
+        watches = [
+            asyncio.create_task(self._watch(site, owed[name]), name=f"watch {name.value}")
+            for name, site in ((Site.CLUSTER, self._cluster), (Site.CLOUD, self.cloud))
+        ]
+        watches.append(asyncio.create_task(self._reap(), name="reaper"))
+        loop = asyncio.create_task(self._loop(), name="loop")
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([loop, stopping, *watches], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopping}:
+                task.result()
+                raise RuntimeError(f"{task.get_name()} ended by itself")
+        finally:
+            for task in [loop, stopping, *watches]:
+                task.cancel()
+            await asyncio.gather(loop, stopping, *watches, return_exceptions=True)
+            await self._performer.close()
+
+    def _repay(self) -> dict[Site, list[asyncio.Task[None]]]:
+        """Begin to do what each site was owed when the last process ended."""
+        owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
+        for action in self._store.pending_actions():
+            site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
+            owed[site].append(self._performer.perform(action))
+        if any(owed.values()):
+            log.info("resumed", actions=sum(map(len, owed.values())))
+        return owed
+
+    async def _watch(self, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
+        """Ask a site what is so once it is owed nothing: what it does not know of then is lost."""
+        if owed:
+            await asyncio.wait(owed)
+        await site.watch(self._report)
+
+    async def _reap(self) -> None:
+        await reap(self.cloud, lambda: set(self.scheduler.fleet.instances), REAP_S)
+
+    def _report(self, event: Event) -> None:
+        self._reports.append(event)
+        self._news.set()
+
+    async def _loop(self) -> None:
+        while True:
+            events = await self._next_events()
+            requests = self._requests()
+            if events or requests or self.scheduler.next_wakeup() <= self.now():
+                self._step(events, requests)
+
+    async def _next_events(self) -> list[Event]:
+        """Reports that are there, waiting for the first one at most until the next look or wake-up."""
+        wakeup = self.scheduler.next_wakeup()
+        pause_s = POLL_S if isinf(wakeup) else min(POLL_S, self._pace.wall_time(wakeup) - self._wall())
+        timer = asyncio.get_running_loop().call_later(max(0.0, pause_s), self._news.set)
+        await self._news.wait()
+        timer.cancel()
+        self._news.clear()
+        events, self._reports = self._reports, []
+        return events
+
+    def _requests(self) -> list[Request]:
+        """New submissions and cancellations, once both sites have said what they know."""
+        if self._unsynced:
+            return []
+        version = self._store.data_version()
+        if version == self._seen_version:
+            return []
+        requests = self._store.requests(REQUESTS_PER_STEP)
+        if len(requests) < REQUESTS_PER_STEP:
+            self._seen_version = version
+        return requests
+
+    def _step(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
+        """One transition of the core, stored whole before any of its actions starts."""
+        submissions: dict[str, Submission] = {}
+        batch = list(events)
+        for request in requests:
+            if request.submission is not None:
+                submissions[request.job_id] = request.submission
+                batch.append(JobSubmitted(request.submission.job))
+            else:
+                batch.append(CancelRequested(request.job_id))
+        now = self.now()
+        actions = self.scheduler.handle(batch or Tick(), now)
+        changes = self.scheduler.take_changes()
+        self._store.commit(
+            Step(
+                now=now,
+                events=batch,
+                request_seqs=[request.seq for request in requests],
+                submissions=submissions,
+                changes=changes,
+                facts=facts(self.scheduler),
+                nodes=self.scheduler.capacity.nodes,
+                offers=list(self.scheduler.fleet.offers.values()),
+            )
+        )
+        self._announce(changes, batch)
+        for action in actions:
+            self._performer.perform(action)
+
+    def _announce(self, changes: Changes, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, SiteSynced) and event.site in self._unsynced:
+                self._unsynced.discard(event.site)
+                log.info("synced", site=event.site.value, runs=len(event.known))
+            elif isinstance(event, NodesChanged):
+                log.info("nodes", count=len(event.nodes))
+        for decision in changes.decisions:
+            log.info(decision.kind, subject=decision.subject, reason=decision.reason)
+        if self._on_step is not None:
+            self._on_step(changes)
+
+    def _find(self, job_id: str) -> tuple[Job, Workload]:
+        submission = self._store.submission(job_id)
+        if submission is None:
+            raise LookupError(f"the store has no workload for {job_id}")
+        return submission.job, submission.workload
+
+    def _done(self, key: str) -> None:
+        self._store.action_done(key, self.now())

@@ -1,0 +1,329 @@
+"""The controller between a real store and two fake sites, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from starburst.app import controller as controller_module
+from starburst.app.controller import REAP_S, Controller
+from starburst.app.home import Home
+from starburst.app.performer import TRIES
+from starburst.core.settings import Settings
+from starburst.core.snapshot import restore
+from starburst.core.validate import validate
+from starburst.domain.clock import Pace
+from starburst.domain.job import Job, Site, Submission, Workload
+from starburst.runs.ports import Report
+from starburst.store import queries
+from starburst.store.store import Store
+from tests.app.fakes import FakeSite, Hook, World
+from tests.app.virtual import run, wall
+from tests.builders import job, nodes, offer
+
+#: Jobs wait five seconds and never come home.
+SETTINGS = Settings(waiting="constant", factor=5.0, returns="never", offer_pause_s=5.0)
+WORK_S = 10.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "starburst.db"
+
+
+def a_world(*gpus: int) -> World:
+    """Nodes with so many GPUs, an offer, and jobs a to e."""
+    return World(nodes(*gpus), (offer("small", 2),), dict.fromkeys("abcde", WORK_S))
+
+
+@dataclass
+class Life:
+    """A controller at work, and what its users see."""
+
+    controller: Controller
+    cluster: FakeSite
+    cloud: FakeSite
+    users: Store
+    stop: asyncio.Event
+    task: asyncio.Task[None]
+
+    def submit(self, *jobs: Job) -> None:
+        self.users.submit([Submission(item, Workload(("work",))) for item in jobs], wall())
+
+    def phases(self) -> dict[str, str]:
+        return {row.id: row.phase for row in queries.jobs(self.users)}
+
+    def kinds(self, subject: str) -> list[str]:
+        return [row.kind for row in queries.decisions(self.users, subject)]
+
+    async def until(self, **phases: str) -> None:
+        """Wait until these jobs are in these phases."""
+        while not phases.items() <= self.phases().items():
+            assert not self.task.done(), self.task.result()
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def living(
+    path: Path,
+    world: World,
+    hook: Hook = lambda _what: None,
+    *,
+    cluster: type[FakeSite] = FakeSite,
+    cloud: type[FakeSite] = FakeSite,
+    jump_s: list[float] | None = None,
+) -> AsyncIterator[Life]:
+    """A controller from its start until it is told to stop; `jump_s` is what the wall clock is off by."""
+    off = jump_s or [0.0]
+    with Store.open(path) as store, Store.open(path) as users:
+        scheduler = restore(SETTINGS, store.snapshot())
+        sites = cluster(world, Site.CLUSTER, hook), cloud(world, Site.CLOUD, hook)
+        controller = Controller(
+            store,
+            scheduler,
+            *sites,
+            Pace(),
+            wall=lambda: wall() + off[0],
+            on_step=lambda _: validate(scheduler),
+        )
+        stop = asyncio.Event()
+        task = asyncio.create_task(controller.run(stop))
+        try:
+            yield Life(controller, *sites, users, stop, task)
+        finally:
+            stop.set()
+            await asyncio.wait([task])
+        task.result()
+
+
+def test_jobs_run_here_and_there_and_nothing_is_left(path: Path):
+    async def main() -> None:
+        async with living(path, a_world(2)) as life:
+            life.submit(job("a", 2), job("b", 2))
+            await life.until(a="succeeded", b="succeeded")
+            await asyncio.sleep(2)
+            assert life.cluster.calls == ["start a/1"]
+            assert life.cloud.calls == ["launch i-000001", "start b/1", "terminate i-000001"]
+            assert not life.controller.scheduler.fleet.instances
+            assert not life.users.pending_actions()
+
+    run(main())
+
+
+@pytest.mark.parametrize("late", Site)
+def test_nothing_new_is_taken_up_before_both_sites_have_said_what_they_know(path: Path, late: Site):
+    class Late(FakeSite):
+        async def watch(self, report: Report) -> None:
+            if self.site is late:
+                await asyncio.sleep(20)
+            await FakeSite.watch(self, report)
+
+    async def main() -> None:
+        async with living(path, a_world(2), cluster=Late, cloud=Late) as life:
+            life.submit(job("a"))
+            await asyncio.sleep(19)
+            assert life.phases() == {"a": "submitted"}
+            assert not life.cluster.calls
+            await life.until(a="running")
+
+    run(main())
+
+
+def test_a_bulk_submission_is_taken_up_in_parts(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(controller_module, "REQUESTS_PER_STEP", 2)
+
+    async def main() -> None:
+        async with living(path, a_world(5)) as life:
+            life.submit(*(job(name) for name in "abcde"))
+            await life.until(**dict.fromkeys("abcde", "running"))
+            assert {row.seq for row in queries.jobs(life.users)} == {1, 2, 3, 4, 5}
+
+    run(main())
+
+
+def test_a_start_that_keeps_failing_becomes_a_new_attempt(path: Path):
+    failures = count(1)
+
+    def hook(what: str) -> None:
+        if what == "after start a/1" and next(failures) <= TRIES:
+            raise ConnectionError("the answer is lost")
+
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 60.0
+        async with living(path, world, hook) as life:
+            life.submit(job("a"))
+            await life.until(a="succeeded")
+            assert life.cluster.calls == ["start a/1"] * TRIES + ["stop a/1", "start a/2"]
+            assert not life.cluster.world.broken
+
+    run(main())
+
+
+def test_a_launch_that_keeps_failing_becomes_a_new_intent(path: Path):
+    def hook(what: str) -> None:
+        if what == "before launch i-000001":
+            raise ConnectionError("no route")
+
+    async def main() -> None:
+        async with living(path, a_world(2), hook) as life:
+            life.submit(job("a", cloud="only"))
+            await life.until(a="succeeded")
+            assert life.cloud.calls[: TRIES + 2] == [
+                *["launch i-000001"] * TRIES,
+                "terminate i-000001",
+                "launch i-000002",
+            ]
+
+    run(main())
+
+
+def test_what_runs_goes_on_when_the_scheduler_stops_and_is_found_again(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a"), job("b", cloud="only"))
+            await life.until(a="running", b="running")
+        assert [it.end for it in world.runs.values()] == [None, None]
+        assert all(machine.ended is None for machine in world.machines.values())
+        async with living(path, world) as again:
+            await again.until(a="succeeded", b="succeeded")
+            assert again.cluster.calls == []
+            assert again.cloud.calls == ["terminate i-000001"]
+
+    run(main())
+
+
+def test_what_ended_meanwhile_is_heard_of(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+        await asyncio.sleep(2 * WORK_S)
+        async with living(path, world) as again:
+            await again.until(a="succeeded")
+            assert again.cluster.calls == []
+
+    run(main())
+
+
+def test_a_site_that_does_not_answer_after_a_restart_holds_up_neither_the_other_nor_the_stop(path: Path):
+    def no_route(what: str) -> None:
+        if what.startswith("before terminate"):
+            raise ConnectionError("no route")
+
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 60.0
+        async with living(path, world, no_route) as life:
+            life.submit(job("a", 2), job("b", cloud="only"), job("c", 2, cloud="never"))
+            await life.until(b="succeeded", a="running")
+            assert [action.key for action in life.users.pending_actions()] == ["terminate/i-000001"]
+        async with living(path, world, no_route) as again:
+            await again.until(a="succeeded", c="running")
+        async with living(path, world) as healed:
+            await healed.until(c="succeeded")
+            assert healed.cloud.calls == ["terminate i-000001"]
+
+    run(main())
+
+
+def test_the_clock_never_goes_back(path: Path):
+    async def main() -> None:
+        jump_s = [0.0]
+        async with living(path, a_world(2), jump_s=jump_s) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+            before = life.controller.now()
+            jump_s[0] = -3600.0
+            assert life.controller.now() >= before
+            await life.until(a="succeeded")
+            times = [row.at for row in queries.decisions(life.users)]
+            assert times == sorted(times)
+        async with living(path, World(), jump_s=jump_s) as again:
+            assert again.controller.now() >= before
+
+    run(main())
+
+
+def test_waits_end_on_time_not_at_the_next_look(path: Path):
+    async def main() -> None:
+        async with living(path, a_world(2)) as life:
+            life.submit(job("a", 2), job("b", 2))
+            await life.until(b="running")
+            waited, left = (
+                row.at for row in queries.decisions(life.users, "b") if row.kind in ("waits", "offloaded")
+            )
+            assert left - waited == pytest.approx(5.0, abs=1e-3)
+
+    run(main())
+
+
+def test_leases_of_our_machines_are_renewed_and_others_machines_ended(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 10 * REAP_S
+        world.launch("i-nobody", offer("small", 2), wall())
+        async with living(path, world) as life:
+            life.submit(job("a", cloud="only"))
+            await asyncio.sleep(3.5 * REAP_S)
+            assert "terminate i-nobody" in life.cloud.calls
+            assert world.leases == {"i-000001": 3}
+
+    run(main())
+
+
+@pytest.mark.parametrize("site", Site)
+def test_a_broken_watch_ends_the_scheduler_with_its_error(path: Path, site: Site):
+    class Broken(FakeSite):
+        async def watch(self, report: Report) -> None:
+            if self.site is site:
+                raise OSError("the disk is gone")
+            await FakeSite.watch(self, report)
+
+    async def main() -> None:
+        with pytest.raises(OSError, match="the disk is gone"):
+            async with living(path, World(), cluster=Broken, cloud=Broken) as life:
+                await life.task
+
+    run(main())
+
+
+def test_a_watch_must_not_end(path: Path):
+    class Short(FakeSite):
+        async def watch(self, report: Report) -> None:
+            return
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="watch cluster ended by itself"):
+            async with living(path, World(), cluster=Short) as life:
+                await life.task
+
+    run(main())
+
+
+@pytest.mark.processes
+def test_a_second_scheduler_is_refused_with_one_line(tmp_path: Path):
+    with Home(tmp_path).lock():
+        second = subprocess.run(
+            [sys.executable, "-m", "starburst", "up"],
+            env={**os.environ, "STARBURST_HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert second.returncode == 2
+    assert second.stderr.splitlines() == [
+        f"error: {tmp_path}: another starburst runs here (pid {os.getpid()}); stop it, or set STARBURST_HOME"
+    ]

@@ -1,0 +1,243 @@
+"""A restart at any instruction resumes where it was: the real controller and store, crashed at every point.
+
+The sites are data in memory that lives on, time is virtual, nothing is random. One life is recorded: before
+and after each commit, each call of a site and each done mark, a copy is kept of all that a crash there would
+leave. From each copy a new controller goes on to the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from starburst.app import controller as controller_module
+from starburst.app.controller import Controller
+from starburst.core.events import RunEnd
+from starburst.core.settings import Settings
+from starburst.core.snapshot import restore
+from starburst.core.validate import validate
+from starburst.domain.clock import Pace
+from starburst.domain.job import Job, Phase, Site, Submission, Workload
+from starburst.store import queries
+from starburst.store.store import Step, Store
+from tests.app.fakes import FakeSite, World
+from tests.app.virtual import START, run, wall
+from tests.builders import job, nodes, offer
+
+SETTINGS = Settings(waiting="constant", factor=6.0, t_max_s=8.0, offer_pause_s=5.0, max_losses=3)
+
+#: Arrival, seconds of work, the job: some wait, some leave, one finds its offer sold out, one comes home, ...
+JOBS: tuple[tuple[float, float, Job], ...] = (
+    (0.0, 14, job("fills", 2, hours=14 / 3600)),
+    (0.0, 12, job("gang", gang=(1, 1), hours=12 / 3600)),
+    (0.0, 30, job("comes-home", 1, hours=30 / 3600, checkpoint=True)),
+    (0.0, 5, job("sold-out", 1, hours=5 / 3600)),
+    (1.0, 4, job("no-gpu", 0, cpus=4)),
+    (1.0, 3, job("stays", 1, cloud="never")),
+    (2.0, 9, job("cancelled-early", 2)),
+    (2.0, 60, job("cancelled-late", 1, hours=60 / 3600)),
+    (3.0, 26, job("preempted", 2, cloud="only")),
+    (3.0, 3, job("at-once", 1, max_wait_s=0.0)),
+    (10.0, 3, job("fails", 1)),
+    (10.0, 4, job("large-gang", gang=(2, 2))),
+)
+CANCELS = {"cancelled-early": 4.0, "cancelled-late": 40.0}
+PHASES = {item.id: Phase.SUCCEEDED.value for *_, item in JOBS} | {
+    "cancelled-early": Phase.CANCELLED.value,
+    "cancelled-late": Phase.CANCELLED.value,
+    "fails": Phase.FAILED.value,
+}
+
+
+class Crash(BaseException):
+    """The process is dead."""
+
+
+@dataclass
+class Process:
+    """A controller's process, which may die at its `crash_at`-th point; nothing it does after that counts."""
+
+    crash_at: int | None = None
+    on_point: Callable[[str], None] = lambda _what: None
+    points: int = 0
+    dead: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def point(self, what: str) -> None:
+        if not self.dead.is_set():
+            self.points += 1
+            self.on_point(what)
+            if self.points == self.crash_at:
+                self.dead.set()
+        if self.dead.is_set():
+            raise Crash
+
+
+class MortalStore(Store):
+    """The real store of a process that may die before or after each write."""
+
+    process: Process
+
+    def commit(self, step: Step) -> None:
+        self.process.point("before commit")
+        super().commit(step)
+        self.process.point("after commit")
+
+    def action_done(self, key: str, now: float) -> None:
+        self.process.point(f"before the done mark of {key}")
+        super().action_done(key, now)
+        self.process.point(f"after the done mark of {key}")
+
+
+@dataclass
+class Scene:
+    """All that a crash leaves: the store's file, the world, what the user still wants, and the time."""
+
+    path: Path
+    world: World
+    #: (when, job or id to cancel), in order.
+    wishes: list[tuple[float, Job | str]]
+    now: float = START
+    what: str = "the beginning"
+
+    def live(self, process: Process) -> None:
+        """One life of a controller: to the end of all jobs, or to its death."""
+        run(self._live(process), self.now)
+
+    async def _live(self, process: Process) -> None:
+        with MortalStore.open(self.path) as store, Store.open(self.path) as users:
+            store.process = process
+            scheduler = restore(SETTINGS, store.snapshot())
+            validate(scheduler)
+            cluster, cloud = (FakeSite(self.world, site, process.point) for site in Site)
+            controller = Controller(
+                store, scheduler, cluster, cloud, Pace(), wall=wall, on_step=lambda _: validate(scheduler)
+            )
+            stop = asyncio.Event()
+            living = asyncio.create_task(controller.run(stop))
+            user = asyncio.create_task(self._wish(users))
+            over = asyncio.create_task(self._over(controller, users))
+            dying = asyncio.create_task(process.dead.wait())
+            await asyncio.wait([living, over, dying], return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+            await asyncio.wait([living])
+            self.now = wall()
+            for task in (user, over, dying):
+                task.cancel()
+            if not process.dead.is_set():
+                living.result()
+                over.result()
+
+    async def _wish(self, store: Store) -> None:
+        while self.wishes:
+            at, wish = self.wishes[0]
+            await asyncio.sleep(max(0.0, START + at - wall()))
+            if isinstance(wish, Job):
+                store.submit([Submission(wish, Workload(("work",)))], wall())
+            else:
+                store.cancel([wish], wall())
+            self.wishes.pop(0)
+
+    async def _over(self, controller: Controller, store: Store) -> None:
+        core = controller.scheduler
+        while core.arrivals < len(JOBS) or core.jobs or core.fleet.instances or store.pending_actions():
+            await asyncio.sleep(0.5)
+
+    def copy(self, path: Path, now: float, what: str) -> Scene:
+        """The same as a crash would leave it now, with a store of its own."""
+        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(path)) as target:
+            source.backup(target)
+        return Scene(path, deepcopy(self.world), list(self.wishes), now, what)
+
+    def check(self) -> None:
+        """What must be true at the end, however it was reached."""
+        assert not self.world.broken
+        with Store.open(self.path) as store:
+            assert {row.id: row.phase for row in queries.jobs(store)} == PHASES
+            kinds = ("succeeded", "failed", "cancelled")
+            ends = Counter(row.subject for row in queries.decisions(store) if row.kind in kinds)
+            assert ends == dict.fromkeys(PHASES, 1)
+            machines = queries.instance_records(store, include_ended=True)
+            paid = sum(row.cloud_micro_usd for row in queries.jobs(store))
+        exits = Counter(
+            key[0] for key, it in self.world.runs.items() if it.end and it.end.end is RunEnd.EXITED
+        )
+        assert exits == dict.fromkeys(PHASES.keys() - CANCELS.keys(), 1), "a job did its work once"
+        truth = {it.id: it for it in self.world.listing()}
+        assert all(it.ended_at is not None for it in truth.values()), "no machine is left"
+        assert truth.keys() == {m.id for m in machines if m.launched_at is not None}, "one machine per intent"
+        books = {m.id: (m.launched_at, m.ended_at) for m in machines if m.launched_at is not None}
+        assert books == {id_: (it.launched_at, it.ended_at) for id_, it in truth.items()}
+        assert paid == sum(m.micro_usd for m in machines) > 0
+
+
+def beginning(path: Path) -> Scene:
+    """Before anything happened."""
+    offers = (offer("plain", 0, 0.1), offer("small", 1, 1.0), offer("big", 4, 5.0))
+    world = World(nodes(2, 2), offers, {item.id: work_s for _, work_s, item in JOBS}, {"fails": 3})
+    world.capacity, world.preempt_at = {"small": 1}, {"big": START + 20.0}
+    wishes: list[tuple[float, Job | str]] = [(at, item) for at, _, item in JOBS]
+    wishes += [(at, job_id) for job_id, at in CANCELS.items()]
+    return Scene(path, world, sorted(wishes, key=lambda wish: wish[0]))
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> list[Scene]:
+    """What a crash leaves at every point of an undisturbed life."""
+    root = tmp_path_factory.mktemp("scenes")
+    scene, found = beginning(root / "live.db"), []
+
+    def keep(what: str) -> None:
+        found.append(scene.copy(root / f"{len(found)}.db", wall(), what))
+
+    scene.live(Process(on_point=keep))
+    scene.check()
+    with Store.open(scene.path) as store:
+        story = {(row.kind, row.subject) for row in queries.decisions(store)}
+    assert ("returning", "comes-home") in story
+    assert {kind for kind, _ in story} >= {"launch-failed", "offloaded", "lost", "waits", "placed"}
+    return found
+
+
+SLICES = 8
+
+
+@pytest.fixture(autouse=True)
+def _fewer_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_module, "POLL_S", 0.5)
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_a_crash_at_any_point_changes_nothing(scenes: list[Scene], part: int, tmp_path: Path) -> None:
+    for index in range(part, len(scenes), SLICES):
+        goes_on_to_the_end(scenes[index], tmp_path / f"{index}.db", ())
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_nor_do_two_more_crashes_soon_after(scenes: list[Scene], part: int, tmp_path: Path) -> None:
+    for index in range(part, len(scenes), 3 * SLICES):
+        goes_on_to_the_end(scenes[index], tmp_path / f"{index}.db", (1 + index % 11, 1 + index % 7))
+
+
+def goes_on_to_the_end(left: Scene, path: Path, crashes: tuple[int, ...]) -> None:
+    """New controllers take over what a crash left; all but the last crash after so many of their points."""
+    shutil.copy(left.path, path)
+    scene = Scene(path, deepcopy(left.world), list(left.wishes), left.now, left.what)
+    try:
+        for crash_at in (*crashes, None):
+            scene.now += 0.7  # it takes a while to come back
+            scene.live(Process(crash_at))
+        scene.check()
+    except BaseException as error:
+        raise AssertionError(
+            f"after a crash {left.what}, {left.now - START:.2f} s into it, and {crashes}"
+        ) from error
+    path.unlink()

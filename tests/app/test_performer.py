@@ -1,0 +1,203 @@
+"""Actions are carried out in order, again and again until taken, and never left in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from starburst.app.performer import CALL_TIMEOUT_S, TRIES, Performer
+from starburst.core.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.events import RunEnd
+from starburst.domain.job import Job, Site, Workload
+from starburst.domain.resources import Resources
+from tests.app.fakes import CALL_S, FakeSite, Hook, World
+from tests.app.virtual import run, wall
+from tests.builders import job, nodes, offer
+
+OFFER = offer("small", 2)
+
+
+def start(name: str = "a", attempt: int = 1) -> StartRun:
+    return StartRun(name, attempt, Site.CLUSTER, (Slot(0, "n0", Resources(1)),))
+
+
+def stop(name: str = "a", attempt: int = 1) -> StopRun:
+    return StopRun(name, attempt, Site.CLUSTER, 5.0)
+
+
+class Bench:
+    """A performer between two fake sites."""
+
+    def __init__(
+        self,
+        hook: Hook = lambda _what: None,
+        find: Callable[[str], tuple[Job, Workload]] | None = None,
+        sites: type[FakeSite] = FakeSite,
+    ):
+        self.world = World(nodes(4), (OFFER,), dict.fromkeys("ab", 1000.0))
+        self.cluster, self.cloud = (sites(self.world, site, hook) for site in Site)
+        self.done: list[str] = []
+        self.performer = Performer(
+            self.cluster,
+            self.cloud,
+            find=find or (lambda name: (job(name), Workload(("work",)))),
+            offer={"small": OFFER}.__getitem__,
+            done=self.done.append,
+        )
+
+    async def perform(self, *actions: Action) -> None:
+        await asyncio.wait([self.performer.perform(action) for action in actions])
+
+
+class Fails:
+    """Calls whose name begins so fail so many times; `when` is before or after they took effect."""
+
+    def __init__(self, times: int, call: str, when: str = "before") -> None:
+        self.times, self.prefix = times, f"{when} {call}"
+        self.at: list[float] = []
+
+    def __call__(self, what: str) -> None:
+        if what.startswith(self.prefix) and len(self.at) < self.times:
+            self.at.append(wall())
+            raise ConnectionError("no route")
+
+
+def test_an_action_is_done_when_its_site_took_it():
+    async def main() -> None:
+        bench = Bench()
+        await bench.perform(start(), LaunchInstance("i-1", "small"))
+        assert bench.done == ["start/a/1", "launch/i-1"]
+        assert (bench.cluster.calls, bench.cloud.calls) == (["start a/1"], ["launch i-1"])
+
+    run(main())
+
+
+def test_pauses_between_tries_double_up_to_half_a_minute():
+    async def main() -> None:
+        failing = Fails(9, "stop")
+        bench = Bench(failing)
+        await bench.perform(stop())
+        assert [b - a for a, b in pairwise(failing.at)] == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30])
+        assert bench.done == ["stop/a/1"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("ending", [stop(), TerminateInstance("i-1")], ids=lambda action: action.key)
+def test_ends_are_asked_for_until_they_are_taken(ending: Action):
+    async def main() -> None:
+        failing = Fails(4 * TRIES, "")
+        bench = Bench(failing)
+        await bench.perform(ending)
+        assert len(failing.at) == 4 * TRIES
+        assert bench.done == [ending.key]
+
+    run(main())
+
+
+def test_a_start_whose_answer_is_lost_starts_nothing_twice():
+    async def main() -> None:
+        bench = Bench(Fails(2, "start", "after"))
+        await bench.perform(start())
+        assert bench.cluster.calls == ["start a/1"] * 3
+        assert not bench.world.broken
+        assert bench.world.runs["a", 1].end is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_start_that_keeps_failing_is_stopped_for_nobody_knows_whether_it_runs(when: str):
+    async def main() -> None:
+        bench = Bench(Fails(TRIES, "start", when))
+        await bench.perform(start())
+        assert bench.cluster.calls == ["start a/1"] * TRIES + ["stop a/1"]
+        assert bench.done == ["start/a/1"]
+        bench.world.settle(wall() + 10)
+        end = bench.world.runs["a", 1].end
+        assert end is not None
+        assert end.end is RunEnd.STOPPED
+
+    run(main())
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_launch_that_keeps_failing_is_terminated(when: str):
+    async def main() -> None:
+        bench = Bench(Fails(TRIES, "launch", when))
+        await bench.perform(LaunchInstance("i-1", "small"))
+        assert bench.cloud.calls == ["launch i-1"] * TRIES + ["terminate i-1"]
+        assert bench.done == ["launch/i-1"]
+        bench.world.settle(wall() + 10)
+        assert bench.world.machines["i-1"].ended is not None
+
+    run(main())
+
+
+def test_an_offer_that_is_no_longer_sold_ends_the_intent():
+    async def main() -> None:
+        bench = Bench()
+        await bench.perform(LaunchInstance("i-1", "withdrawn"))
+        assert bench.cloud.calls == ["terminate i-1"]
+        assert bench.done == ["launch/i-1"]
+
+    run(main())
+
+
+def test_a_job_without_a_workload_is_not_started():
+    async def main() -> None:
+        def find(job_id: str) -> tuple[Job, Workload]:
+            raise LookupError(job_id)
+
+        bench = Bench(find=find)
+        await bench.perform(start())
+        assert bench.cluster.calls == ["stop a/1"]
+
+    run(main())
+
+
+def test_a_call_without_an_answer_is_repeated():
+    async def main() -> None:
+        began, calls = wall(), Counter[str]()
+
+        class Slow(FakeSite):
+            async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+                calls[job_id] += 1
+                if calls[job_id] == 1:
+                    await asyncio.sleep(10 * CALL_TIMEOUT_S)
+
+        bench = Bench(sites=Slow)
+        await bench.perform(stop())
+        assert calls["a"] == 2
+        assert wall() == pytest.approx(began + CALL_TIMEOUT_S + 0.5)
+
+    run(main())
+
+
+def test_actions_of_one_job_wait_for_each_other_and_other_jobs_do_not():
+    async def main() -> None:
+        bench = Bench(Fails(3, "start a"))
+        await bench.perform(start("a"), stop("a"), start("a", 2), start("b"))
+        assert bench.cluster.calls[-3:] == ["start a/1", "stop a/1", "start a/2"]
+        assert bench.done == ["start/b/1", "start/a/1", "stop/a/1", "start/a/2"]
+
+    run(main())
+
+
+def test_closing_drops_what_is_under_way_and_what_waits_behind_it():
+    async def main() -> None:
+        bench = Bench(Fails(1000, "start"))
+        tasks = [bench.performer.perform(action) for action in (start(), stop(), start("a", 2))]
+        await asyncio.sleep(3.7)
+        await bench.performer.close()
+        assert all(task.done() for task in tasks)
+        assert not bench.done
+        calls = len(bench.cluster.calls)
+        await asyncio.sleep(100 * CALL_S)
+        assert len(bench.cluster.calls) == calls
+
+    run(main())
