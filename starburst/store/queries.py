@@ -190,6 +190,12 @@ def machines(conn: Connection, *, include_ended: bool = False) -> list[InstanceR
     return [codec.decode(InstanceRecord, text) for text in conn.scalars(chosen)]
 
 
+def pace(store: Store) -> Pace:
+    """The scheduler's clock; the wall's where none ever ran."""
+    with store.read() as conn:
+        return _pace(conn)
+
+
 def summary(store: Store) -> Summary:
     """Counts by phase."""
     with store.read() as conn:
@@ -210,9 +216,13 @@ def _requested(conn: Connection, conditions: list[ColumnElement[bool]], limit: i
     r = t.requests.c
     chosen = select(r.job_id, r.name, r.user, r.queue, r.need, r.created_at).where(_REQUESTED, *conditions)
     found = conn.execute(chosen.order_by(r.seq.desc()).limit(limit)).all()
-    clock = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "clock"))
-    pace = codec.decode(Pace, clock) if clock else Pace()
+    pace = _pace(conn)
     return [JobRow(*row[:5], SUBMITTED, pace.scheduler_time(row[5])) for row in found]
+
+
+def _pace(conn: Connection) -> Pace:
+    clock = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "clock"))
+    return codec.decode(Pace, clock) if clock else Pace()
 
 
 def _parsed(row: RowMapping, document: str) -> dict[str, Any]:

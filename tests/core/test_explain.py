@@ -81,8 +81,8 @@ def test_a_wait_with_a_limit_names_need_end_sum_place_and_price():
         ),
         (
             job("a", 1, gpu_type="H100"),
-            "waits for 1 H100 GPU, to be had nowhere: the cluster could not hold it if empty; "
-            "no offer has H100 GPUs",
+            "waits for 1 H100 GPU, to be had nowhere: the cluster could not hold it even if empty, "
+            "and no offer has H100 GPUs",
         ),
         (
             job("a", 4, node_selector=(("disk", "ssd"),), gpu_type="H100", cloud="only"),
@@ -90,8 +90,8 @@ def test_a_wait_with_a_limit_names_need_end_sum_place_and_price():
         ),
         (
             job("a", 0, cpus=100),
-            "waits for 100 CPUs, to be had nowhere: the cluster could not hold it if empty; "
-            "no offer has 100 CPUs (the largest has 64)",
+            "waits for 100 CPUs, to be had nowhere: the cluster could not hold it even if empty, "
+            "and no offer has 100 CPUs (the largest has 64)",
         ),
     ],
 )

@@ -1,0 +1,112 @@
+"""The `starburst` command: its subcommands and the one place where errors become lines and exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from starburst import __version__
+from starburst.app.errors import UserError
+from starburst.store.errors import StoreError
+
+#: Subcommands in the order of `--help`; each is a function, or a Typer called app, in the module of its name.
+COMMANDS = (
+    "up",
+    "submit",
+    "status",
+    "explain",
+    "logs",
+    "cancel",
+    "instances",
+    "cost",
+    "events",
+    "config",
+    "demo",
+)
+
+
+class Subcommands(Mapping[str, Any]):
+    """Imports a subcommand when it is asked for, so that `status` does not wait for what `up` needs."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        module = import_module(f"starburst.cli.{name}")
+        if hasattr(module, "app"):
+            return typer.main.get_command(module.app)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(name)(getattr(module, name))
+        return typer.main.get_command(alone)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """A group of `Subcommands`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Subcommands()
+
+
+app = typer.Typer(
+    name="starburst",
+    cls=LazyGroup,
+    help="A hybrid-cloud burst scheduler: what waits for the cluster, what leaves for the cloud, and why.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"starburst {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """A hybrid-cloud burst scheduler."""
+
+
+def run() -> None:
+    """Entry point of the console script.
+
+    Exit codes: 2 for bad input, with a line per problem; 130 for Ctrl-C; 1 for a reader that went away.
+    """
+    signal.signal(signal.SIGINT, _interrupted)
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except (UserError, StoreError) as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        # Python flushes once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(130)

@@ -1,0 +1,44 @@
+"""What every command starts with: the home, its store, its clock, and whether a scheduler runs there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from starburst.app.errors import UserError
+from starburst.app.home import Home
+from starburst.store import queries
+from starburst.store.store import Store
+
+
+@contextmanager
+def open_store() -> Iterator[Store]:
+    """The store of the default home, made if there is none.
+
+    Raises:
+        UserError: the home cannot be used, or its database is damaged.
+    """
+    home = Home.default()
+    home.make()
+    try:
+        with Store.open(home.database) as store:
+            yield store
+    except SQLAlchemyError as error:
+        problem = getattr(error, "orig", None) or error
+        raise UserError(f"{home.database}: {problem}; put a good copy in its place or move it away") from None
+
+
+def now_of(store: Store) -> float:
+    """The present on the scheduler's clock."""
+    return queries.pace(store).scheduler_time(time.time())
+
+
+def note_if_down() -> None:
+    """Say so when no scheduler runs: what is shown stands still, what is asked for waits in the store."""
+    home = Home.default()
+    if home.scheduler_pid() is None:
+        print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)

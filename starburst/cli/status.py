@@ -1,0 +1,188 @@
+"""`starburst status`: all jobs, or one job's story."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from starburst.app.errors import UserError
+from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data
+from starburst.cli.session import note_if_down, now_of, open_store
+from starburst.cli.times import age, iso, local_clock
+from starburst.core.decisions import usd
+from starburst.domain.job import Phase, is_over
+from starburst.store import queries
+from starburst.store.queries import JobRow
+from starburst.store.store import Store
+
+WATCH_S = 0.5
+PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+COLOURS = {
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "running": "cyan",
+    "queued": "yellow",
+    "submitted": "yellow",
+}
+
+
+def status(
+    job: Annotated[str | None, typer.Argument(help="One job: all about it, with its story.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on: redrawn, or a line a change.")] = False,
+    phases: Annotated[
+        list[str] | None, typer.Option("--phase", help="Only jobs in this phase; may be repeated.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only this user's jobs.")] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List jobs, or tell one job's story."""
+    for phase in phases or ():
+        if phase not in PHASES:
+            raise UserError(f"--phase: {phase!r} is not a phase; choose one of {', '.join(PHASES)}")
+    with open_store() as store:
+        if output.for_people:
+            note_if_down()
+        if job is not None:
+            _tell(store, queries.job(store, job).id, output, watch=watch)
+        elif watch:
+            _watch(store, lambda: queries.jobs(store, phases=phases, user=user), output)
+        else:
+            rows = queries.jobs(store, phases=phases, user=user)
+            listing(now_of(store)).print(rows, output)
+
+
+def listing(now: float) -> Listing[JobRow]:
+    """Jobs as they are listed at `now`."""
+    clock = local_clock(now)
+
+    def gpus(row: JobRow) -> str:
+        """The first part of the need, "4 V100 GPUs", without the word that heads the column."""
+        first = row.need.split(", ")[0]
+        return first.removesuffix("s").removesuffix(" GPU") if "GPU" in first else ""
+
+    def span(row: JobRow) -> str:
+        began = row.submitted_at if row.started_at is None else row.started_at
+        return age((now if row.ended_at is None else row.ended_at) - began)
+
+    def leaves(row: JobRow) -> str:
+        return "" if row.deadline is None or row.phase != "queued" else clock(row.deadline)
+
+    return Listing(
+        kind="job",
+        name=lambda row: row.id,
+        keys=job_keys,
+        columns=(
+            Column("JOB", lambda row: row.id),
+            Column("PHASE", lambda row: row.phase, style=lambda row: COLOURS.get(row.phase, "")),
+            Column("GPUS", gpus, narrow="cut"),
+            Column("ON", lambda row: row.runs_on, narrow="cut"),
+            Column("FOR", span, right=True),
+            Column("LEAVES", leaves, right=True),
+            Column("BILL", lambda row: usd(row.cloud_micro_usd) if row.cloud_micro_usd else "", right=True),
+            Column("NEEDS", lambda row: row.need, wide=True, narrow="fold"),
+            Column("USER", lambda row: row.user, wide=True),
+            Column("QUEUE", lambda row: row.queue, wide=True),
+            Column("RUN", lambda row: str(row.attempt or ""), wide=True, right=True),
+            Column("SUBMITTED", lambda row: clock(row.submitted_at), wide=True),
+            Column("EXIT", lambda row: "" if row.exit_code is None else str(row.exit_code), wide=True),
+            Column("MESSAGE", lambda row: row.message, wide=True, narrow="fold"),
+        ),
+        empty="no jobs",
+    )
+
+
+def job_keys(row: JobRow) -> dict[str, object]:
+    """A job as `-o json` shows it."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "user": row.user,
+        "queue": row.queue,
+        "need": row.need,
+        "phase": row.phase,
+        "site": row.site,
+        "runs_on": row.runs_on,
+        "attempt": row.attempt,
+        "submitted_at": iso(row.submitted_at),
+        "leaves_at": iso(row.deadline) if row.phase == Phase.QUEUED.value else None,
+        "started_at": iso(row.started_at),
+        "ended_at": iso(row.ended_at),
+        "exit_code": row.exit_code,
+        "message": row.message,
+        "cloud_cost_usd": row.cloud_micro_usd / 1_000_000,
+    }
+
+
+def _watch(store: Store, look: Callable[[], list[JobRow]], output: Format) -> None:
+    """Redraw the listing on a terminal; elsewhere print a line for every change. Ends with Ctrl-C."""
+    if output.for_people and sys.stdout.isatty():
+        _redraw(store, look, output)
+    seen: dict[str, JobRow] = {}
+    shown = listing(0.0)
+    while True:
+        for row in look():
+            if seen.get(row.id) != row:
+                seen[row.id] = row
+                print(shown.line(row, output, f"{row.id} {row.phase} {row.runs_on}".rstrip()), flush=True)
+        time.sleep(WATCH_S)
+
+
+def _redraw(store: Store, look: Callable[[], list[JobRow]], output: Format) -> None:
+    from rich.console import Group  # noqa: PLC0415 - slow to import, and rarely needed
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            rows = look()
+            counts = Counter(row.phase for row in rows)
+            summary = ", ".join(f"{counts[phase]} {phase}" for phase in PHASES if counts[phase]) or "no jobs"
+            # What goes on is worth more room than what is over; of both, the newest.
+            rows.sort(key=lambda row: not is_over(row.phase))
+            newest = rows[-max(1, live.console.height - 3) :]
+            clock = local_clock(now_of(store))(now_of(store))
+            live.update(
+                Group(Text(f"{clock}  {summary}", "dim"), listing(now_of(store)).table(newest, output)),
+                refresh=True,
+            )
+            time.sleep(WATCH_S)
+
+
+def _tell(store: Store, job_id: str, output: Format, *, watch: bool) -> None:
+    """All about one job; with `watch` also what is decided on it from now on, until it is over."""
+    from starburst.cli.explain import explanation  # noqa: PLC0415 - needs the whole scheduler
+
+    row = queries.job(store, job_id)
+    told, story = explanation(store, row), queries.decisions(store, row.id)
+    if output is Format.NAME:
+        print(f"job/{row.id}")
+    elif not output.for_people:
+        decisions = [{"at": iso(d.at), "decision": d.kind, "reason": d.reason} for d in story]
+        data = {**job_keys(row), "explanation": told.sentence, "decisions": decisions}
+        print(dump(data, output)) if watch else print_data(data, output)
+    else:
+        print(f"{row.id} {told.sentence}")
+        print(f"needs {row.need}; submitted by {row.user or 'nobody'} to queue {row.queue}")
+        _print_story(store, story)
+    while watch and not is_over(row.phase):
+        sys.stdout.flush()
+        time.sleep(WATCH_S)
+        before, row = row, queries.job(store, row.id)
+        if output.for_people:
+            news = queries.decisions(store, row.id, after_seq=story[-1].seq if story else 0)
+            story += news
+            _print_story(store, news)
+        elif row != before and output is not Format.NAME:
+            print(dump(job_keys(row), output))
+
+
+def _print_story(store: Store, story: list[queries.DecisionRow]) -> None:
+    clock = local_clock(now_of(store))
+    for decision in story:
+        print(f"  {clock(decision.at):>8}  {decision.reason}")

@@ -1,0 +1,82 @@
+"""`starburst up`: the scheduler in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from starburst.app.build import build
+from starburst.app.config import load_config
+from starburst.app.controller import Controller
+from starburst.app.home import Home
+from starburst.cli.session import open_store
+from starburst.policy.waiting import hours
+
+
+class LogFormat(str, Enum):
+    """Of `--log-format`."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+def up(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="A starburst.yaml; defaults if absent.")
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="auto: text on a terminal, else JSON.")
+    ] = LogFormat.AUTO,
+) -> None:
+    """Run the scheduler until Ctrl-C. Jobs that run go on without it and are found again."""
+    loaded = load_config(config)
+    home = Home.default()
+    text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
+    set_up_log(text=text)
+    with home.lock(), open_store() as store:
+        controller = build(home, loaded, store)
+        log = structlog.get_logger()
+        log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
+        asyncio.run(_run(controller))
+        running = sum(record.alive for record in controller.scheduler.jobs.values())
+        log.info("down", running=running, machines=len(controller.scheduler.fleet.instances))
+        if controller.scheduler.fleet.instances:
+            lease = hours(loaded.cloud.lease)
+            log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
+
+
+async def _run(controller: Controller) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await controller.run(stop)
+
+
+def set_up_log(*, text: bool) -> None:
+    """Structured log on standard error: lines for people, or JSON for machines."""
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=12)
+        if text
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,272 @@
+"""Listings: the same rows as a table for people and as keys for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.cli.past import NOON
+
+JOB_KEYS = [
+    "id",
+    "name",
+    "user",
+    "queue",
+    "need",
+    "phase",
+    "site",
+    "runs_on",
+    "attempt",
+    "submitted_at",
+    "leaves_at",
+    "started_at",
+    "ended_at",
+    "exit_code",
+    "message",
+    "cloud_cost_usd",
+]
+INSTANCE_KEYS = [
+    "id",
+    "phase",
+    "offer",
+    "jobs",
+    "usd_per_hour",
+    "price_known",
+    "spot",
+    "preempted",
+    "requested_at",
+    "launched_at",
+    "ended_at",
+    "billed_s",
+    "cost_usd",
+]
+EVENT_KEYS = ["seq", "at", "subject", "event", "decision", "reason", "numbers"]
+
+
+@pytest.fixture(autouse=True)
+def _morning(past):
+    past.morning()
+
+
+def lines(answer):
+    assert answer.code == 0, answer.err
+    return answer.out.splitlines()
+
+
+def data(answer):
+    assert answer.code == 0, answer.err
+    return json.loads(answer.out)
+
+
+def test_status_is_a_table(cli):
+    assert lines(cli("status")) == [
+        "JOB           PHASE      GPUS  ON        FOR  LEAVES   BILL",
+        "done-11111    succeeded  1     node      60m",
+        "bad-22222     failed     1     i-000001  60m          $2.04",
+        "render-33333  running    2     i-000002  60m",
+        "train-44444   running    4     node      60m",
+        "wait-55555    queued     2                0s   12:14",
+    ]
+
+
+def test_wide_adds_columns(cli):
+    head, *_, last = lines(cli("status", "-o", "wide"))
+    columns = "JOB PHASE GPUS ON FOR LEAVES BILL NEEDS USER QUEUE RUN SUBMITTED EXIT MESSAGE"
+    assert head.split() == columns.split()
+    row = ["wait-55555", "queued", "2", "0s", "12:14", "2", "GPUs", "ada", "default", "12:00:00"]
+    assert last.split() == row
+
+
+def test_jobs_have_stable_keys(cli):
+    rows = data(cli("status", "-o", "json"))
+    assert [list(row) for row in rows] == [JOB_KEYS] * 5
+    assert rows[1] == {
+        "id": "bad-22222",
+        "name": "bad",
+        "user": "bob",
+        "queue": "papers",
+        "need": "1 GPU",
+        "phase": "failed",
+        "site": "cloud",
+        "runs_on": "i-000001",
+        "attempt": 1,
+        "submitted_at": "2026-03-02T09:00:00.000+00:00",
+        "leaves_at": None,
+        "started_at": "2026-03-02T09:00:00.000+00:00",
+        "ended_at": "2026-03-02T10:00:00.000+00:00",
+        "exit_code": 3,
+        "message": "its command ended with exit code 3",
+        "cloud_cost_usd": 2.04,
+    }
+    assert rows[4]["leaves_at"] == "2026-03-02T12:14:24.000+00:00"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["status"], ["instances", "-a"], ["cost"], ["events"], ["status", "bad"], ["explain", "wait"]],
+    ids=" ".join,
+)
+def test_yaml_says_what_json_says(cli, words):
+    told = cli(*words, "-o", "yaml")
+    assert told.code == 0
+    assert _steady(yaml.safe_load(told.out)) == _steady(data(cli(*words, "-o", "json")))
+
+
+def _steady(told):
+    """Without what runs on with the clock."""
+    for row in told if isinstance(told, list) else [told]:
+        for key in ("billed_s", "cost_usd", "running_usd"):
+            row.pop(key, None)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["status", "--phase", "running"], ["job/render-33333", "job/train-44444"]),
+        (["status", "--phase", "queued", "--phase", "failed"], ["job/bad-22222", "job/wait-55555"]),
+        (["status", "--user", "bob"], ["job/bad-22222"]),
+        (["status", "wait"], ["job/wait-55555"]),
+        (["explain", "wait"], ["job/wait-55555"]),
+        (["instances"], ["instance/i-000002"]),
+        (["instances", "--all"], ["instance/i-000001", "instance/i-000002"]),
+        (["cost", "--by", "queue"], ["queue/default", "queue/papers"]),
+        (["events", "bad", "-n", "1"], ["event/10"]),
+    ],
+    ids=" ".join,
+)
+def test_names_are_for_scripts(cli, words, names):
+    assert sorted(lines(cli(*words, "-o", "name"))) == names
+
+
+def test_the_whole_table_is_piped_whatever_its_width(cli, past):
+    name = "a" * 57 + "-66666"
+    past.submit(name)
+    assert lines(cli("status"))[-1].startswith(f"{name}  queued")
+
+
+def test_machines(cli):
+    assert lines(cli("instances", "-a")) == [
+        "INSTANCE  PHASE  OFFER       JOBS           UP    $/H   COST",
+        "i-000001  gone   p3.2xlarge  bad-22222     60m  $2.04  $2.04",
+        "i-000002  ready  p3.2xlarge  render-33333  60m  $2.04  $2.04",
+    ]
+    (row,) = data(cli("instances", "-o", "json"))
+    assert list(row) == INSTANCE_KEYS
+    assert (row["jobs"], row["usd_per_hour"], row["ended_at"]) == (["render-33333"], 2.04, None)
+    assert row["billed_s"] == pytest.approx(3600, abs=1)
+
+
+def test_the_bill_counts_what_still_runs(cli):
+    assert lines(cli("cost")) == [
+        "USER   COST  STILL RUNNING",
+        "ada   $2.04          $2.04",
+        "bob   $2.04          $0.00",
+        "total $4.08",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("user", {"ada", "bob"}),
+        ("queue", {"default", "papers"}),
+        ("day", {"2026-03-02"}),
+        ("job", {"bad-22222", "render-33333"}),
+        ("offer", {"p3.2xlarge"}),
+    ],
+)
+def test_the_bill_is_split_by_what_is_asked_for(cli, by, names):
+    rows = data(cli("cost", "--by", by, "-o", "json"))
+    assert {row[by] for row in rows} == names
+    assert sum(row["cost_usd"] for row in rows) == pytest.approx(4.08, abs=0.001)
+    assert all(list(row) == [by, "cost_usd", "running_usd"] for row in rows)
+
+
+def test_the_decision_log(cli):
+    assert lines(cli("events", "bad")) == [
+        " TIME  SUBJECT    DECISION   REASON",
+        "09:00  bad-22222  offloaded  leaves for the cloud: its starburst.io/cloud says only; rents "
+        "p3.2xlarge at $2.04/h",
+        "09:00  bad-22222  started    runs on i-000001 (attempt 1)",
+        "10:00  bad-22222  failed     its command ended with exit code 3",
+    ]
+    rows = data(cli("events", "-o", "json"))
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+    assert all(list(row) == EVENT_KEYS for row in rows)
+
+
+def test_the_log_of_a_machine_and_the_last_of_all(cli):
+    assert [row["decision"] for row in data(cli("events", "i-000001", "-o", "json"))] == [
+        "launched",
+        "ready",
+        "terminating",
+        "gone",
+    ]
+    assert len(lines(cli("events", "--last", "2"))) == 3
+
+
+def test_following_the_log_of_a_job_that_is_over_ends(cli):
+    told = lines(cli("events", "bad", "-f"))
+    assert told[-1] == "   10:00  bad-22222  its command ended with exit code 3"
+    streamed = [json.loads(line) for line in lines(cli("events", "bad", "-f", "-o", "json"))]
+    assert streamed == data(cli("events", "bad", "-o", "json"))
+
+
+def test_one_job_tells_its_story(cli):
+    assert lines(cli("status", "bad")) == [
+        "bad-22222 failed at 10:00: its command ended with exit code 3; its cloud bill is $2.04",
+        "needs 1 GPU; submitted by bob to queue papers",
+        "     09:00  leaves for the cloud: its starburst.io/cloud says only; rents p3.2xlarge at $2.04/h",
+        "     09:00  runs on i-000001 (attempt 1)",
+        "     10:00  its command ended with exit code 3",
+    ]
+    told = data(cli("status", "bad", "-o", "json"))
+    assert list(told) == [*JOB_KEYS, "explanation", "decisions"]
+    assert [list(row) for row in told["decisions"]] == [["at", "decision", "reason"]] * 3
+
+
+def test_watching_a_job_that_is_over_ends(cli):
+    assert cli("status", "bad", "--watch").out == cli("status", "bad").out
+    (line,) = lines(cli("status", "bad", "--watch", "-o", "json"))
+    assert json.loads(line)["phase"] == "failed"
+
+
+def test_explaining(cli):
+    assert lines(cli("explain", "wait")) == [
+        "wait-55555 waits for 2 GPUs on the cluster until 12:14 (Compute-Wait: 2 GPU × 1.5 h × α 0.08 = "
+        "14.4 min); 1st in line for 2 GPUs; would then cost about $3.06 on p3.2xlarge"
+    ]
+    assert data(cli("explain", "wait", "-o", "json")) == {
+        "id": "wait-55555",
+        "phase": "queued",
+        "explanation": cli("explain", "wait").out.strip().removeprefix("wait-55555 "),
+        "leaves_at": "2026-03-02T12:14:24.000+00:00",
+        "position": 1,
+        "cloud_cost_usd": 3.06,
+        "offers": ["p3.2xlarge"],
+    }
+
+
+def test_explaining_what_the_core_has_forgotten(cli):
+    assert lines(cli("explain", "done")) == ["done-11111 succeeded at 10:00: finished after 1 h"]
+
+
+def test_a_wait_past_every_calendar(cli, past):
+    past.submit("long-66666", 2, max_wait_s=1e300)
+    assert "on the cluster until the end of time (" in cli("explain", "long").out
+    assert data(cli("explain", "long", "-o", "json"))["leaves_at"] is None
+    assert lines(cli("status"))[-1].split()[-1] == "time"
+
+
+def test_times_are_the_schedulers(cli):
+    """The clock of this home stands at noon of a day long past, whatever the wall's says."""
+    assert NOON < 1_800_000_000
+    assert "12:00:00" in lines(cli("events", "-n", "1"))[1]
+
+
+def test_nothing_is_said_on_standard_error_of_tables_for_programs(cli):
+    assert cli("status", "-o", "json").err == ""
+    assert "no starburst runs in" in cli("status").err

@@ -1,0 +1,160 @@
+"""Submitting: all or nothing, and the answer beforehand."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from starburst.store import queries
+from tests.cli.manifests import manifest
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "configs" / "examples").glob("*.yaml"))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, *documents):
+        file = tmp_path / name
+        file.write_text("\n---\n".join(documents))
+        return file
+
+    return write
+
+
+def names(cli):
+    return [row["name"] for row in json.loads(cli("status", "-o", "json").out)]
+
+
+def test_jobs_are_submitted_and_wait_for_the_scheduler(cli, write):
+    told = cli("submit", write("two.yaml", manifest("a", "true"), manifest("b", "true")))
+    assert (told.code, len(told.out.splitlines())) == (0, 2)
+    assert re.fullmatch(r"job/a-[a-z0-9]{5} submitted", told.out.splitlines()[0])
+    assert "no starburst runs in" in told.err
+    assert "start it with: starburst up" in told.err
+    assert names(cli) == ["a", "b"]
+    assert cli("explain", "a").out.endswith("is stored and waits for the scheduler to take it up\n")
+
+
+def test_standard_input_is_a_file_too(cli):
+    told = cli("submit", "-", "-o", "name", stdin=manifest("a", "true").encode())
+    assert re.fullmatch(r"job/a-[a-z0-9]{5}\n", told.out)
+
+
+def test_notes_are_said_and_shown_to_programs(cli, write):
+    file = write("a.yaml", manifest("a", "true").replace('"parallelism"', '"backoffLimit": 3, "parallelism"'))
+    assert "  note: spec.backoffLimit: retries of failed commands are not yet made" in cli("submit", file).err
+    (row,) = json.loads(cli("submit", file, "-o", "json").out)
+    assert list(row) == ["id", "name", "notes"]
+    assert row["notes"] == ["spec.backoffLimit: retries of failed commands are not yet made"]
+
+
+@pytest.mark.parametrize("words", [[], ["--dry-run"]], ids=["submit", "dry-run"])
+def test_one_bad_document_of_ten_stops_them_all(cli, write, words):
+    documents = [manifest(f"good-{i}", "true") for i in range(9)]
+    documents.insert(6, manifest("bad", "true", max_wait="15"))
+    file = write("ten.yaml", *documents)
+    told = cli("submit", file, *words)
+    assert (told.code, told.out) == (2, "")
+    assert told.err == (
+        f'error: {file}, document 7: metadata.annotations["starburst.io/max-wait"]: "15": '
+        "a duration needs a unit; write 15s, 15m, 15h or 15d\n"
+    )
+    assert names(cli) == []
+
+
+def test_every_bad_file_is_named_and_the_good_one_is_not_taken(cli, write, tmp_path):
+    good, empty, binary = write("good.yaml", manifest("a", "true")), write("empty.yaml", ""), tmp_path / "bin"
+    binary.write_bytes(b"\xff\xfe\x00")
+    none = tmp_path / "none.yaml"
+    told = cli("submit", good, empty, binary, tmp_path, none, "-", stdin=b"\xff")
+    assert (told.code, told.out) == (2, "")
+    assert told.err.splitlines() == [
+        f"error: {empty}: there is no Job or Pod in it; write at least one",
+        f"error: {binary}: is not a text file; write YAML in UTF-8",
+        f"error: {tmp_path}: cannot be read (Is a directory); name an existing YAML file",
+        f"error: {none}: cannot be read (No such file or directory); name an existing YAML file",
+        "error: <stdin>: is not a text file; write YAML in UTF-8",
+    ]
+    assert names(cli) == []
+
+
+def test_an_image_alone_runs_nothing_here(cli, write):
+    file = write("a.yaml", manifest("a"))
+    told = cli("submit", file)
+    assert told.code == 2
+    assert told.err.startswith(f"error: {file}, job a: containers[0].command: is missing; ")
+
+
+def test_a_dry_run_is_not_waited_for(cli, write):
+    told = cli("submit", "--dry-run", "--wait", write("a.yaml", manifest("a", "true")))
+    assert (told.code, told.err) == (
+        2,
+        "error: --wait: a dry run submits nothing to wait for; drop --wait or --dry-run\n",
+    )
+
+
+def test_a_dry_run_gives_the_answer_of_the_live_core(cli, past, write):
+    past.morning()
+    file = write("a.yaml", manifest("new", "true", gpus=2, runtime_estimate="1h30m"))
+    told = cli("submit", "--dry-run", file)
+    assert told.out == (
+        "new waits for 2 GPUs on the cluster until 12:14 (Compute-Wait: 2 GPU × 1.5 h × α 0.08 = 14.4 min); "
+        "2nd in line for 2 GPUs; would then cost about $3.06 on p3.2xlarge\n"
+    )
+    assert "new" not in names(cli)
+    (row,) = json.loads(cli("submit", "--dry-run", file, "-o", "json").out)
+    assert list(row) == [
+        "name",
+        "phase",
+        "explanation",
+        "leaves_at",
+        "position",
+        "cloud_cost_usd",
+        "offers",
+        "notes",
+    ]
+    assert (row["position"], row["cloud_cost_usd"]) == (2, 3.06)
+
+
+def test_a_dry_run_and_the_explanation_afterwards_are_the_same(cli, past, write):
+    past.morning()
+    file = write("a.yaml", manifest("new", "true", gpus=2, runtime_estimate="1h30m"))
+    foretold = cli("submit", "--dry-run", file).out.removeprefix("new ")
+    past.submit("new-66666", 2, runtime_estimate_s=5400.0)
+    assert cli("explain", "new").out.removeprefix("new-66666 ") == foretold
+
+
+def test_a_dry_run_needs_no_scheduler_and_no_history(cli, write):
+    told = cli("submit", "--dry-run", write("a.yaml", manifest("a", "true")))
+    assert told.out == "a would start at once on the cluster on node-0\n"
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_every_example_can_be_submitted(cli, file):
+    assert cli("submit", "--dry-run", file).code == 0
+
+
+def test_cancelling_is_asked_for_once_and_not_of_what_is_over(cli, past):
+    past.morning()
+    told = cli("cancel", "wait", "done")
+    assert told.out.splitlines() == [
+        "job/wait-55555 is being cancelled",
+        "job/done-11111 is over already: succeeded",
+    ]
+    cli("cancel", "wait")
+    assert [request.job_id for request in past.store.requests(9)] == ["wait-55555"]
+
+
+def test_of_several_none_is_cancelled_if_one_is_unknown(cli, past):
+    past.morning()
+    assert cli("cancel", "wait", "nobody").code == 2
+    assert past.store.requests(9) == []
+
+
+def test_the_users_name_is_kept(cli, past, write, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "grace")
+    cli("submit", write("a.yaml", manifest("a", "true")))
+    assert [row.user for row in queries.jobs(past.store)] == ["grace"]
