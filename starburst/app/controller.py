@@ -47,6 +47,7 @@ class Controller:
     ) -> None:
         """`on_step` is told of every step after it was stored."""
         self.scheduler = scheduler
+        scheduler.rest()
         self._store = store
         self._cluster = cluster
         self.cloud = cloud
@@ -56,7 +57,6 @@ class Controller:
         self._latest = scheduler.now
         self._reports: list[Event] = []
         self._news = asyncio.Event()
-        self._unsynced = {Site.CLUSTER, Site.CLOUD}
         self._seen_version = -1
         self._performer = Performer(
             cluster, cloud, find=self._find, offer=lambda name: scheduler.fleet.offers[name], done=self._done
@@ -134,8 +134,8 @@ class Controller:
         return events
 
     def _requests(self) -> list[Request]:
-        """New submissions and cancellations, once both sites have said what they know."""
-        if self._unsynced:
+        """New submissions and cancellations, once the cluster has said what it knows."""
+        if self.scheduler.resting:
             return []
         version = self._store.data_version()
         if version == self._seen_version:
@@ -176,8 +176,7 @@ class Controller:
 
     def _announce(self, changes: Changes, events: Sequence[Event]) -> None:
         for event in events:
-            if isinstance(event, SiteSynced) and event.site in self._unsynced:
-                self._unsynced.discard(event.site)
+            if isinstance(event, SiteSynced):
                 log.info("synced", site=event.site.value, runs=len(event.known))
             elif isinstance(event, NodesChanged):
                 log.info("nodes", count=len(event.nodes))

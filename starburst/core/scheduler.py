@@ -8,7 +8,7 @@ are looked at for coming home.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 from starburst.core.actions import Action
@@ -55,8 +55,18 @@ class Scheduler(State):
         for event in batch:
             self.event = type(event).__name__
             HANDLERS[type(event)](self, event)
+        if self.resting and any(isinstance(e, SiteSynced) and e.site is Site.CLUSTER for e in batch):
+            self._wake()
         self._schedule()
         return self.changes.actions[already:]
+
+    def rest(self) -> None:
+        """Decide nothing until the cluster has synced; for a restart.
+
+        What was free then may not be now, and a wait that ran out while nobody watched is no reason to leave
+        for the cloud without a look at the cluster first.
+        """
+        self.resting = True
 
     def take_changes(self) -> Changes:
         """What changed since the last call. Jobs that are over and paid for are forgotten."""
@@ -70,19 +80,33 @@ class Scheduler(State):
 
     def next_wakeup(self) -> float:
         """When time alone will change something next; infinity if never."""
-        return min(self.deadlines.next(), self.looks.next())
+        return inf if self.resting else min(self.deadlines.next(), self.looks.next())
 
     def _schedule(self) -> None:
+        if self.resting:
+            self._join_arrivals()
+            return
         room = self.grew
         expire(self)
-        for record in self.joining:
-            join(self, record)
-        self.joining.clear()
+        self._join_arrivals()
         self._place_queued()
         trim(self)
         while expire(self):
             self._place_queued()
         bring_home(self, room=room)
+
+    def _join_arrivals(self) -> None:
+        for record in self.joining:
+            join(self, record)
+        self.joining.clear()
+
+    def _wake(self) -> None:
+        """The cluster has synced: a first look at it before any wait counts as over."""
+        self.resting = False
+        self.grew = True
+        self._join_arrivals()
+        self._place_queued()
+        self.grew = True
 
     def _place_queued(self) -> None:
         if self.grew:

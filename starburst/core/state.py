@@ -65,6 +65,8 @@ class State:
         #: Runs and machines found in the store at a restart that no site has confirmed yet.
         self.unconfirmed_runs: set[tuple[str, int]] = set()
         self.unconfirmed_instances: set[str] = set()
+        #: Until the cluster has said what is so, nothing is placed and nobody leaves (see `Scheduler.rest`).
+        self.resting = False
         self.order = ORDERS[settings.order]
         self.waiting = WAITING[settings.waiting]
         self.returns = RETURNS[settings.returns]

@@ -40,7 +40,7 @@ def _queue(state: State) -> Iterator[str]:
     if state.joining:
         yield f"{[r.id for r in state.joining]} neither joined nor left"
     due = [r.id for r in state.queue if not isinf(r.deadline) and r.deadline < state.now]
-    if due:
+    if due and not state.resting:
         yield f"{due} overstayed their wait"
 
 

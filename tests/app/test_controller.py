@@ -119,21 +119,41 @@ def test_jobs_run_here_and_there_and_nothing_is_left(path: Path):
     run(main())
 
 
-@pytest.mark.parametrize("late", Site)
-def test_nothing_new_is_taken_up_before_both_sites_have_said_what_they_know(path: Path, late: Site):
+def late_by_20_s(late: Site) -> type[FakeSite]:
+    """Sites of which one takes 20 s to say what it knows."""
+
     class Late(FakeSite):
         async def watch(self, report: Report) -> None:
             if self.site is late:
                 await asyncio.sleep(20)
             await FakeSite.watch(self, report)
 
+    return Late
+
+
+def test_nothing_new_is_taken_up_before_the_cluster_has_said_what_it_knows(path: Path):
     async def main() -> None:
-        async with living(path, a_world(2), cluster=Late, cloud=Late) as life:
+        kind = late_by_20_s(Site.CLUSTER)
+        async with living(path, a_world(2), cluster=kind, cloud=kind) as life:
             life.submit(job("a"))
             await asyncio.sleep(19)
             assert life.phases() == {"a": "submitted"}
             assert not life.cluster.calls
             await life.until(a="running")
+
+    run(main())
+
+
+def test_a_cloud_out_of_reach_does_not_hold_up_the_cluster(path: Path):
+    async def main() -> None:
+        kind = late_by_20_s(Site.CLOUD)
+        async with living(path, a_world(2), cluster=kind, cloud=kind) as life:
+            life.submit(job("a", 2), job("b", 2))
+            await asyncio.sleep(7)
+            assert life.phases() == {"a": "running", "b": "queued"}, (
+                "b's wait is over, but there are no offers"
+            )
+            await life.until(b="succeeded")
 
     run(main())
 

@@ -8,7 +8,7 @@ from starburst.core.settings import Settings
 from starburst.core.snapshot import restore
 from starburst.core.validate import validate
 from starburst.domain.job import Phase, Site
-from tests.builders import MINUTE, Desk, job, launches, snapshot, starts, stops
+from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot, starts, stops
 
 NOTHING: frozenset[tuple[str, int]] = frozenset()
 
@@ -161,3 +161,17 @@ def test_settings_may_change_with_a_restart() -> None:
     desk.submit(job("busy"), job("a"), job("b"))
     again = restore(Settings(waiting="constant", queue_limit=1), snapshot(desk.scheduler))
     assert launches(again.handle((), 1)) == ["small"]
+
+
+def test_a_wait_that_ran_out_while_nobody_watched_gets_a_look_at_the_cluster_first() -> None:
+    desk = Desk(2)
+    desk.submit(job("busy", 2), job("a", 2, max_wait_s=HOUR), job("b", 2, max_wait_s=HOUR))
+    desk.started("busy")
+    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again.rest()
+    assert again.next_wakeup() == float("inf")
+    assert not again.handle(RunEnded("busy", 1, RunEnd.EXITED, 0), 3 * HOUR)
+    actions = again.handle(SiteSynced(Site.CLUSTER, frozenset({("busy", 1)})), 3 * HOUR)
+    assert starts(actions) == ["a"], "room came up meanwhile"
+    assert launches(actions) == ["small"], "b has waited long enough"
+    validate(again)
