@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Examples are drawn from the test itself, so a red run is red again; no deadline, as machines are shared.
@@ -13,3 +17,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("starburst")
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """Commands set up the log of their process; no test inherits it, bound to a stream that is closed."""
+    yield
+    structlog.reset_defaults()
