@@ -70,6 +70,7 @@ class Summary:
 
 def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
     """Run it in the directory `out`, showing it on `console`: a live screen, or lines where that is none."""
+    out = out.absolute()  # jobs have working directories of their own
     out.mkdir(parents=True, exist_ok=True)
     home = Home(out / f"home-{int(time.time())}")
     config = parse_config(DEMO_CONFIG, "demo")
@@ -215,7 +216,8 @@ def tell(summary: Summary, console: Console) -> None:
     )
     console.print(
         f"{s.offloaded} left for the cloud, {s.returned} came home, {s.passed_out_of_order} passed an "
-        f"earlier job; mean wait {hours(s.mean_wait_s)}, mean JCT {hours(s.mean_jct_s)}."
+        f"earlier job; mean wait {hours(s.mean_wait_s)}, mean JCT {hours(s.mean_jct_s)}.",
+        soft_wrap=True,
     )
     console.print("\nThe bill, and what the same jobs would have cost without Starburst:")
     for name, amount in (("Starburst", paid), ("Constant-Wait", constant), ("No-Wait", no_wait)):
