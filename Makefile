@@ -34,7 +34,7 @@ wheel: $(VENV)/.dev  ## build the wheel into dist/
 lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirements/dev.in
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/runtime.txt
-	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --universal --python-version 3.10 --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --all-extras --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/dev.txt
 
 clean:  ## remove what was built here

@@ -24,7 +24,7 @@ from starburst.core.events import (
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.domain.cloud import Offer
-from starburst.domain.job import Job
+from starburst.domain.job import Job, Site
 from starburst.domain.node import Node
 
 
@@ -47,11 +47,15 @@ class World:
         offers: Iterable[Offer],
         *,
         boot_s: Mapping[str, float] | None = None,
+        cloud_extra_s: float = 0.0,
         on_step: Callable[[float, Changes], None] | None = None,
     ) -> None:
-        """`boot_s`: seconds from launch to ready by offer name (0 if absent); `on_step` sees every step."""
+        """`boot_s`: seconds from launch to ready by offer name (0 if absent); `cloud_extra_s`: how much
+        longer a run in the cloud takes; `on_step` sees every step.
+        """
         self.scheduler = scheduler
         self._boot_s = boot_s or {}
+        self._cloud_extra_s = cloud_extra_s
         self._on_step = on_step
         self._heap: list[tuple[float, int, Event]] = []
         self._seq = count()
@@ -93,10 +97,11 @@ class World:
 
     def _perform(self, action: Action, now: float) -> None:
         match action:
-            case StartRun(job_id, attempt, _, _):
+            case StartRun(job_id, attempt, site, _):
                 self._running[job_id, attempt] = now
+                work_s = self._work_s[job_id] + (self._cloud_extra_s if site is Site.CLOUD else 0.0)
                 self.at(now, RunStarted(job_id, attempt))
-                self.at(now + self._work_s[job_id], RunEnded(job_id, attempt, RunEnd.EXITED, 0))
+                self.at(now + work_s, RunEnded(job_id, attempt, RunEnd.EXITED, 0))
             case StopRun(job_id, attempt, _, _):
                 started = self._running[job_id, attempt]
                 if self.scheduler.jobs[job_id].job.checkpoint:

@@ -10,7 +10,7 @@ from starburst.core.jobs import JobRecord
 from starburst.core.state import State
 from starburst.domain.job import CloudChoice, Job, Phase
 from starburst.policy.ordering import Candidate
-from starburst.policy.waiting import Ask
+from starburst.policy.waiting import Ask, hours
 
 
 def submitted(state: State, event: JobSubmitted) -> None:
@@ -48,12 +48,14 @@ def set_wait(state: State, record: JobRecord) -> None:
     job = record.job
     wait_s, rule = _wait_of(state, record)
     record.queued_at = state.now
-    record.deadline = state.now + wait_s
+    # By way of when it is due, as published: so exact ties of deadlines and completions fall the same way.
+    runtime_s = state.runtime_s(job)
+    record.deadline = (state.now + wait_s + runtime_s) - runtime_s
     record.wait = {
         "need": str(job.resources),
         "wait_s": None if isinf(wait_s) else wait_s,
         "rule": rule,
-        "runtime_s": state.runtime_s(job),
+        "runtime_s": runtime_s,
         "estimated_by": "user" if job.runtime_estimate_s is not None else "mean of past jobs",
     }
     state.decide(record.id, "waits", **record.wait)
@@ -67,7 +69,11 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
         return job.max_wait_s, "its starburst.io/max-wait"
     ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
     policy, factor = state.waiting, state.factor
-    return policy.wait_s(factor, ask), f"{policy.title}: {policy.formula(factor, ask)}"
+    wait_s = policy.wait_s(factor, ask)
+    rule = f"{policy.title}: {policy.formula(factor, ask)}"
+    if wait_s > state.settings.max_wait_s:
+        return state.settings.max_wait_s, f"{rule}, but at most {hours(state.settings.max_wait_s)}"
+    return wait_s, rule
 
 
 def join(state: State, record: JobRecord) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,8 @@ class Settings:
     budget_percent: float = 25.0
     #: The waiting policy's factor, fixed; SI units (see policy/waiting.py).
     factor: float | None = None
+    #: No wait that the policy gives is longer than this.
+    max_wait_s: float = inf
     order: str = "fifo"
     #: Go on past a job that does not fit.
     out_of_order: bool = True

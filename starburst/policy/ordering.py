@@ -23,7 +23,7 @@ Order = Callable[[Candidate], float]
 
 def fifo(job: Candidate) -> float:
     """First in, first out."""
-    return float(job.seq)
+    return job.seq
 
 
 def sjf(job: Candidate) -> float:
@@ -38,7 +38,7 @@ def edf(job: Candidate) -> float:
 
 def priority(job: Candidate) -> float:
     """Highest priority first."""
-    return float(-job.priority)
+    return -job.priority
 
 
 ORDERS: dict[str, Order] = {"fifo": fifo, "sjf": sjf, "edf": edf, "priority": priority}

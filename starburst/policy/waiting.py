@@ -214,7 +214,9 @@ WAITING: dict[str, WaitingPolicy] = {
 
 
 def hours(seconds: float) -> str:
-    """A duration as people say it: "45 s", "14 min", "1.5 h"."""
+    """A duration as people say it: "45 s", "14 min", "1.5 h"; under a millisecond it is none."""
+    if abs(seconds) < 1e-3:
+        return "0 s"
     if seconds < 100:
         return f"{seconds:.3g} s"
     if seconds < 5400 and abs(seconds - HOUR_S) > 1:

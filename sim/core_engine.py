@@ -1,0 +1,111 @@
+"""A trace through the core itself, event by event: the reference that every faster engine is held to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.outcomes import Outcomes
+from sim.spec import Spec
+from sim.trace import Floats, Trace
+from sim.world import SimJob, World
+from starburst.core.decisions import Decision
+from starburst.core.jobs import JobRecord
+from starburst.core.scheduler import Scheduler
+from starburst.core.state import Changes
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job, Site
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+
+#: The simulated cloud sells one machine, which holds any job; bills come from the trace's cost column.
+CLOUD = Offer("cloud", Resources.of(10**9, 10**9, 10**9), Money.of(1))
+
+
+def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
+    """Run all jobs of the trace to their end. `estimate_h` is what the scheduler believes of run times."""
+    scheduler = Scheduler(spec.settings())
+    book = _Book(trace, spec)
+    delay_h = spec.cloud_delay_s / 3600
+    world = World(
+        scheduler,
+        spec.cluster(),
+        [CLOUD],
+        boot_s={CLOUD.name: delay_h},
+        cloud_extra_s=spec.data_gravity_h,
+        on_step=book.on_step,
+    )
+    world.submit(
+        SimJob(
+            Job(
+                str(i),
+                trace.ids[i],
+                trace.tasks(i, spec.gpus_per_node),
+                runtime_estimate_s=float(estimate_h[i]),
+            ),
+            float(trace.arrival_h[i]),
+            float(trace.duration_h[i]),
+        )
+        for i in range(len(trace))
+    )
+    world.run()
+    return book.outcomes
+
+
+class _Book:
+    """Notes the end of every job, and what a job that came home left behind in the cloud."""
+
+    def __init__(self, trace: Trace, spec: Spec) -> None:
+        n = len(trace)
+        self._trace = trace
+        self._spec = spec
+        self._stay_h: dict[int, float] = {}
+        self._waits: dict[int, float] = {}
+        self.outcomes = Outcomes(
+            start_h=np.full(n, np.nan),
+            end_h=np.full(n, np.nan),
+            wait_h=np.zeros(n),
+            in_cloud=np.zeros(n, bool),
+            charged=np.zeros(n),
+            returned=np.zeros(n, bool),
+            passed=np.zeros(n, bool),
+            node=np.full(n, -1),
+        )
+
+    def on_step(self, now: float, changes: Changes) -> None:
+        """See what one step did."""
+        for decision in changes.decisions:
+            if decision.kind == "returning":
+                self._left_the_cloud(decision)
+        for record in changes.jobs.values():
+            if record.phase.is_end and np.isnan(self.outcomes.end_h[int(record.id)]):
+                self._ended(int(record.id), record)
+
+    def _left_the_cloud(self, decision: Decision) -> None:
+        index, stay_h = int(decision.subject), float(str(decision.numbers["elapsed_s"]))
+        self._stay_h[index] = stay_h
+        self._waits[index] = decision.at - stay_h - float(self._trace.arrival_h[index])
+
+    def _ended(self, index: int, record: JobRecord) -> None:
+        out, trace = self.outcomes, self._trace
+        assert record.started_at is not None
+        assert record.ended_at is not None
+        out.start_h[index] = record.started_at
+        out.end_h[index] = record.ended_at
+        out.returned[index] = record.returned
+        out.passed[index] = record.passed
+        arrived = float(trace.arrival_h[index])
+        stay_h = self._stay_h.get(index, 0.0)
+        back = arrived + self._waits.get(index, 0.0) + stay_h
+        out.wait_h[index] = self._waits.get(index, 0.0) + record.started_at - back
+        rate = trace.cost[index] / trace.duration_h[index] if trace.duration_h[index] else 0.0
+        if record.site is Site.CLOUD and self._spec.oracle:
+            out.start_h[index] = arrived
+            out.end_h[index] -= out.wait_h[index]
+            out.wait_h[index] = 0.0
+        if record.site is Site.CLOUD:
+            out.in_cloud[index] = True
+            delays_h = self._spec.data_gravity_h + self._spec.cloud_delay_s / 3600
+            out.charged[index] = trace.cost[index] + rate * (stay_h + delays_h)
+        else:
+            out.charged[index] = rate * stay_h
+            out.node[index] = int(record.slots[0].where)
