@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from starburst.core.capacity import amount
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.policy.placement import PLACEMENTS, Amount
+from starburst.policy.placement import PLACEMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ def choose(
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
         return Decision(None, f"0/{len(candidates)} nodes are available: {why or 'there are none'}.")
     score = PLACEMENTS[placement]
-    want = _amount(demand)
-    best = min(fitting, key=lambda c: score(_amount(c.free), _amount(c.node.capacity), want))
+    want = amount(demand)
+    best = min(fitting, key=lambda c: score(amount(c.free), amount(c.node.capacity), want))
     return Decision(best.node.name, f"assigned to {best.node.name}")
 
 
@@ -68,6 +69,3 @@ def _rejections(demand: Resources, selector: Sequence[tuple[str, str]], candidat
         if asked > left
     ]
 
-
-def _amount(resources: Resources) -> Amount:
-    return (resources.gpus, resources.cpu_milli, resources.memory_mib)
