@@ -1,0 +1,7 @@
+"""Trace readers: the common public formats, our own CSV, generated workloads and recorded history."""
+
+from sim.readers.fits import check_fits
+from sim.readers.formats import FORMATS, Read, read
+from sim.readers.history import from_records
+
+__all__ = ["FORMATS", "Read", "check_fits", "from_records", "read"]

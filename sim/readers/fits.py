@@ -1,0 +1,57 @@
+"""Whether every job of a trace can run on the cluster when it is empty."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.readers.problems import Problems
+from sim.spec import Spec
+from sim.trace import Trace
+from starburst.domain.resources import MIB_PER_GIB, MILLI, Resources
+
+_MEND = "give the cluster more, or take the job out of the trace"
+
+
+def check_fits(trace: Trace, spec: Spec) -> None:
+    """Raise SimulationError with the jobs that no empty cluster holds, by id and number in the trace."""
+    problems = Problems("trace", "{file}: job {line}")
+    gpus_per_task = np.where(trace.nodes > 1, -(-trace.gpus // trace.nodes), 0)
+    limits = {
+        "gpus": (trace.gpus, spec.nodes * spec.gpus_per_node, 1, "in all"),
+        "gpus per node": (gpus_per_task, spec.gpus_per_node, 1, "a node"),
+        "cpus per node": (trace.cpus / trace.nodes, spec.cpus_per_node, MILLI, "a node"),
+        "memory_gib per node": (
+            trace.memory_gib / trace.nodes,
+            spec.memory_gib_per_node,
+            MIB_PER_GIB,
+            "a node",
+        ),
+    }
+    bad = np.zeros(len(trace), bool)
+    for name, (demand, most, grain, where) in limits.items():
+        over = np.rint(demand * grain) > round(most * grain)
+        for row in np.flatnonzero(over):
+            value = f"{float(demand[row]):.15g} (id {trace.ids[row]})"
+            problems.add(int(row) + 1, name, value, f"there are {most:g} {where}; {_MEND}")
+        bad |= over
+    for row in np.flatnonzero(~bad & (trace.nodes > 1)):
+        if not _gang_fits(trace.tasks(int(row), spec.gpus_per_node), spec):
+            value = f"{trace.nodes[row]} (id {trace.ids[row]})"
+            problems.add(int(row) + 1, "nodes", value, f"so many tasks do not fit at once; {_MEND}")
+    problems.check()
+
+
+def _gang_fits(tasks: tuple[Resources, ...], spec: Spec) -> bool:
+    """First fit, largest first, as gangs are placed."""
+    if len(tasks) <= spec.nodes:
+        return True
+    free = [[n.gpus, n.cpu_milli, n.memory_mib] for n in (node.capacity for node in spec.cluster())]
+    for task in tasks:
+        demand = (task.gpus, task.cpu_milli, task.memory_mib)
+        for node in free:
+            if all(want <= have for want, have in zip(demand, node, strict=True)):
+                node[:] = [have - want for want, have in zip(demand, node, strict=True)]
+                break
+        else:
+            return False
+    return True

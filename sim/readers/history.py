@@ -1,0 +1,33 @@
+"""Recorded jobs as a trace: what really arrived and how long it really ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sim.readers.columns import by_arrival, check_ids, check_numbers, trace_of
+from sim.readers.problems import Problems
+from sim.trace import Trace
+
+#: id, submitted (s), run time (s), GPUs, CPUs, memory (GiB)
+Record = tuple[str, float, float, int, float, float]
+
+
+def from_records(rows: Iterable[Record]) -> Trace:
+    """Jobs in any order; submissions in Unix seconds, the trace from the first of them on."""
+    records = list(rows)
+    problems = Problems("history", "{file}: job {line}")
+    lines = np.arange(1, len(records) + 1)
+    ids = [record[0] for record in records]
+    numbers = np.array([record[1:] for record in records], float).reshape(-1, 5).T
+    check_ids(problems, lines, "id", ids)
+    for name, values in zip(("submitted", "run time", "GPUs", "CPUs", "memory"), numbers, strict=True):
+        for row in np.flatnonzero(~np.isfinite(values)):
+            problems.add(int(lines[row]), name, float(values[row]), "must be a finite number")
+        finite = np.where(np.isfinite(values), values, 0)
+        check_numbers(problems, lines, name, finite, whole=name == "GPUs")
+    problems.check()
+    submitted_s, runtime_s, gpus, cpus, memory_gib = numbers
+    trace = trace_of(ids, submitted_s / 3600, runtime_s / 3600, gpus, cpus=cpus, memory_gib=memory_gib)
+    return by_arrival(trace, np.ones(len(ids), bool), "history", None)

@@ -1,0 +1,65 @@
+"""Our own CSV: one job a row, in order of arrival, in hours or seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sim.errors import SimulationError
+from sim.readers.columns import check_ids, check_numbers, trace_of
+from sim.readers.files import open_text
+from sim.readers.problems import Problems
+from sim.readers.table import Table
+from sim.trace import Floats, Trace
+
+_OPTIONAL = ("cpus", "memory_gib", "nodes", "cost")
+_SECONDS_PER_HOUR = 3600.0
+
+
+def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
+    """Columns job_id, arrival_h or _s, duration_h or _s, gpus and maybe cpus, memory_gib, nodes, cost."""
+    problems = Problems(str(path))
+    with open_text(path) as text:
+        table = Table(text, problems)
+        arrival = _in_hours_or_seconds("arrival", table.header, problems)
+        duration = _in_hours_or_seconds("duration", table.header, problems)
+        optional = [name for name in _OPTIONAL if name in table.header]
+        table.read("job_id", dict.fromkeys([arrival, duration, "gpus", *optional], float), limit)
+    lines = table.lines
+    check_ids(problems, lines, "job_id", table.ids)
+    for name in (arrival, duration, "gpus", *optional):
+        check_numbers(
+            problems, lines, name, table[name], lowest=int(name == "nodes"), whole=name in ("gpus", "nodes")
+        )
+    _check_order(problems, arrival, table)
+    problems.check()
+    if not table.ids:
+        raise SimulationError(f"{path}: no jobs: add a row for each job")
+    columns = {name: table[name] for name in optional}
+    return trace_of(table.ids, _hours(table, arrival), _hours(table, duration), table["gpus"], **columns), []
+
+
+def _in_hours_or_seconds(name: str, header: Sequence[str], problems: Problems) -> str:
+    given = [column for column in (f"{name}_h", f"{name}_s") if column in header]
+    if len(given) == 2:
+        problems.add(1, f"{name}_h", f"given besides {name}_s", "keep one of the columns")
+    return given[0] if given else f"{name}_h or {name}_s"
+
+
+def _hours(table: Table, name: str) -> Floats:
+    return table[name] / _SECONDS_PER_HOUR if name.endswith("_s") else table[name]
+
+
+def _check_order(problems: Problems, arrival: str, table: Table) -> None:
+    """Only the first job that is too early: sorting mends all."""
+    values = table[arrival]
+    early = np.flatnonzero(np.diff(values) < 0)
+    if len(early):
+        row, column = int(early[0]) + 1, table.header.index(arrival) + 1
+        mend = (
+            f"is before the {values[row - 1]:.15g} of the job above; sort the rows, "
+            f"as by (head -n 1 FILE; tail -n +2 FILE | sort -s -t, -g -k {column},{column})"
+        )
+        problems.add(int(table.lines[row]), arrival, float(values[row]), mend)
