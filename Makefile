@@ -25,8 +25,9 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 queued jobs, seconds per step, memory
+bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs
 	$(BIN)/python -m bench.queue $(ARGS)
+	$(BIN)/python -m bench.simulate $(ARGS)
 
 wheel: $(VENV)/.dev  ## build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

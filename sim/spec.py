@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from math import isinf, isnan
 
+from sim.errors import SimulationError
 from starburst.core.settings import Settings
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from starburst.policy.ordering import ORDERS
+from starburst.policy.placement import PLACEMENTS
+from starburst.policy.waiting import WAITING
+
+#: Fields that name a policy, with its choices.
+CHOICES = {
+    "waiting": tuple(WAITING),
+    "budget_mode": ("open", "calibrated"),
+    "hopeless": ("wait", "leave"),
+    "order": tuple(ORDERS),
+    "binpack": tuple(PLACEMENTS),
+}
+#: Smallest values of fields that may not be 0.
+AT_LEAST = {"nodes": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +39,10 @@ class Spec:
     #: The waiting policy's factor in hours (per GPU, …) or as a ratio; None derives it from the budget.
     factor: float | None = None
     budget_percent: float = 25.0
+    #: "open" or "calibrated": whether the factor follows what is really spent of the budget.
+    budget_mode: str = "open"
+    #: "wait" or "leave": what a job does that cannot start before its wait ends, by estimates.
+    hopeless: str = "wait"
     #: Jobs without GPUs leave at arrival.
     cpu_offload: bool = False
     #: Shorter jobs leave at arrival; 0 is off.
@@ -48,12 +69,49 @@ class Spec:
     price_per_gpu_hour: float = 2.5
     seed: int = 0
 
+    def check(self) -> None:
+        """Whether it can be simulated at all.
+
+        Raises:
+            SimulationError: a line per problem, by the names of the command line's options.
+        """
+        problems = [
+            f"{option(field.name)}: {problem}"
+            for field in fields(self)
+            if (problem := _problem(field.name, getattr(self, field.name)))
+        ]
+        if self.backfill and self.out_of_order:
+            problems.append("--backfill: is for a strict queue; leave out --out-of-order or --backfill")
+        if self.waiting == "star" and self.t_max_h is None:
+            problems.append(
+                "--waiting: star waits after a return only; give --t-max, for instance --t-max 0.25"
+            )
+        if problems:
+            raise SimulationError("\n".join(problems))
+
+    @property
+    def title(self) -> str:
+        """What it is in a few words, for people."""
+        policy = WAITING[self.waiting]
+        per_gpu = " h/GPU" if self.waiting in ("resource", "star") else ""
+        unit = per_gpu or " h" * policy.factor_in_hours
+        share = (
+            f"P {self.budget_percent:g} %"
+            if self.factor is None
+            else f"{policy.symbol} {self.factor:g}{unit}"
+        )
+        order = f"{self.order.upper()}{' out of order' * self.out_of_order}{' with backfill' * self.backfill}"
+        parts = [policy.title, *[share] * bool(policy.symbol), order, self.binpack]
+        return ", ".join(parts)
+
     def settings(self) -> Settings:
         """For the core, whose clock runs in hours here."""
         return Settings(
             waiting=self.waiting,
             factor=self.factor,
             budget_percent=self.budget_percent,
+            budget_mode=self.budget_mode,
+            hopeless=self.hopeless,
             max_wait_s=self.max_wait_h,
             order=self.order,
             out_of_order=self.out_of_order,
@@ -71,3 +129,29 @@ class Spec:
         """Homogeneous nodes, named by index."""
         capacity = Resources.of(self.gpus_per_node, self.cpus_per_node, self.memory_gib_per_node)
         return tuple(Node(str(index), capacity) for index in range(self.nodes))
+
+
+def option(field: str) -> str:
+    """A field's name on the command line."""
+    return "--" + field.removesuffix("_percent").removesuffix("_h").removesuffix("_s").replace("_", "-")
+
+
+def _problem(field: str, value: object) -> str:
+    """What is wrong with one field's value and what to write instead; "" if nothing is."""
+    if isinstance(value, str):
+        return _unknown(value, CHOICES[field])
+    if value is None or isinstance(value, bool):
+        return ""
+    assert isinstance(value, int | float)
+    least = AT_LEAST.get(field, 0)
+    if isnan(value) or (isinf(value) and field != "max_wait_h"):
+        return f"{value}: must be a finite number"
+    return "" if value >= least else f"{value}: must be at least {least}"
+
+
+def _unknown(value: str, choices: tuple[str, ...]) -> str:
+    if value in choices:
+        return ""
+    close = get_close_matches(value, choices, 1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{value!r}: {hint}choose one of {', '.join(choices)}"

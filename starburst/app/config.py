@@ -95,6 +95,9 @@ class PolicyConfig(Section):
     budget_percent: float = Field(
         25.0, gt=0, le=10_000, allow_inf_nan=False, description="P: how much longer jobs may take on average"
     )
+    budget_mode: Literal["open", "calibrated"] = Field(
+        "open", description="open: the factor is what P gives in theory; calibrated: it follows what is spent"
+    )
     factor: Amount | None = Field(
         None,
         description="the waiting policy's factor instead of what P gives: hours for constant, hours per GPU "
@@ -132,6 +135,7 @@ class PolicyConfig(Section):
         return Settings(
             waiting=self.waiting,
             budget_percent=self.budget_percent,
+            budget_mode=self.budget_mode,
             factor=factor,
             order=self.order,
             out_of_order=self.out_of_order,

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
 from starburst.store.errors import StoreError
@@ -29,6 +30,8 @@ COMMANDS = (
     "cost",
     "events",
     "config",
+    "simulate",
+    "advise",
     "demo",
 )
 
@@ -98,7 +101,7 @@ def run() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except (UserError, StoreError) as error:
+    except (UserError, StoreError, SimulationError) as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
         sys.exit(2)

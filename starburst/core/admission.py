@@ -70,10 +70,19 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
     policy, factor = state.waiting, state.factor
     wait_s = policy.wait_s(factor, ask)
-    rule = f"{policy.title}: {policy.formula(factor, ask)}"
+    rule = f"{policy.title}: {policy.formula(factor, ask)}{_calibrated(state)}"
     if wait_s > state.settings.max_wait_s:
         return state.settings.max_wait_s, f"{rule}, but at most {hours(state.settings.max_wait_s)}"
     return wait_s, rule
+
+
+def _calibrated(state: State) -> str:
+    """What the control of the budget has done to the factor, for the reason."""
+    if not state.meter.calibrated:
+        return ""
+    multiplier = state.meter.multiplier(state.load.load.mean_runtime_s)
+    spent, budget = state.meter.account.spent_percent, state.settings.budget_percent
+    return f", calibrated ×{multiplier:.2g}: {spent:.2g} % of the {budget:g} % spent so far"
 
 
 def join(state: State, record: JobRecord) -> None:
@@ -83,8 +92,11 @@ def join(state: State, record: JobRecord) -> None:
         Candidate(record.seq, state.runtime_s(record.job), record.deadline, record.job.priority)
     )
     state.queue.add(record)
+    state.meter.waits(record)
     state.walk.arrived(record.job.shape)
     state.set_deadline(record, record.deadline)
+    if state.prospects is not None:
+        state.prospects.suspect(record)
 
 
 def requeue(state: State, record: JobRecord) -> None:
@@ -107,6 +119,13 @@ def expire(state: State) -> bool:
     return any_due
 
 
+def give_up(state: State) -> None:
+    """Who cannot start before its wait ends leaves at once, if the settings say so."""
+    if state.prospects is not None:
+        for record in state.prospects.hopeless(state.capacity, state.now):
+            leave(state, record, "hopeless")
+
+
 def trim(state: State) -> None:
     """While the queue is longer than Q_max its last job leaves; one that may not leave is passed over."""
     limit = state.settings.queue_limit
@@ -119,15 +138,17 @@ def leave(state: State, record: JobRecord, why: str) -> None:
     """Off to the cloud, or, if no offer will have it, back to waiting."""
     rented = state.fleet.rent(record.job, state.now)
     if isinstance(rented, str):
-        if why != "queue-full":  # else its own wait goes on
+        if why not in ("queue-full", "hopeless"):  # else its own wait goes on
             _keep(state, record, rented)
         return
     if record.id in state.queue:
-        state.queue.remove(record)
+        state.dequeue(record)
     instances, record.slots = rented
     record.phase = Phase.OFFLOADING
     record.open_bills += len(instances)
     state.touch(record)
+    if why in ("expired", "hopeless"):
+        state.meter.cut_short(state.load.load.mean_runtime_s)
     state.decide(
         record.id,
         "offloaded",
@@ -154,6 +175,7 @@ def _keep(state: State, record: JobRecord, lacks: str) -> None:
     if record.wait.get("lacks") != lacks:
         record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks}
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
+    state.meter.rests(record)
     record.phase = Phase.QUEUED
     record.deadline = inf if retry_at is None else retry_at
     if record.id in state.queue or record.job.cloud is CloudChoice.ONLY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from starburst.core.actions import Slot
@@ -76,6 +76,24 @@ class Capacity:
             self.take(slots[-1:])  # tasks of one gang must not count on the same room
         self.give(slots)
         return tuple(slots) if len(slots) == len(job.tasks) else None
+
+    def would_hold(self, job: Job, freed: Callable[[str], Amount]) -> tuple[str, ...]:
+        """Nodes of a job's tasks if what `freed` says of a node were free there too; empty if not all fit."""
+        names: list[str] = []
+        taken: dict[str, Amount] = {}
+        for demand in job.tasks:
+            want = amount(demand)
+            for name, state in self._states.items():
+                if not _suits(state.node, demand, job.node_selector):
+                    continue
+                free = _minus(_plus(state.free, freed(name)), taken.get(name, (0, 0, 0)))
+                if all(part <= there for part, there in zip(want, free, strict=True)):
+                    taken[name] = _plus(taken.get(name, (0, 0, 0)), want)
+                    names.append(name)
+                    break
+            else:
+                return ()
+        return tuple(names)
 
     def holds(self, slots: Iterable[Slot]) -> bool:
         """Whether these slots are all free."""

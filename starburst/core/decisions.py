@@ -60,6 +60,10 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
     "only": lambda n: "its starburst.io/cloud says only",
     "too-big": lambda n: f"no node or set of nodes of the cluster could ever hold {n['need']}",
     "queue-full": lambda n: f"the queue is longer than {n['queue_limit']} and it was last",
+    "hopeless": lambda n: (
+        f"by the estimates of what runs on the cluster, it will not have {n['need']} free before the wait "
+        "is over"
+    ),
     "again": lambda n: "its first machine did not come up",
 }
 

@@ -39,7 +39,7 @@ def _consider(state: State, record: JobRecord) -> None:
         slots = state.capacity.place(job)
         if slots is None:
             return
-        state.capacity.take(slots)
+        state.take(record, slots)
         record.reserved = slots
         slot = f"{where(slots)} is held for it"
     state.decide(record.id, "returning", **numbers, slot=slot)

@@ -41,6 +41,8 @@ def run_started(state: State, event: RunStarted) -> None:
     _note_start(state, record)
     if record.phase is Phase.STARTING:
         record.phase = Phase.RUNNING
+        if state.prospects is not None and record.site is Site.CLUSTER:
+            state.prospects.began(record.slots)
         if _may_return(state, record):
             record.look_at = state.now + state.settings.t_max_s
             state.looks.set(record.look_at, record)
@@ -50,6 +52,7 @@ def run_started(state: State, event: RunStarted) -> None:
 
 def _note_start(state: State, record: JobRecord) -> None:
     record.started_at = state.now
+    state.meter.runs(record)
     if record.first_started_at is None:
         record.first_started_at = state.now
 
@@ -71,8 +74,7 @@ def run_ended(state: State, event: RunEnded) -> None:
     if record.started_at is None and event.end is RunEnd.EXITED:
         _note_start(state, record)
     if record.site is Site.CLUSTER:
-        state.capacity.give(record.slots)
-        state.grew = True
+        state.give(record, record.slots)
     else:
         release(state, record)
     record.exit_code = event.exit_code
@@ -98,6 +100,8 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     """An attempt has no result and is known dead: by our own hand, or it was lost."""
     record.ended_at = state.now
     state.homesick.pop(record.id, None)
+    state.meter.rests(record)
+    _throw_away(state, record)
     if record.stop_why == "cancel":
         finish(state, record, Phase.CANCELLED, "cancelled")
     elif record.stop_why == "return":
@@ -105,6 +109,13 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     else:
         preempted = preempted or record.stop_why == "preempted"
         _lose(state, record, message or "its machine or supervisor went away", preempted=preempted)
+
+
+def _throw_away(state: State, record: JobRecord) -> None:
+    """What the ended attempt did will be done again, unless it was saved."""
+    if record.started_at is not None and not record.job.checkpoint:
+        run_s, mean_s = state.now - record.started_at, state.load.load.mean_runtime_s
+        state.meter.repeat(run_s, mean_s, ours=record.stop_why == "return")
 
 
 def release(state: State, record: JobRecord) -> None:
@@ -119,6 +130,7 @@ def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: 
     """The job is over."""
     state.unreserve(record)
     state.homesick.pop(record.id, None)
+    state.meter.rests(record)
     record.phase = phase
     record.ended_at = state.now
     record.look_at = None

@@ -12,7 +12,7 @@ from math import inf, isinf
 from typing import Any
 
 from starburst.core.actions import Action
-from starburst.core.admission import expire, join, submitted, trim
+from starburst.core.admission import expire, give_up, join, submitted, trim
 from starburst.core.decisions import where
 from starburst.core.events import (
     CancelRequested,
@@ -49,7 +49,7 @@ class Scheduler(State):
         """
         batch = events if isinstance(events, Sequence) else (events,)
         already = len(self.changes.actions)
-        self.now = now
+        self.pass_to(now)
         if len(batch) > 1:
             batch = sorted(batch, key=lambda event: RANK.get(type(event), 1))
         for event in batch:
@@ -90,6 +90,7 @@ class Scheduler(State):
         expire(self)
         self._join_arrivals()
         self._place_queued()
+        give_up(self)
         trim(self)
         while expire(self):
             self._place_queued()
@@ -113,8 +114,8 @@ class Scheduler(State):
             self.grew = False
             self.walk.grew(self.queue)
         for record, slots, behind in self.walk.walk(self.queue, self.capacity):
-            self.queue.remove(record)
-            self.capacity.take(slots)
+            self.dequeue(record)
+            self.take(record, slots)
             record.passed = record.passed or bool(behind)
             waited_s = self.now - record.queued_at
             need = str(record.job.resources)
@@ -132,7 +133,7 @@ def _cancelled(state: State, event: CancelRequested) -> None:
         stop(state, record, "cancel", record.job.grace_s)
         return
     if record.id in state.queue:
-        state.queue.remove(record)
+        state.dequeue(record)
     elif record in state.joining:
         state.joining.remove(record)
     release(state, record)
@@ -142,6 +143,8 @@ def _cancelled(state: State, event: CancelRequested) -> None:
 def _nodes_changed(state: State, event: NodesChanged) -> None:
     state.capacity.update(event.nodes)
     state.grew = True
+    if state.prospects is not None:
+        state.prospects.nodes_changed()
     state.changes.nodes = True
 
 

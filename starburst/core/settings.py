@@ -13,10 +13,14 @@ class Settings:
     waiting: str = "compute"
     #: P: how much longer jobs may take on average, percent. Gives the factor unless `factor` is set.
     budget_percent: float = 25.0
+    #: "open": the factor is what P gives in theory; "calibrated": it follows what is really spent of P.
+    budget_mode: str = "open"
     #: The waiting policy's factor, fixed; SI units (see policy/waiting.py).
     factor: float | None = None
     #: No wait that the policy gives is longer than this.
     max_wait_s: float = inf
+    #: A job that, by estimates, cannot start before its wait ends: "wait" all the same, or "leave" at once.
+    hopeless: str = "wait"
     order: str = "fifo"
     #: Go on past a job that does not fit.
     out_of_order: bool = True

@@ -15,6 +15,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.domain.money import Money
 from starburst.domain.node import Node
+from starburst.policy.budget import Account
 from starburst.policy.packing.plan import Packer
 
 
@@ -29,6 +30,7 @@ class Facts:
     settled: Money = field(default_factory=Money)
     load: LoadEstimate | None = None
     paused: dict[str, float] = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ def facts(state: Scheduler) -> Facts:
         state.fleet.settled,
         state.load,
         {name: until for name, until in state.fleet.paused.items() if until > state.now},
+        state.meter.account,
     )
 
 
@@ -67,6 +70,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         past = known.load
         state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
+    state.meter.account = known.account
     fleet = state.fleet
     fleet.launches, fleet.settled, fleet.paused = known.launches, known.settled, dict(known.paused)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}
@@ -84,16 +88,21 @@ def _take_over(state: Scheduler, record: JobRecord) -> None:
     state.jobs[record.id] = record
     if record.phase.is_end:
         return
-    state.capacity.take(record.reserved)
+    state.take(record, record.reserved)
     if record.phase is Phase.QUEUED:
         if record.job.cloud is not CloudChoice.ONLY:
             state.queue.add(record)
+            state.meter.waits(record)
+            if state.prospects is not None:
+                state.prospects.suspect(record)
         if not isinf(record.deadline):
             state.deadlines.set(record.deadline, record)
     if record.alive:
         state.unconfirmed_runs.add((record.id, record.attempt))
+        if record.started_at is not None:
+            state.meter.runs(record)
         if record.site is Site.CLUSTER:
-            state.capacity.take(record.slots)
+            state.take(record, record.slots)
     if record.phase is Phase.RUNNING and record.look_at is not None:
         if record.look_at <= state.now:
             state.homesick[record.id] = None

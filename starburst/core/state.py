@@ -10,6 +10,8 @@ from starburst.core.decisions import Decision
 from starburst.core.fleet import Fleet, InstanceRecord
 from starburst.core.jobs import JobRecord
 from starburst.core.load import LoadEstimate
+from starburst.core.meter import Meter
+from starburst.core.prospects import Prospects
 from starburst.core.queue import ShapeQueue
 from starburst.core.settings import Settings
 from starburst.core.timers import Timers
@@ -51,8 +53,11 @@ class State:
         self.capacity = Capacity((), PLACEMENTS[settings.placement])
         #: Capacity was freed or added since the last walk.
         self.grew = False
+        #: None where waits are sat out, hopeless or not.
+        self.prospects = Prospects(self.jobs) if settings.hopeless == "leave" else None
         self.fleet = Fleet(packer or NoPacking())
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
+        self.meter = Meter(settings)
         self.deadlines = Timers(self._deadline)
         self.looks = Timers(self._look)
         #: Cloud runs past T_max that pay to come home as soon as there is room, oldest first.
@@ -74,10 +79,13 @@ class State:
 
     @property
     def factor(self) -> float:
-        """The waiting policy's factor: as set, or what the budget gives on the workload seen so far."""
-        if self.settings.factor is not None:
-            return self.settings.factor
-        return self.waiting.factor(self.settings.budget_percent, self.load.load)
+        """The waiting policy's factor: as set, or as P gives it on the jobs seen, perhaps calibrated."""
+        factor = self.settings.factor
+        if factor is None:
+            factor = self.waiting.factor(self.settings.budget_percent, self.load.load)
+        if not self.meter.calibrated:
+            return factor
+        return factor * self.meter.multiplier(self.load.load.mean_runtime_s)
 
     def size(self, job: Job) -> float:
         """r: the job's size in GPU equivalents."""
@@ -113,6 +121,29 @@ class State:
         """The instance changed and is to be stored."""
         self.changes.instances[instance.id] = instance
 
+    def pass_to(self, now: float) -> None:
+        """Time goes on; whoever runs or waits meanwhile is on the meter."""
+        self.meter.advance(now - self.now, self.load.load.mean_runtime_s)
+        self.now = now
+
+    def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
+        """The job holds these slots of the cluster."""
+        self.capacity.take(slots)
+        if self.prospects is not None:
+            self.prospects.hold(record.id, slots)
+
+    def give(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
+        """The job holds these slots of the cluster no longer."""
+        self.capacity.give(slots)
+        self.grew = True
+        if self.prospects is not None:
+            self.prospects.drop(record.id, slots)
+
+    def dequeue(self, record: JobRecord) -> None:
+        """Take a job out of the queue."""
+        self.queue.remove(record)
+        self.meter.rests(record)
+
     def set_deadline(self, record: JobRecord, deadline: float) -> None:
         """The job leaves for the cloud then."""
         record.deadline = deadline
@@ -123,8 +154,7 @@ class State:
     def unreserve(self, record: JobRecord) -> None:
         """Free the slots held for a job that does not come home after all."""
         if record.reserved:
-            self.capacity.give(record.reserved)
-            self.grew = True
+            self.give(record, record.reserved)
             record.reserved = ()
 
     def _deadline(self, job_id: str) -> float | None:

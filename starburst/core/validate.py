@@ -25,7 +25,7 @@ def validate(state: State) -> None:
     Raises:
         InvariantError: one does not hold.
     """
-    broken = [*_queue(state), *_jobs(state), *_nodes(state), *_fleet(state)]
+    broken = [*_queue(state), *_jobs(state), *_meter(state), *_nodes(state), *_fleet(state)]
     if broken:
         raise InvariantError("; ".join(broken))
 
@@ -55,6 +55,15 @@ def _jobs(state: State) -> Iterator[str]:
             yield f"{record.id} is being stopped for no reason"
         if record.returned and record.stop_why == "return" and record.site is Site.CLOUD:
             yield f"{record.id} comes home twice"
+
+
+def _meter(state: State) -> Iterator[str]:
+    ours = {r.id for r in state.queue if r.job.cloud is not CloudChoice.NEVER and "lacks" not in r.wait}
+    if state.meter.waiting != ours:
+        yield f"the meter errs on who waits: {sorted(state.meter.waiting ^ ours)}"
+    running = {r.id for r in state.jobs.values() if r.alive and r.started_at is not None}
+    if state.meter.running != running:
+        yield f"the meter errs on who runs: {sorted(state.meter.running ^ running)}"
 
 
 def _cluster_slots(record: JobRecord) -> Iterator[Slot]:

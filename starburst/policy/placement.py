@@ -1,6 +1,7 @@
 """Which node a task goes to. A score is computed for every node that holds the task; the smallest wins.
 
 Free amounts and demands are triples (GPUs, milli-CPUs, MiB); ties go to the node that comes first.
+Plain arithmetic on triples: the simulator compiles these functions with Numba.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ def worst_fit(free: Amount, capacity: Amount, demand: Amount) -> tuple[float, ..
 
 def tetris(free: Amount, capacity: Amount, demand: Amount) -> float:
     """The best alignment: Σ demand/capacity · free/capacity, largest first (Tetris, SIGCOMM'14)."""
-    return -sum(d * f / (c * c) for f, c, d in zip(free, capacity, demand, strict=True) if c)
+    alignment = 0.0
+    for kind in range(3):
+        size = float(capacity[kind])
+        if size:
+            alignment += float(demand[kind]) * float(free[kind]) / (size * size)
+    return -alignment
 
 
 PLACEMENTS: dict[str, Score] = {

@@ -4,6 +4,9 @@ Source: Starburst (ATC'24), sections "Dynamic waiting" and "Wait budget". Notati
 T mean run time, r a job's size in GPU equivalents, t its run time, k a policy's factor. A budget of P percent
 allows B = P·T·N/100 seconds of waiting over N jobs; each policy shares B out in its own way, and its factor
 follows from that (`factor`). Factors are in SI: seconds, seconds per GPU, or a plain ratio.
+
+`factor` and `wait_s` are plain arithmetic: given columns for numbers they work entry by entry, so that the
+simulator can ask about a whole trace at once.
 """
 
 from __future__ import annotations

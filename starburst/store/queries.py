@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, select, union_all
 
@@ -79,6 +79,18 @@ class EventRow:
     body: dict[str, Any]
 
 
+class PastJob(NamedTuple):
+    """A job that has ended by itself, as the simulator wants it: sums over its tasks."""
+
+    id: str
+    submitted_at: float
+    #: Seconds its last run took.
+    runtime_s: float
+    gpus: int
+    cpus: float
+    memory_gib: float
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """How many jobs and machines there are in each phase that has any."""
@@ -141,6 +153,16 @@ def job(store: Store, text: str) -> JobRow:
         newest = [*_requested(conn, [], GUESS_AMONG), *_taken_up(conn, [], GUESS_AMONG)]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
     raise NotFoundError(text, get_close_matches(text, words))
+
+
+def past_jobs(store: Store) -> list[PastJob]:
+    """Jobs whose command has ended, well or not, in order of arrival."""
+    c = t.jobs.c
+    ended = select(c.record).where(
+        c.phase.in_(("succeeded", "failed")), c.started_at.is_not(None), c.ended_at.is_not(None)
+    )
+    with store.read() as conn:
+        return [_past(codec.decode(JobRecord, body)) for body in conn.scalars(ended.order_by(c.seq))]
 
 
 def record(store: Store, job_id: str) -> JobRecord | None:
@@ -223,6 +245,20 @@ def _requested(conn: Connection, conditions: list[ColumnElement[bool]], limit: i
 def _pace(conn: Connection) -> Pace:
     clock = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "clock"))
     return codec.decode(Pace, clock) if clock else Pace()
+
+
+def _past(record: JobRecord) -> PastJob:
+    assert record.started_at is not None
+    assert record.ended_at is not None
+    tasks = record.job.tasks
+    return PastJob(
+        id=record.id,
+        submitted_at=record.submitted_at,
+        runtime_s=record.ended_at - record.started_at,
+        gpus=sum(task.gpus for task in tasks),
+        cpus=sum(task.cpus for task in tasks),
+        memory_gib=sum(task.memory_gib for task in tasks),
+    )
 
 
 def _parsed(row: RowMapping, document: str) -> dict[str, Any]:

@@ -200,6 +200,8 @@ def tellings(draw: st.DrawFn) -> Settings:
     """Settings under which things move."""
     more: dict[str, Any] = {
         "waiting": draw(st.sampled_from(["no-wait", "constant", "star"])),
+        "budget_mode": draw(st.sampled_from(["open", "calibrated"])),
+        "hopeless": draw(st.sampled_from(["wait", "leave"])),
         "factor": 0.2 * HOUR,
         "out_of_order": draw(st.booleans()),
         "backfill": draw(st.booleans()),

@@ -67,6 +67,15 @@ def reasons_to_leave() -> Desk:
     return desk
 
 
+def no_hope() -> Desk:
+    """One that could not start before its wait ends."""
+    desk = Desk(2, hopeless="leave")
+    desk.submit(job("busy", 2, hours=9))
+    desk.started("busy")
+    desk.submit(job("hopeless"))
+    return desk
+
+
 def homecoming() -> Desk:
     """One that comes home into a slot and one that had better stay."""
     desk = Desk(2, waiting="no-wait", returns="if-it-pays", t_max_s=MINUTE)
@@ -93,7 +102,7 @@ def homecoming_of_star() -> Desk:
 @cache
 def decisions() -> tuple[Decision, ...]:
     """All that was decided in the scenarios."""
-    scenarios = (waits_and_runs, cloud_life, reasons_to_leave, homecoming, homecoming_of_star)
+    scenarios = (waits_and_runs, cloud_life, reasons_to_leave, no_hope, homecoming, homecoming_of_star)
     return tuple(decision for scenario in scenarios for decision in scenario().scheduler.log)
 
 

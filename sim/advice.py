@@ -1,0 +1,54 @@
+"""Which budget to choose, from what each would have cost and delayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.figures import knee
+from sim.sweep import Axis, Point
+
+BUDGETS = Axis("budget_percent", (5.0, 10.0, 25.0, 50.0, 100.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A recommendation and its reasons."""
+
+    #: None: waiting would have saved nothing.
+    budget_percent: float | None
+    sentences: tuple[str, str, str]
+
+
+def advise(points: Sequence[Point]) -> Advice:
+    """Choose the budget at the knee of cost against completion time, No-Wait being one of the choices."""
+    base, spec = points[0].no_wait, points[0].spec
+    setting = (
+        f"Without waiting, {base.jobs_counted:,} jobs on {spec.nodes} × {spec.gpus_per_node} GPUs "
+        f"would have cost ${base.cloud_cost_usd:,.0f} in the cloud and taken {base.mean_jct_h:.3g} h each "
+        "on average."
+    )
+    pairs = [(p.result.cloud_cost, p.result.mean_jct_h) for p in points]
+    at = knee([(base.cloud_cost, base.mean_jct_h), *pairs]) - 1
+    if at < 0:
+        reason = (
+            "No budget would have cost less." if base.cloud_cost else "Nothing would have left for the cloud."
+        )
+        return Advice(None, (setting, reason, "Keep No-Wait, or ask again when the load has grown."))
+    best = points[at]
+    choice = (
+        f"Choose P = {best.spec.budget_percent:g} %: it would have saved {best.saved_percent:.1f} % of that "
+        f"(${base.cloud_cost_usd - best.result.cloud_cost_usd:,.0f}), and jobs would have taken "
+        f"{best.jct_percent:.1f} % longer."
+    )
+    return Advice(best.spec.budget_percent, (setting, choice, _neighbours(points, at)))
+
+
+def _neighbours(points: Sequence[Point], at: int) -> str:
+    """What the next smaller and the next larger budget would have done instead."""
+    beside = [points[i] for i in (at - 1, at + 1) if 0 <= i < len(points)]
+    told = [
+        f"P = {p.spec.budget_percent:g} % would have saved {p.saved_percent:.1f} % at {p.jct_percent:+.1f} %"
+        for p in beside
+    ]
+    return "; ".join(told) + "."

@@ -1,0 +1,110 @@
+"""What the policies say of every job, ahead of time: one column for each answer.
+
+No policy is written here: the waiting policies and orders are plain arithmetic and take columns for numbers.
+That is possible because nothing they look at depends on how the simulation goes (see `learns_run_times`).
+"""
+
+from __future__ import annotations
+
+from math import isnan, nan
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.spec import Spec
+from sim.trace import Bools, Floats, Ints, Trace
+from starburst.core.capacity import amount
+from starburst.core.load import LoadEstimate
+from starburst.core.settings import Settings
+from starburst.domain.job import Job
+from starburst.domain.resources import Resources
+from starburst.policy.ordering import ORDERS, Candidate
+from starburst.policy.waiting import WAITING, Ask, Load
+
+
+class Columns(NamedTuple):
+    """Jobs, in order of arrival; hours."""
+
+    arrival: Floats
+    duration: Floats
+    cloud_duration: Floats
+    #: When the job leaves for the cloud.
+    deadline: Floats
+    #: Leaves at its arrival whatever the cluster is like.
+    leaves: Bools
+    #: Its place among all jobs of the trace in the queue's order; `last` is that order backwards.
+    rank: Ints
+    last: Ints
+    shape: Ints
+    #: Tasks of shape s: rows `task_first[s]` to `task_first[s + 1]` of `tasks` (GPUs, milli-CPUs, MiB).
+    task_first: Ints
+    tasks: Ints
+
+
+def learns_run_times(spec: Spec) -> bool:
+    """Whether the factor follows from a budget and the run times seen so far."""
+    return spec.factor is None and isnan(WAITING[spec.waiting].factor(spec.budget_percent, Load(1.0, nan)))
+
+
+def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> Columns:
+    """Ask every policy about every job."""
+    settings = spec.settings()
+    shape, shapes = _shapes(trace, spec.gpus_per_node)
+    whole = [Job("", "", tasks).resources for tasks in shapes]
+    gpus = np.array([need.gpus for need in whole], np.int64)[shape]
+    size = np.array([need.gpu_equivalents(settings.cpus_per_gpu) for need in whole], np.float64)[shape]
+    wait = _waits(settings, size, gpus, estimate_h)
+    # By way of when it is due, as in the core.
+    deadline = (trace.arrival_h + wait + estimate_h) - estimate_h
+    leaves = np.zeros(len(trace), bool)
+    if settings.offload_cpu_only:
+        leaves |= gpus == 0
+    if settings.short_job_s:
+        leaves |= estimate_h < settings.short_job_s
+    rank = _ranks(settings, estimate_h, deadline)
+    return Columns(
+        arrival=np.array(trace.arrival_h, np.float64),
+        duration=np.array(trace.duration_h, np.float64),
+        cloud_duration=trace.duration_h + spec.data_gravity_h,
+        deadline=deadline,
+        leaves=leaves,
+        rank=rank,
+        last=-rank,
+        shape=shape,
+        task_first=np.cumsum([0, *(len(tasks) for tasks in shapes)]),
+        tasks=np.array([amount(task) for tasks in shapes for task in tasks], np.int64).reshape(-1, 3),
+    )
+
+
+def _shapes(trace: Trace, gpus_per_node: int) -> tuple[Ints, list[tuple[Resources, ...]]]:
+    """Every job's shape by number, and the gangs these numbers stand for."""
+    code, first = np.zeros(len(trace), np.int64), np.zeros(min(len(trace), 1), np.int64)
+    for column in (trace.gpus, trace.nodes, trace.cpus, trace.memory_gib):
+        values, index = np.unique(column, return_inverse=True)
+        if len(values) > 1:
+            _, first, code = np.unique(code * len(values) + index, return_index=True, return_inverse=True)
+    numbers: dict[tuple[Resources, ...], int] = {}
+    number = [numbers.setdefault(trace.tasks(int(i), gpus_per_node), len(numbers)) for i in first]
+    return np.array(number, np.int64)[code], list(numbers)
+
+
+def _waits(settings: Settings, size: Any, gpus: Any, estimate_h: Any) -> Floats:
+    """Hours each job may wait; a budget's factor follows the mean size of the jobs up to this one."""
+    policy, n = WAITING[settings.waiting], len(size)
+    factor: Any = settings.factor
+    if factor is None:
+        seen: Any = (np.arange(1, n + 1), np.cumsum(size))
+        load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs, *seen).load
+        factor = policy.factor(settings.budget_percent, load)
+    wait = np.minimum(policy.wait_s(factor, Ask(size, gpus, estimate_h)), settings.max_wait_s)
+    return np.broadcast_to(wait, n)
+
+
+def _ranks(settings: Settings, estimate_h: Any, deadline: Any) -> Ints:
+    """Every job's place in the queue's order; ties go to whoever came first."""
+    n = len(deadline)
+    came: Any = np.arange(n)
+    key = ORDERS[settings.order](Candidate(came, estimate_h, deadline, priority=0))
+    rank = np.empty(n, np.int64)
+    rank[np.argsort(np.broadcast_to(key, n), kind="stable")] = came
+    return rank

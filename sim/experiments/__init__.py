@@ -1,0 +1,1 @@
+"""Experiments: each is run as `python -m sim.experiments.NAME` and writes a page of docs/results."""

@@ -1,0 +1,110 @@
+"""One simulation from trace to figures: run-time estimates, the choice of the engine, what it took."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from sim import core_engine
+from sim.errors import SimulationError
+from sim.outcomes import Outcomes, Result, measure
+from sim.spec import Spec
+from sim.trace import Floats, Trace
+
+ENGINES = ("auto", "core", "array")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one simulation gave and took."""
+
+    outcomes: Outcomes
+    result: Result
+    engine: str
+    cpu_seconds: float
+    #: Largest resident set of the process so far, MiB.
+    max_rss_mb: float
+
+    def as_dict(self, spec: Spec) -> dict[str, Any]:
+        """Stable keys, as in `-o json`; an infinite number becomes null."""
+        jobs = len(self.outcomes.start_h)
+        told = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
+        return {
+            **self.result.as_dict(),
+            "engine": self.engine,
+            "cpu_seconds": self.cpu_seconds,
+            "jobs_per_cpu_second": jobs / self.cpu_seconds if self.cpu_seconds else None,
+            "max_rss_mb": self.max_rss_mb,
+            "seed": spec.seed,
+            "spec": told,
+        }
+
+
+def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
+    """Simulate the trace; the array engine where it can, unless an engine is named.
+
+    Raises:
+        SimulationError: the spec cannot be simulated, or not by this engine, or leaves no job to count.
+    """
+    spec.check()
+    _check_warmup(spec, len(trace))
+    name, simulate = _engine(engine, spec)
+    estimate_h = estimates(trace, spec)
+    began = time.process_time()
+    outcomes = simulate(trace, estimate_h, spec)
+    cpu_seconds = time.process_time() - began
+    return Run(outcomes, measure(trace, outcomes, spec), name, cpu_seconds, _max_rss_mb())
+
+
+def estimates(trace: Trace, spec: Spec) -> Floats:
+    """Run times as the scheduler believes them: off by up to `estimate_error` percent, never negative."""
+    if not spec.estimate_error:
+        return trace.duration_h
+    most = spec.estimate_error / 100
+    errors = np.random.default_rng(spec.seed).uniform(-most, most, len(trace))
+    return np.maximum(trace.duration_h * (1 + errors), 0.0)
+
+
+def _engine(asked: str, spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
+    if asked not in ENGINES:
+        raise SimulationError(f"--engine: {asked!r}: choose one of {', '.join(ENGINES)}")
+    if asked == "core":
+        return "core", core_engine.simulate
+    why_not, simulate = _array_engine(spec)
+    if not why_not:
+        return "array", simulate
+    if asked == "array":
+        raise SimulationError(f"--engine: array: {why_not}; choose core or auto")
+    return "core", core_engine.simulate
+
+
+def _array_engine(spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
+    """Why the array engine cannot be had for this spec ("" if it can), and its `simulate`."""
+    try:
+        arrays = import_module("sim.array_engine")
+    except ImportError:
+        return "needs numba: pip install starburst-scheduler[fast]", core_engine.simulate
+    return arrays.why_not(spec), arrays.simulate
+
+
+def _check_warmup(spec: Spec, jobs: int) -> None:
+    if not jobs:
+        raise SimulationError("the trace has no jobs")
+    if 2 * spec.warmup >= jobs:
+        raise SimulationError(
+            f"--warmup: {spec.warmup}: off both ends leaves none of the trace's {jobs} jobs to count; "
+            f"must be below {(jobs + 1) // 2}"
+        )
+
+
+def _max_rss_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1024 / (1024 if sys.platform == "darwin" else 1)

@@ -1,0 +1,96 @@
+"""A budget that means what it says: online control of the waiting factor.
+
+The factors of `waiting.py` are open-loop: they spend the budget only if every job waits to its end, and most
+start earlier, so a fraction of P is used. Here a multiplier on the factor follows what is really spent. Under
+No-Wait a job starts when it arrives, so all delay of our making is an increase over it, and the increase of
+mean JCT is Σ delay / Σ run time. Both sums grow at every instant by (jobs waiting now)·dt and (jobs running
+now)·dt, as in Little's law: nothing need be known in advance, and jobs that still wait count for what they
+have waited so far.
+
+The bank is what was earned and not spent, P/100·Σ run time − Σ delay, and the multiplier is e^(gain·bank +
+trend): the bank pulls the whole past to P, the trend (its integral) learns the multiplier that the workload
+needs. Time is counted in run time of jobs, so nothing here depends on how busy the cluster is, and the bank
+fades over a long window: a surplus of long ago is not spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log
+
+#: The multiplier's bounds.
+LEAST, MOST = 1 / 8, 64.0
+#: The bank is 1 when the budget of this many jobs of mean run time, and of this share of all, is unspent.
+FIRST_JOBS = 25.0
+SHARE = 0.05
+#: Jobs after which the past counts e times less.
+WINDOW_JOBS = 3000.0
+#: Log of the multiplier per bank.
+GAIN = 0.5
+#: What the trend learns per bank: over as many jobs as the bank is of, and from each job that leaves.
+LOWER = 0.1
+RAISE = 0.7
+#: A bank beyond ± this changes nothing more: one burst or one lull must not turn everything over.
+BANK_LIMIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The state of the control. Seconds of run time and of delay, older ones faded."""
+
+    run_s: float = 0.0
+    delay_s: float = 0.0
+    #: Learnt logarithm of the multiplier.
+    trend: float = 0.0
+
+    @property
+    def spent_percent(self) -> float:
+        """Realised increase of mean JCT over No-Wait."""
+        return 100 * self.delay_s / self.run_s if self.run_s > 0 else 0.0
+
+
+def horizon_jobs(account: Account, mean_runtime_s: float) -> float:
+    """How many jobs' budget makes the bank 1: few at first, to learn fast, more as more was seen."""
+    return FIRST_JOBS + SHARE * account.run_s / mean_runtime_s
+
+
+def bank(account: Account, budget_percent: float, mean_runtime_s: float) -> float:
+    """Budget earned and not spent, in budgets of the horizon, within ± BANK_LIMIT."""
+    unspent_s = account.run_s - account.delay_s * 100 / budget_percent
+    share = unspent_s / (horizon_jobs(account, mean_runtime_s) * mean_runtime_s)
+    return min(max(share, -BANK_LIMIT), BANK_LIMIT)
+
+
+def multiplier(account: Account, budget_percent: float, mean_runtime_s: float) -> float:
+    """What the open-loop factor is to be multiplied by now."""
+    return exp(_within(GAIN * bank(account, budget_percent, mean_runtime_s) + account.trend))
+
+
+def spend(
+    account: Account, run_s: float, delay_s: float, budget_percent: float, mean_runtime_s: float
+) -> Account:
+    """The account after jobs ran and were delayed for a while (seconds, summed over jobs).
+
+    A run that turns out to have been for nothing is taken back by a negative `run_s`.
+    """
+    jobs = max(run_s, 0.0) / mean_runtime_s
+    keep = exp(-jobs / WINDOW_JOBS)
+    total_s, late_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
+    after = Account(max(total_s, 0.0), max(late_s, 0.0), account.trend)
+    overdrawn = min(bank(after, budget_percent, mean_runtime_s), 0.0)
+    share = jobs / horizon_jobs(after, mean_runtime_s)
+    return Account(after.run_s, after.delay_s, _within(after.trend + LOWER * overdrawn * share))
+
+
+def left(account: Account, budget_percent: float, mean_runtime_s: float) -> Account:
+    """The account after a job left, its wait too short: while there is budget, others may wait longer.
+
+    Only then: if nobody leaves, longer waits would spend nothing now, and too much when the load grows.
+    """
+    unspent = max(bank(account, budget_percent, mean_runtime_s), 0.0)
+    share = RAISE * unspent / horizon_jobs(account, mean_runtime_s)
+    return Account(account.run_s, account.delay_s, _within(account.trend + share))
+
+
+def _within(exponent: float) -> float:
+    return min(max(exponent, log(LEAST)), log(MOST))

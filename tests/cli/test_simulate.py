@@ -1,0 +1,200 @@
+"""`simulate` and `advise`: what they say, what they write, what they refuse."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sim import figures
+
+KEYS = {
+    *("cloud_cost", "cloud_cost_usd", "mean_jct_h", "mean_wait_h", "p90_jct_h", "p99_jct_h"),
+    *("cluster_utilization", "system_utilization", "cloud_jobs", "jobs_counted", "returned_jobs"),
+    *("passed_jobs", "engine", "cpu_seconds", "jobs_per_cpu_second", "max_rss_mb", "seed", "spec"),
+}
+CLUSTER = ("--nodes", 1, "--gpus-per-node", 2, "--engine", "core")
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    """One-hour jobs of one GPU, four an hour: twice what two GPUs can do."""
+    file = tmp_path / "jobs.csv"
+    lines = [f"j{i},{i / 4},1,1" for i in range(40)]
+    file.write_text("\n".join(["job_id,arrival_h,duration_h,gpus", *lines, ""]))
+    return file
+
+
+def one_line(answer):
+    assert (answer.code, answer.out) == (2, "")
+    (line,) = answer.err.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+def test_a_summary_for_people(cli, jobs):
+    told = cli("simulate", jobs, *CLUSTER, "--waiting", "no-wait")
+    assert (told.code, told.err) == (0, "")
+    head, cost, cloud, *_ = told.out.splitlines()
+    assert head == "No-Wait, FIFO, first-fit; 1 × 2 GPUs; 40 of 40 jobs count"
+    assert cost == "cloud cost     20.000 GPU-hours, $50.00"
+    assert cloud == "cloud jobs     20 (50.0%)"
+
+
+def test_json_has_the_promised_keys_and_every_option(cli, jobs):
+    words = ("--factor", 0.5, "--out-of-order", "--queue-cap", 3, "--seed", 5, "--cloud-delay", 36)
+    told = json.loads(cli("simulate", jobs, *CLUSTER, *words, "-o", "json").out)
+    assert set(told) == KEYS
+    assert (told["seed"], told["engine"], told["jobs_counted"]) == (5, "core", 40)
+    spec = told["spec"]
+    assert (spec["factor"], spec["out_of_order"], spec["queue_cap"], spec["cloud_delay_s"]) == (
+        0.5,
+        True,
+        3,
+        36,
+    )
+
+
+def test_star_wait_returns_after_t_max(cli, jobs):
+    words = ("--waiting", "star", "--factor", 2, "--t-max", 0.5)
+    told = json.loads(cli("simulate", jobs, *CLUSTER, *words, "-o", "json").out)
+    assert told["returned_jobs"] > 0
+
+
+def test_outcomes_tell_every_job(cli, jobs, tmp_path):
+    file = tmp_path / "out.csv"
+    told = json.loads(cli("simulate", jobs, *CLUSTER, "--outcomes", file, "-o", "json").out)
+    with file.open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert list(rows[0]) == [
+        "job_id",
+        "start_h",
+        "end_h",
+        "wait_h",
+        "cloud",
+        "charged",
+        "returned",
+        "passed",
+        "node",
+    ]
+    assert [row["job_id"] for row in rows] == [f"j{i}" for i in range(40)]
+    assert sum(float(row["charged"]) for row in rows) == told["cloud_cost"]
+    assert all((row["cloud"] == "1") == (row["node"] == "-1") for row in rows)
+
+
+def test_one_simulation_leaves_its_schedule_as_a_picture(cli, jobs, tmp_path):
+    assert cli("simulate", jobs, *CLUSTER, "--out", tmp_path / "out").code == 0
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["gantt.svg", "outcomes.csv"]
+
+
+def test_a_sweep_is_a_table_and_figures(cli, jobs, tmp_path):
+    pytest.importorskip("matplotlib")
+    words = ("--sweep", "nodes=1,2", "--sweep", "budget=25,100", "--out", tmp_path / "out")
+    told = cli("simulate", jobs, *CLUSTER, *words)
+    head, *rows = told.out.splitlines()
+    assert head.split()[:2] == ["NODES", "BUDGET"]
+    assert [row.split()[:2] for row in rows] == [["1", "25"], ["1", "100"], ["2", "25"], ["2", "100"]]
+    files = {"cost-jct.png", "cost-jct.svg", "cost-load.png", "cost-load.svg", "gantt.svg", "results.csv"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == files
+    with (tmp_path / "out" / "results.csv").open() as lines:
+        assert [row["sweep_budget"] for row in csv.DictReader(lines)] == ["25.0", "100.0"] * 2
+
+
+def test_a_sweep_as_json(cli, jobs):
+    rows = json.loads(
+        cli("simulate", jobs, *CLUSTER, "--sweep", "waiting=no-wait,infinite", "-o", "json").out
+    )
+    assert [row["sweep"] for row in rows] == [{"waiting": "no-wait"}, {"waiting": "infinite"}]
+    assert [row["saved_percent"] for row in rows] == [0, 100]
+    assert set(rows[0]) == KEYS | {"sweep", "saved_percent", "jct_increase_percent", "load", "no_wait"}
+
+
+def test_history_is_what_has_ended_here(cli, past):
+    past.morning()
+    told = json.loads(cli("simulate", "--history", *CLUSTER, "-o", "json").out)
+    assert told["jobs_counted"] == 2, "done and bad; the others have not ended"
+    assert told["mean_jct_h"] == 1
+
+
+def test_advice_is_three_sentences_a_table_and_a_picture(cli, jobs, tmp_path):
+    pytest.importorskip("matplotlib")
+    told = cli("advise", jobs, "--nodes", 1, "--gpus-per-node", 2, "--out", tmp_path / "out")
+    first, second, third, _, head, *rows = told.out.splitlines()
+    assert first.startswith("Without waiting, 40 jobs on 1 × 2 GPUs would have cost $50 in the cloud")
+    assert second.startswith("Choose P = ")
+    assert third.startswith("P = ")
+    assert head.startswith("BUDGET")
+    assert [row.split()[0] for row in rows] == ["5", "10", "25", "50", "100"]
+    assert (tmp_path / "out" / "cost-jct.png").is_file()
+
+
+def test_advice_as_json(cli, jobs):
+    told = json.loads(cli("advise", jobs, "--nodes", 1, "--gpus-per-node", 2, "-o", "json").out)
+    assert told["advised_budget"] in (5, 10, 25, 50, 100)
+    assert len(told["sentences"]) == 3
+    assert [row["sweep"]["budget"] for row in told["budgets"]] == [5, 10, 25, 50, 100]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--waiting", "compte"], "--waiting: 'compte': did you mean compute? choose one of "),
+        (["--order", "x"], "--order: 'x': choose one of fifo, sjf, edf, priority"),
+        (["--engine", "gpu"], "--engine: 'gpu': choose one of auto, core, array"),
+        (["--factor", "nan"], "--factor: nan: must be a finite number"),
+        (["--no-short-jobs", "-1"], "--no-short-jobs: -1.0: must be at least 0"),
+        (["--factor", "1", "--budget", "5"], "--factor: has no effect beside --budget; leave one out"),
+        (["--backfill", "--out-of-order"], "--backfill: is for a strict queue"),
+        (["--warmup", "20"], "--warmup: 20: off both ends leaves none of the trace's 40 jobs"),
+        (["--waiting", "star"], "--waiting: star waits after a return only; give --t-max"),
+        (["--sweep", "x=1"], "--sweep: 'x=1': write OPTION=VALUE"),
+        (["--sweep", "budget=5", "--outcomes", "o.csv"], "--outcomes: is for one simulation"),
+        (["--history"], "give either JOBS or --history"),
+        (["--outcomes", "/proc/no/o.csv"], "--outcomes: /proc/no/o.csv: "),
+        (["--out", "/proc/no"], "--out: /proc/no: "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_gets_one_line(cli, jobs, words, said):
+    assert one_line(cli("simulate", jobs, *words)).startswith(said)
+
+
+def test_a_job_that_no_node_holds_is_named(cli, jobs):
+    jobs.write_text("job_id,arrival_h,duration_h,gpus\nbig,0,1,9\n")
+    assert "big" in one_line(cli("simulate", jobs, "--nodes", 1, "--gpus-per-node", 8))
+
+
+def test_jobs_that_are_not_said_or_not_there(cli, tmp_path):
+    assert one_line(cli("simulate")) == "give either JOBS or --history"
+    assert str(tmp_path / "no.csv") in one_line(cli("simulate", tmp_path / "no.csv"))
+    assert (
+        one_line(cli("advise", "--history")) == "--history: no job has finished here yet; give JOBS, a trace"
+    )
+
+
+def test_advice_needs_a_policy_with_a_budget(cli, jobs):
+    assert (
+        one_line(cli("advise", jobs, "--waiting", "infinite"))
+        == "--waiting: 'infinite': has no budget to choose"
+    )
+
+
+def test_figures_are_asked_for_before_the_work(cli, jobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    told = one_line(cli("simulate", jobs, "--sweep", "budget=5", "--out", tmp_path / "out"))
+    assert told == "--out: figures need matplotlib: pip install starburst-scheduler[plots]"
+
+
+@pytest.mark.processes
+def test_other_commands_do_not_wait_for_numpy():
+    program = (
+        "import sys; sys.argv = ['starburst', 'status', '--help']\n"
+        "from starburst.cli.main import run\n"
+        "try: run()\n"
+        "finally: print(sorted({'numpy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,102 @@
+"""Figures: the right points are on the front, the files are pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from sim import figures
+from sim.errors import SimulationError
+from sim.figures import cost_against_jct, cost_against_load, knee, pareto_front, write_figures
+from sim.run import run
+from sim.spec import Spec
+from sim.sweep import Point, parse_axis, sweep
+from sim.window import picture
+from tests.sim.test_sweep import BASE, busy
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def points() -> list[Point]:
+    axes = [parse_axis("nodes=1,2"), parse_axis("waiting=compute,constant"), parse_axis("budget=10,100")]
+    return sweep(busy(), BASE, axes, workers=1)
+
+
+def test_on_the_front_is_what_nothing_beats_in_both() -> None:
+    assert pareto_front([(3, 1), (1, 3), (2, 2), (2, 3), (3, 2), (4, 1)]) == [1, 2, 0]
+    assert pareto_front([(1, 1), (1, 1)]) == [0], "of equals the first"
+    assert pareto_front([(1, 2), (1, 1)]) == [1]
+    assert pareto_front([]) == []
+
+
+def test_the_knee_is_where_the_front_bends_most() -> None:
+    assert knee([(100, 1.0), (20, 1.1), (10, 2.0)]) == 1
+    assert knee([(100, 1.0), (90, 1.9), (10, 2.0), (30, 1.2)]) == 3
+    assert knee([(5, 1), (3, 2)]) == 1, "of two the cheaper"
+    assert knee([(0, 1), (0, 1)]) == 0
+
+
+def test_every_file_is_a_picture(points: list[Point], tmp_path: Path) -> None:
+    written = write_figures(points, tmp_path)
+    names = ["cost-jct.svg", "cost-jct.png", "cost-load.svg", "cost-load.png", "gantt.svg"]
+    assert [file.name for file in written] == names
+    for file in written:
+        if file.suffix == ".png":
+            assert file.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        else:
+            assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_the_same_points_give_the_same_bytes(points: list[Point], tmp_path: Path) -> None:
+    once, again = (
+        [file.read_bytes() for file in write_figures(points, _made(tmp_path / name))] for name in "ab"
+    )
+    assert once == again
+
+
+def test_cost_is_drawn_against_load_only_where_load_was_swept(points: list[Point], tmp_path: Path) -> None:
+    assert (tmp_path / "cost-load.svg") in write_figures(points, tmp_path)
+    without = sweep(busy(), BASE, [parse_axis("budget=10,100")], workers=1)
+    assert (tmp_path / "cost-load.svg") not in write_figures(without, tmp_path)
+
+
+def test_lines_hold_the_results(points: list[Point]) -> None:
+    (axes,) = cost_against_jct(points).axes
+    drawn = {(float(x), float(y)) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)}
+    assert {(p.result.mean_jct_h, p.result.cloud_cost) for p in points} <= drawn
+    (axes,) = cost_against_load(points).axes
+    *policies, base = axes.lines
+    assert base.get_label() == "No-Wait"
+    assert list(base.get_ydata()) == [points[4].no_wait.cloud_cost, points[0].no_wait.cloud_cost]
+    assert {line.get_label() for line in policies} == {
+        f"waiting {name}, budget {p}" for name in ("compute", "constant") for p in (10, 100)
+    }
+
+
+def test_axes_have_units_and_a_legend(points: list[Point]) -> None:
+    for figure in (cost_against_jct(points), cost_against_load(points)):
+        (axes,) = figure.axes
+        assert "(" in axes.get_xlabel()
+        assert axes.get_ylabel() == "cloud cost (GPU-hours)"
+        assert "No-Wait" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_the_window_shows_a_short_trace_whole() -> None:
+    spec = Spec(nodes=2, gpus_per_node=4)
+    trace = busy(30)
+    svg = picture(trace, run(trace, spec).outcomes, spec)
+    assert [job for job in trace.ids if f">{job} waited" not in svg] == []
+
+
+def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    with pytest.raises(SimulationError, match=r"pip install starburst-scheduler\[plots\]"):
+        figures.require_matplotlib()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -1,0 +1,140 @@
+"""One simulation: which engine, which estimates, what is said of bad parameters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sim import run as runs
+from sim.errors import SimulationError
+from sim.run import estimates, run
+from sim.spec import Spec
+from sim.trace import Trace
+
+SMALL = Spec(nodes=1, gpus_per_node=2, factor=0.5)
+
+
+def trace(jobs: int = 40, gpus: int = 1) -> Trace:
+    """One-hour jobs, four an hour."""
+    size = np.full(jobs, gpus)
+    return Trace(
+        ids=[str(i) for i in range(jobs)],
+        arrival_h=np.arange(jobs) / 4,
+        duration_h=np.ones(jobs),
+        gpus=size,
+        cpus=np.zeros(jobs),
+        memory_gib=np.zeros(jobs),
+        nodes=np.ones(jobs, int),
+        cost=size * 1.0,
+    )
+
+
+def test_what_comes_out_can_be_added_up_by_hand() -> None:
+    done = run(trace(), replace(SMALL, waiting="no-wait", factor=None))
+    assert done.result.cloud_cost == 20, "of four arrivals an hour two find a GPU"
+    assert done.result.mean_jct_h == 1
+    assert done.result.cloud_cost_usd == 50
+
+
+def test_the_engines_agree() -> None:
+    pytest.importorskip("numba")
+    core, arrays = (run(trace(), SMALL, engine) for engine in ("core", "array"))
+    assert core.result == arrays.result
+    assert (core.engine, arrays.engine) == ("core", "array")
+
+
+def test_without_the_array_engine_the_core_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(runs, "import_module", nowhere)
+    assert run(trace(), SMALL).engine == "core"
+    with pytest.raises(SimulationError, match=r"--engine: array: needs numba: pip install"):
+        run(trace(), SMALL, "array")
+
+
+def test_an_unknown_engine() -> None:
+    with pytest.raises(SimulationError, match="--engine: 'gpu': choose one of auto, core, array"):
+        run(trace(), SMALL, "gpu")
+
+
+def test_estimates_are_off_by_at_most_what_is_said_and_never_negative() -> None:
+    perfect = estimates(trace(400), Spec())
+    assert perfect.tolist() == [1.0] * 400
+    off = estimates(trace(400), Spec(estimate_error=25, seed=1))
+    assert off.min() >= 0.75
+    assert off.max() <= 1.25
+    assert np.ptp(off) > 0.45, "over the whole range"
+    assert estimates(trace(400), Spec(estimate_error=300)).min() == 0
+
+
+def test_the_seed_decides_the_estimates() -> None:
+    once, again, other = (estimates(trace(), Spec(estimate_error=25, seed=seed)) for seed in (1, 1, 2))
+    assert once.tolist() == again.tolist() != other.tolist()
+
+
+def test_keys_are_json_without_infinities() -> None:
+    told = run(trace(), SMALL).as_dict(SMALL)
+    text = json.dumps(told, allow_nan=False)
+    assert json.loads(text)["spec"]["max_wait_h"] is None
+    assert told["jobs_per_cpu_second"] == pytest.approx(40 / told["cpu_seconds"])
+    assert told["max_rss_mb"] > 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            Spec(waiting="compte"),
+            "--waiting: 'compte': did you mean compute? "
+            "choose one of no-wait, constant, runtime, resource, compute, star, infinite",
+        ),
+        (Spec(order="lifo"), "--order: 'lifo': did you mean fifo? choose one of fifo, sjf, edf, priority"),
+        (Spec(binpack="x"), "--binpack: 'x': choose one of first-fit, best-fit, worst-fit, tetris"),
+        (Spec(factor=float("nan")), "--factor: nan: must be a finite number"),
+        (Spec(budget_percent=float("inf")), "--budget: inf: must be a finite number"),
+        (Spec(budget_percent=-1.0), "--budget: -1.0: must be at least 0"),
+        (Spec(nodes=0), "--nodes: 0: must be at least 1"),
+        (Spec(queue_cap=-1), "--queue-cap: -1: must be at least 0"),
+        (Spec(warmup=-5), "--warmup: -5: must be at least 0"),
+        (
+            Spec(backfill=True, out_of_order=True),
+            "--backfill: is for a strict queue; leave out --out-of-order or --backfill",
+        ),
+        (
+            Spec(waiting="star"),
+            "--waiting: star waits after a return only; give --t-max, for instance --t-max 0.25",
+        ),
+        (
+            Spec(warmup=20),
+            "--warmup: 20: off both ends leaves none of the trace's 40 jobs to count; must be below 20",
+        ),
+    ],
+    ids=lambda value: value.split(":")[0] if isinstance(value, str) else "",
+)
+def test_bad_parameters_are_named_as_on_the_command_line(spec: Spec, said: str) -> None:
+    with pytest.raises(SimulationError) as problem:
+        run(trace(), spec)
+    assert str(problem.value) == said
+
+
+def test_every_problem_has_a_line() -> None:
+    with pytest.raises(SimulationError) as problem:
+        Spec(nodes=0, gpus_per_node=-1, order="x").check()
+    assert [line.split(":")[0] for line in str(problem.value).splitlines()] == [
+        "--nodes",
+        "--gpus-per-node",
+        "--order",
+    ]
+
+
+def test_the_largest_warmup_leaves_a_job() -> None:
+    assert run(trace(), replace(SMALL, warmup=19)).result.jobs_counted == 3
+
+
+def test_a_trace_without_jobs() -> None:
+    with pytest.raises(SimulationError, match="the trace has no jobs"):
+        run(trace(0), SMALL)
