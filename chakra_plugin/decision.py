@@ -68,4 +68,3 @@ def _rejections(demand: Resources, selector: Sequence[tuple[str, str]], candidat
         )
         if asked > left
     ]
-
