@@ -15,6 +15,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.snapshot import restore
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
+from starburst.store import queries
 from starburst.store.store import Store
 
 
@@ -51,7 +52,7 @@ def live_core(store: Store) -> Scheduler:
     """
     config = stored_config(store)
     scheduler = restore(config.policy.settings(), store.snapshot())
-    now = max(scheduler.now, stored_pace(store).scheduler_time(time.time()))
+    now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
     if not scheduler.capacity.nodes:
         nodes = tuple(node for entry in config.cluster.nodes for node in entry.nodes())
         offers = tuple(entry.offer for entry in config.cloud.catalog())
@@ -66,15 +67,9 @@ def stored_config(store: Store) -> Config:
     return Config() if data is None else parse_config(data, "stored config")
 
 
-def stored_pace(store: Store) -> Pace:
-    """The clock of this home."""
-    data = store.fact("clock")
-    return Pace() if data is None else Pace(**data)
-
-
 def _pace(store: Store, config: Config) -> Pace:
     """The clock goes on from where it was; a new speed bends it from now on and never turns it back."""
-    pace, wall = stored_pace(store), time.time()
+    pace, wall = queries.pace(store), time.time()
     if pace.speed != config.clock.speed or store.fact("clock") is None:
         pace = pace.with_speed(config.clock.speed, wall)
         store.set_fact("clock", {"origin": pace.origin, "speed": pace.speed, "start": pace.start})
