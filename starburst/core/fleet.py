@@ -9,7 +9,7 @@ from starburst.core.actions import Slot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
-from starburst.policy.packing.plan import Packer
+from starburst.policy.packing.plan import Packer, Situation
 
 OPEN_PHASES = (InstancePhase.LAUNCHING, InstancePhase.READY)
 
@@ -66,14 +66,12 @@ class Fleet:
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers a job would be given, one per machine, or what is lacking."""
-        tasks = [Task(job.id, rank, demand) for rank, demand in enumerate(job.tasks)]
-        plan = self._packer.plan(tasks, list(offers))
+        plan = self._packer.plan(Situation(_tasks(job), tuple(offers)))
         return plan.unplaced[0][1] if plan.unplaced else [launch.offer for launch in plan.launches]
 
     def rent(self, job: Job, now: float) -> tuple[list[InstanceRecord], tuple[Slot, ...]] | str:
         """New machines for a job and its slots on them, or what is lacking."""
-        tasks = [Task(job.id, rank, demand) for rank, demand in enumerate(job.tasks)]
-        plan = self._packer.plan(tasks, self.available(now))
+        plan = self._packer.plan(Situation(_tasks(job), tuple(self.available(now)), now=now))
         if plan.unplaced:
             return plan.unplaced[0][1]
         records, slots = [], []
@@ -117,3 +115,7 @@ class Fleet:
         del self.instances[record.id]
         share, rest = divmod(record.micro_usd, len(record.billed_to))
         return {job_id: share + (rank < rest) for rank, job_id in enumerate(record.billed_to)}
+
+
+def _tasks(job: Job) -> tuple[Task, ...]:
+    return tuple(Task(job.id, rank, demand) for rank, demand in enumerate(job.tasks))

@@ -19,15 +19,10 @@ class Offer:
     price_per_hour: Money | None
     region: str = ""
     spot: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, int, str]:
-        """Cheapest first, unknown prices last, ties by name."""
-        return (
-            self.price_per_hour is None,
-            self.price_per_hour.micro_usd if self.price_per_hour else 0,
-            self.name,
-        )
+    #: Instance types of one family have the same kind of processor, so that tasks ask for the same of it.
+    family: str = ""
+    #: Seconds from asking for one until it takes tasks.
+    ready_s: float = 0.0
 
 
 class InstancePhase(str, Enum):

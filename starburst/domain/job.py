@@ -94,6 +94,25 @@ class Task:
     job_id: str
     rank: int
     resources: Resources
+    #: What it asks for on offers of a family; one that names families runs on no other (Eva, section 5).
+    per_family: tuple[tuple[str, Resources], ...] = ()
+    #: What runs, as the co-location throughput table knows it.
+    workload: str = ""
+    #: Seconds of run time left, by estimate; None is unknown.
+    remaining_s: float | None = None
+    #: Seconds without progress that a move costs: stop, save, load, start.
+    move_s: float = 0.0
+    #: How often it has been moved.
+    moves: int = 0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Names the task as long as it lives."""
+        return self.job_id, self.rank
+
+    def demand(self, family: str) -> Resources | None:
+        """What it asks for on an offer of this family; None if it does not run there."""
+        return dict(self.per_family).get(family) if self.per_family else self.resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.none import NoPacking
-from starburst.policy.packing.plan import Plan
+from starburst.policy.packing.plan import Plan, Situation
 from tests.builders import offer
 
 OFFERS = (
@@ -23,7 +23,8 @@ OFFERS = (
 
 def plan(*demands: Resources, offers: Sequence[Offer] = OFFERS) -> Plan:
     """Tasks of one job, one per demand."""
-    return NoPacking().plan([Task("a", rank, demand) for rank, demand in enumerate(demands)], offers)
+    tasks = tuple(Task("a", rank, demand) for rank, demand in enumerate(demands))
+    return NoPacking().plan(Situation(tasks, tuple(offers)))
 
 
 def test_every_task_gets_a_machine_of_its_own() -> None:

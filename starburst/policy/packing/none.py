@@ -6,45 +6,69 @@ from collections.abc import Sequence
 
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
-from starburst.domain.resources import Resources
-from starburst.policy.packing.plan import Launch, Plan
+from starburst.policy.packing.plan import Plan, Situation, assemble, priced
 
 
 class NoPacking:
     """One instance per task."""
 
-    def plan(self, tasks: Sequence[Task], offers: Sequence[Offer]) -> Plan:
-        """Cheapest offer per task; an unknown price counts as the dearest, ties go by name."""
-        ranked = sorted(offers, key=lambda offer: offer.rank)
+    def plan(self, situation: Situation) -> Plan:
+        """Cheapest offer per new task; an unknown price counts as the dearest, ties by the list."""
+        tasks = {task.key: task for task in situation.tasks}
+        kept = {r.id: [tasks[key] for key in r.held if key in tasks] for r in situation.instances}
+        at_home = {task.key for held in kept.values() for task in held}
+        ranked = cheapest_first(situation.offers)
         launches, unplaced = [], []
-        for task in tasks:
-            offer = cheapest(task.resources, ranked)
+        for task in situation.tasks:
+            if task.key in at_home:
+                continue
+            offer = cheapest(task, ranked)
             if offer is None:
-                unplaced.append((task, lacking(task.resources, ranked)))
+                unplaced.append((task, lacking(task, ranked)))
             else:
-                launches.append(Launch(offer, (task,)))
-        return Plan(tuple(launches), tuple(unplaced))
+                launches.append((offer, (task,)))
+        return assemble(situation, kept, launches, unplaced=unplaced, reason="one machine per task")
 
 
-def cheapest(demand: Resources, ranked: Sequence[Offer]) -> Offer | None:
-    """The first of `ranked` (cheapest first) that holds the demand."""
-    return next((offer for offer in ranked if demand.fits(offer.resources)), None)
+def cheapest_first(offers: Sequence[Offer]) -> list[Offer]:
+    """Offers by price, unknown ones counted as the dearest; equal ones as the catalog lists them."""
+    return [offer for offer, _ in sorted(zip(offers, priced(offers), strict=True), key=_rank)]
 
 
-def lacking(demand: Resources, offers: Sequence[Offer]) -> str:
-    """Why no offer holds the demand: the first resource that none has enough of."""
+def _rank(pair: tuple[Offer, Offer]) -> tuple[int, bool]:
+    offer, known = pair
+    assert known.price_per_hour is not None
+    return known.price_per_hour.micro_usd, offer.price_per_hour is None
+
+
+def holds(offer: Offer, task: Task) -> bool:
+    """Whether one machine of this offer holds the task alone."""
+    demand = task.demand(offer.family)
+    return demand is not None and demand.fits(offer.resources)
+
+
+def cheapest(task: Task, ranked: Sequence[Offer]) -> Offer | None:
+    """The first of `ranked` (cheapest first) that holds the task."""
+    return next((offer for offer in ranked if holds(offer, task)), None)
+
+
+def lacking(task: Task, offers: Sequence[Offer]) -> str:
+    """Why no offer holds the task: the first resource that none has enough of."""
     if not offers:
         return "the cloud has no offers"
-    of_type = [
-        o.resources for o in offers if not demand.gpus or demand.gpu_type in ("", o.resources.gpu_type)
-    ]
+    pairs = [(task.demand(offer.family), offer.resources) for offer in offers]
+    runs = [(demand, has) for demand, has in pairs if demand is not None]
+    if not runs:
+        return f"no offer is of a family it runs on ({', '.join(family for family, _ in task.per_family)})"
+    of_type = [(d, has) for d, has in runs if not d.gpus or d.gpu_type in ("", has.gpu_type)]
     if not of_type:
-        return f"no offer has {demand.gpu_type} GPUs"
-    for name, asked, best in (
-        ("GPUs", demand.gpus, max(r.gpus for r in of_type)),
-        ("CPUs", demand.cpus, max(r.cpus for r in of_type)),
-        ("GiB of memory", demand.memory_gib, max(r.memory_gib for r in of_type)),
+        return f"no offer has {runs[0][0].gpu_type} GPUs"
+    for name, figures in (
+        ("GPUs", [(d.gpus, has.gpus) for d, has in of_type]),
+        ("CPUs", [(d.cpus, has.cpus) for d, has in of_type]),
+        ("GiB of memory", [(d.memory_gib, has.memory_gib) for d, has in of_type]),
     ):
-        if asked > best:
+        if all(asked > has for asked, has in figures):
+            asked, best = min(figures, key=lambda pair: pair[0] - pair[1])
             return f"no offer has {asked:g} {name} (the largest has {best:g})"
-    return f"no single offer has {demand}"
+    return f"no single offer has {of_type[0][0]}"

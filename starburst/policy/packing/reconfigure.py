@@ -1,0 +1,179 @@
+"""Full Reconfiguration: pack tasks by reservation price (Eva, Algorithm 1, and two steps of its artifact).
+
+A task's reservation price (RP) is what it would cost alone. A machine pays if the throughput-normalised
+reservation prices (TNRP) of its tasks come to its own price. Offers go from dear to cheap; each new machine
+takes, one by one, the task that raises its TNRP most. Counts of demand classes stand for tasks: a machine
+that was filled once is filled again as long as the classes last, so the work grows with the number of
+different machines, not with the number of tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from starburst.policy.packing.classes import Classes, Floats, Ints
+from starburst.policy.packing.throughput import Throughput, throughputs
+
+#: Machines: offer, tasks of each class on it, how many of them.
+Machines = list[tuple[int, Ints, int]]
+#: TNRPs that differ by less than this share are equal.
+SAME = 1e-9
+
+
+@dataclass(slots=True)
+class Filling:
+    """A machine while it is filled; `load` is the number of tasks per class."""
+
+    load: Ints
+    #: What is free, 3.
+    room: Ints
+    #: TNRP of its tasks, micro-dollars per hour.
+    worth: float
+    #: Throughput of a task on it, and of one that would join it, by class.
+    own: Floats
+    joining: Floats
+
+
+class Filler:
+    """Fills machines by TNRP, one after the other."""
+
+    def __init__(self, classes: Classes, table: Throughput) -> None:
+        self._classes = classes
+        self._table = table
+        self._names = np.array(classes.workload, dtype=object)
+        self._tied = classes.price - classes.job_price
+
+    def start(self, offer: int, load: Ints) -> Filling:
+        """A machine of this offer that holds `load` (which fits it)."""
+        classes = self._classes
+        took = np.flatnonzero(load)
+        room = classes.market.capacity[offer] - load[took] @ classes.demand[offer, took]
+        joining = np.prod(classes.pair[:, took] ** load[took], axis=1)
+        filling = Filling(load.copy(), room, 0.0, np.ones(len(classes)), joining)
+        for c in took:
+            others = load.copy()
+            others[c] -= 1
+            filling.own[c] = np.prod(classes.pair[c] ** others)
+        filling.worth = self.worth(load)
+        return filling
+
+    def worth(self, load: Ints) -> float:
+        """TNRP of the tasks together (sections 4.3 and 4.4), micro-dollars per hour."""
+        classes = self._classes
+        members = np.repeat(np.arange(len(load)), load)
+        values = throughputs(self._table, [classes.workload[c] for c in members])
+        return float(np.sum(self._tied[members] + np.array(values) * classes.job_price[members]))
+
+    def fill(self, offer: int, filling: Filling, left: Ints) -> None:
+        """Add from `left` the task that raises the TNRP most, until none fits or it would fall."""
+        demand, capacity = self._classes.demand[offer], self._classes.market.capacity[offer]
+        scale = np.maximum(capacity, 1).astype(float) ** 2
+        free = left.copy()
+        fits = free > 0
+        while True:
+            fits &= (free > 0) & (demand <= filling.room).all(axis=1)
+            if not fits.any():
+                return
+            worths = np.where(fits, self._worths(filling, fits), -np.inf)
+            best = worths.max()
+            if best < filling.worth:
+                return
+            ties = np.flatnonzero(worths >= best - SAME * abs(best))
+            c = int(ties[0])
+            if len(ties) > 1:
+                c = int(ties[np.argmax((demand[ties] / scale) @ filling.room)])
+            self._add(filling, c, demand[c], float(worths[c]))
+            free[c] -= 1
+
+    def _worths(self, filling: Filling, fits: np.ndarray) -> Floats:
+        """TNRP if a task of each class joined."""
+        classes = self._classes
+        weights = classes.job_price
+        on = filling.load * weights * filling.own
+        worths = filling.load @ self._tied + on @ classes.pair + self._tied + weights * filling.joining
+        if filling.load.sum() >= 2:
+            self._recorded(filling, fits, worths)
+        return np.asarray(worths, np.float64)
+
+    def _recorded(self, filling: Filling, fits: np.ndarray, worths: Floats) -> None:
+        """Put in place what was recorded for a set as a whole."""
+        company = [name for name, n in zip(self._names, filling.load, strict=True) for _ in range(n)]
+        seen: dict[str, bool] = {}
+        for c in np.flatnonzero(fits):
+            name = self._names[c]
+            if name not in seen:
+                seen[name] = self._table.exact(tuple(sorted([*company, name]))) is not None
+            if seen[name]:
+                load = filling.load.copy()
+                load[c] += 1
+                worths[c] = self.worth(load)
+
+    def _add(self, filling: Filling, c: int, demand: Ints, worth: float) -> None:
+        beside = self._classes.pair[:, c]
+        already = filling.load[c] > 0
+        own = filling.own[c] * beside[c] if already else filling.joining[c]
+        filling.own *= beside
+        filling.own[c] = own
+        filling.joining = filling.joining * beside
+        filling.load[c] += 1
+        filling.room = filling.room - demand
+        filling.worth = worth
+
+
+def full(classes: Classes, counts: Ints, table: Throughput) -> Machines:
+    """Algorithm 1 over `counts` tasks of each class; every one of them is on exactly one machine."""
+    filler = Filler(classes, table)
+    left = counts.copy()
+    machines: Machines = []
+    none = np.zeros(len(classes), np.int64)
+    for offer in np.argsort(-classes.market.rate[: classes.market.open], kind="stable"):
+        while left.any():
+            filling = filler.start(int(offer), none)
+            filler.fill(int(offer), filling, left)
+            if not _pays(classes, int(offer), filling):
+                break
+            load = filling.load
+            times = int((left[load > 0] // load[load > 0]).min())
+            machines.append((smallest(classes, int(offer), load), load, times))
+            left -= times * load
+        for c in np.flatnonzero((classes.home == offer) & (left > 0)):
+            machines.append((int(offer), _alone(int(c), len(classes)), int(left[c])))
+            left[c] = 0
+    return machines
+
+
+def _pays(classes: Classes, offer: int, filling: Filling) -> bool:
+    if not filling.load.any():
+        return False
+    alone = filling.load.sum() == 1 and classes.home[filling.load.argmax()] == offer
+    return bool(alone or filling.worth >= classes.market.rate[offer])
+
+
+def smallest(classes: Classes, offer: int, load: Ints) -> int:
+    """The cheapest open offer that holds the load, among those that all its tasks run on."""
+    took, market = np.flatnonzero(load), classes.market
+    need = np.einsum("c,kcr->kr", load[took], classes.demand[: market.open, took])
+    able = (need <= market.capacity[: market.open]).all(axis=1)
+    able[offer] = True
+    return int(np.argmin(np.where(able, market.rate[: market.open], np.iinfo(np.int64).max)))
+
+
+def _alone(c: int, size: int) -> Ints:
+    load = np.zeros(size, np.int64)
+    load[c] = 1
+    return load
+
+
+def loads_of(classes: Classes, held: Mapping[str, tuple[tuple[str, int], ...]]) -> dict[str, Ints]:
+    """Machine → how many tasks of each class it holds; tasks that are no more do not count."""
+    loads = {}
+    for name, keys in held.items():
+        load = np.zeros(len(classes), np.int64)
+        for key in keys:
+            if key in classes.of:
+                load[classes.of[key]] += 1
+        loads[name] = load
+    return loads
