@@ -27,7 +27,7 @@ from sim.spec import Spec
 from sim.trace import Trace
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
-#: The core takes about 0.1 ms a job and more memory than is good for a million.
+#: The core takes about 0.1 ms a job; a million of them is measured by hand now and then.
 CORE_MOST = 300_000
 COMPUTE = Spec(waiting="compute", factor=0.076, out_of_order=True, queue_cap=30)
 SPECS = {

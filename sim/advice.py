@@ -36,9 +36,11 @@ def advise(points: Sequence[Point]) -> Advice:
         )
         return Advice(None, (setting, reason, "Keep No-Wait, or ask again when the load has grown."))
     best = points[at]
+    calibrated = ", calibrated" if spec.budget_mode == "calibrated" else ""
+    saved_usd = base.cloud_cost_usd - best.result.cloud_cost_usd
     choice = (
-        f"Choose P = {best.spec.budget_percent:g} %: it would have saved {best.saved_percent:.1f} % of that "
-        f"(${base.cloud_cost_usd - best.result.cloud_cost_usd:,.0f}), and jobs would have taken "
+        f"Choose P = {best.spec.budget_percent:g} %{calibrated}: it would have saved "
+        f"{best.saved_percent:.1f} % of that (${saved_usd:,.0f}), and jobs would have taken "
         f"{best.jct_percent:.1f} % longer."
     )
     return Advice(best.spec.budget_percent, (setting, choice, _neighbours(points, at)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.artifact_backfill import ArtifactBackfill
 from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Floats, Trace
@@ -24,6 +25,8 @@ CLOUD = Offer("cloud", Resources.of(10**9, 10**9, 10**9), Money.of(1))
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     """Run all jobs of the trace to their end. `estimate_h` is what the scheduler believes of run times."""
     scheduler = Scheduler(spec.settings())
+    if spec.backfill and spec.backfill_rule == "artifact":
+        scheduler.walk = ArtifactBackfill(scheduler)
     book = _Book(trace, spec)
     delay_h = spec.cloud_delay_s / 3600
     world = World(
@@ -58,8 +61,6 @@ class _Book:
         n = len(trace)
         self._trace = trace
         self._spec = spec
-        self._stay_h: dict[int, float] = {}
-        self._waits: dict[int, float] = {}
         self.outcomes = Outcomes(
             start_h=np.full(n, np.nan),
             end_h=np.full(n, np.nan),
@@ -82,8 +83,7 @@ class _Book:
 
     def _left_the_cloud(self, decision: Decision) -> None:
         index, stay_h = int(decision.subject), float(str(decision.numbers["elapsed_s"]))
-        self._stay_h[index] = stay_h
-        self._waits[index] = decision.at - stay_h - float(self._trace.arrival_h[index])
+        self.outcomes.stays[index] = decision.at - stay_h, stay_h
 
     def _ended(self, index: int, record: JobRecord) -> None:
         out, trace = self.outcomes, self._trace
@@ -94,9 +94,9 @@ class _Book:
         out.returned[index] = record.returned
         out.passed[index] = record.passed
         arrived = float(trace.arrival_h[index])
-        stay_h = self._stay_h.get(index, 0.0)
-        back = arrived + self._waits.get(index, 0.0) + stay_h
-        out.wait_h[index] = self._waits.get(index, 0.0) + record.started_at - back
+        left_h, stay_h = out.stays.get(index, (arrived, 0.0))
+        waited_h = left_h - arrived
+        out.wait_h[index] = waited_h + record.started_at - (arrived + waited_h + stay_h)
         rate = trace.cost[index] / trace.duration_h[index] if trace.duration_h[index] else 0.0
         if record.site is Site.CLOUD and self._spec.oracle:
             out.start_h[index] = arrived

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class Outcomes:
     passed: Bools
     #: Index of the (first) node; -1 in the cloud.
     node: Ints
+    #: Begin and length of the stay in the cloud of every job that came home from it.
+    stays: dict[int, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ CHOICES = {
     "waiting": tuple(WAITING),
     "budget_mode": ("open", "calibrated"),
     "hopeless": ("wait", "leave"),
+    "backfill_rule": ("easy", "artifact"),
     "order": tuple(ORDERS),
     "binpack": tuple(PLACEMENTS),
 }
@@ -54,6 +55,8 @@ class Spec:
     order: str = "fifo"
     out_of_order: bool = False
     backfill: bool = False
+    #: "easy" (Lifka 1995) or "artifact": as in the simulator published with Starburst.
+    backfill_rule: str = "easy"
     binpack: str = "first-fit"
     queue_cap: int | None = None
     #: Jobs at the beginning and the end of the trace that run but do not count.
@@ -82,6 +85,10 @@ class Spec:
         ]
         if self.backfill and self.out_of_order:
             problems.append("--backfill: is for a strict queue; leave out --out-of-order or --backfill")
+        if self.backfill_rule != "easy" and not self.backfill:
+            problems.append(f"--backfill-rule: {self.backfill_rule}: has no effect without --backfill")
+        if self.backfill and self.backfill_rule == "artifact" and self.hopeless != "wait":
+            problems.append("--backfill-rule: artifact: jobs with a reservation stay; leave out --hopeless")
         if self.waiting == "star" and self.t_max_h is None:
             problems.append(
                 "--waiting: star waits after a return only; give --t-max, for instance --t-max 0.25"

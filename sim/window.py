@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from sim.gantt import Span, Wait, gantt
 from sim.outcomes import Outcomes
 from sim.spec import Spec
-from sim.trace import Ints, Trace
+from sim.trace import Trace
 from starburst.domain.node import Node
 
 #: How many nodes and rows of the cloud are shown at most, and about how many jobs on these nodes.
@@ -15,38 +17,51 @@ NODES, CLOUD_ROWS, JOBS = 4, 16, 60
 HOUR_S = 3600.0
 
 
+class _Visit(NamedTuple):
+    """A run of a job; hours."""
+
+    job: int
+    start_h: float
+    end_h: float
+    #: Stopped to come home.
+    cut: bool = False
+
+
 def picture(trace: Trace, outcomes: Outcomes, spec: Spec) -> str:
     """SVG of the middle of the trace (all of a short one), on the nodes where most begins.
 
-    A gang is drawn on its first node. Runs are the last ones of their jobs: a stay in the cloud that ended
-    with a return is not shown.
+    A gang is drawn on its first node. A stay in the cloud that ended with a return is dashed.
     """
     begin, end = _times(trace, outcomes, spec)
     seen = np.flatnonzero((outcomes.end_h > begin) & (outcomes.start_h < end))
     busiest = _busiest(outcomes, spec, begin, end)
     nodes = {i: Node(f"node {i}", spec.cluster()[i].capacity) for i in busiest}
     home = [int(i) for i in seen if int(outcomes.node[i]) in nodes]
-    cloud = seen[outcomes.in_cloud[seen] & (outcomes.start_h[seen] >= begin)]
-    rows = _rows(outcomes, cloud)
-    shown = sorted([*home, *rows])
-    waits = [_wait(trace, outcomes, i, begin) for i in shown if trace.arrival_h[i] >= begin]
+    visits = _visits(outcomes, begin, end)
+    rows = _rows(visits)
+    shown = sorted({*home, *(visit.job for visit in rows)})
+    waits = [w for i in shown if trace.arrival_h[i] >= begin for w in _waits(trace, outcomes, i, end)]
     left_s = min((wait.start for wait in waits), default=begin * HOUR_S)
+    runs = [_Visit(i, float(outcomes.start_h[i]), float(outcomes.end_h[i])) for i in home]
+    places = {**rows, **{run: nodes[int(outcomes.node[run.job])].name for run in runs}}
     spans = [
         Span(
-            job_id=trace.ids[i],
-            where=rows.get(i) or nodes[int(outcomes.node[i])].name,
-            in_cloud=i in rows,
-            gpus=trace.tasks(i, spec.gpus_per_node)[0].gpus,
-            start=max(outcomes.start_h[i] * HOUR_S, left_s),
-            end=min(outcomes.end_h[i], end) * HOUR_S,
+            job_id=trace.ids[visit.job],
+            where=where,
+            in_cloud=visit in rows,
+            gpus=trace.tasks(visit.job, spec.gpus_per_node)[0].gpus,
+            start=max(visit.start_h * HOUR_S, left_s),
+            end=min(visit.end_h, end) * HOUR_S,
+            cut=visit.cut,
         )
-        for i in shown
-        if outcomes.end_h[i] * HOUR_S > left_s
+        for visit, where in sorted(places.items())
+        if visit.end_h * HOUR_S > left_s
     ]
     told = [
         f"hours {begin:.1f} to {end:.1f} of the trace",
         f"{len(nodes)} of {spec.nodes} nodes",
-        f"{len(rows)} of {len(cloud)} runs that begin in the cloud",
+        f"{len(rows)} of {len(visits)} runs that begin in the cloud",
+        *["dashed: stopped to come home"] * any(visit.cut for visit in rows),
         "grey: came before",
     ]
     return gantt(spec.title, " · ".join(told), spans, waits, list(nodes.values()))
@@ -68,20 +83,32 @@ def _busiest(outcomes: Outcomes, spec: Spec, begin: float, end: float) -> list[i
     return sorted(np.argsort(-counts, kind="stable")[:NODES].tolist())
 
 
-def _wait(trace: Trace, outcomes: Outcomes, job: int, begin: float) -> Wait:
-    start_h = float(outcomes.start_h[job])
-    return Wait(trace.ids[job], max(start_h - float(outcomes.wait_h[job]), begin) * HOUR_S, start_h * HOUR_S)
+def _waits(trace: Trace, outcomes: Outcomes, job: int, end: float) -> list[Wait]:
+    """Its time in the queue until `end`: before its run, or before its stay in the cloud and after it."""
+    arrival_h, start_h = float(trace.arrival_h[job]), float(outcomes.start_h[job])
+    left_h, stay_h = outcomes.stays.get(job, (start_h, 0.0))
+    waits = [(arrival_h, left_h), (left_h + stay_h, start_h)][: 1 + (job in outcomes.stays)]
+    return [Wait(trace.ids[job], a * HOUR_S, min(b, end) * HOUR_S) for a, b in waits if a < end]
 
 
-def _rows(outcomes: Outcomes, cloud: Ints) -> dict[int, str]:
+def _visits(outcomes: Outcomes, begin: float, end: float) -> list[_Visit]:
+    """The runs that begin in the cloud in the window, in order."""
+    starts = outcomes.start_h
+    last = np.flatnonzero(outcomes.in_cloud & (starts >= begin) & (starts < end))
+    visits = [_Visit(int(i), float(starts[i]), float(outcomes.end_h[i])) for i in last]
+    stays = outcomes.stays.items()
+    cut = [_Visit(i, left, left + stay, cut=True) for i, (left, stay) in stays if begin <= left < end]
+    return sorted([*visits, *cut], key=lambda visit: (visit.start_h, visit.job))
+
+
+def _rows(visits: list[_Visit]) -> dict[_Visit, str]:
     """A row of the picture for each run in the cloud, used again after its end, as far as rows go."""
     free_from: list[float] = []
     rows = {}
-    for job in sorted((int(i) for i in cloud), key=lambda i: float(outcomes.start_h[i])):
-        start, end = float(outcomes.start_h[job]), float(outcomes.end_h[job])
-        row = next((i for i, free in enumerate(free_from) if free <= start), len(free_from))
+    for visit in visits:
+        row = next((i for i, free in enumerate(free_from) if free <= visit.start_h), len(free_from))
         if row == CLOUD_ROWS:
             continue
-        free_from[row : row + 1] = [end]
-        rows[job] = f"cloud {row}"
+        free_from[row : row + 1] = [visit.end_h]
+        rows[visit] = f"cloud {row}"
     return rows

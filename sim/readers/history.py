@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
-from sim.readers.columns import by_arrival, check_ids, check_numbers, trace_of
+from sim.readers.columns import by_arrival, check_ids, check_numbers, chosen, trace_of
 from sim.readers.problems import Problems
+from sim.spec import Spec
 from sim.trace import Trace
 
 #: id, submitted (s), run time (s), GPUs, CPUs, memory (GiB)
@@ -31,3 +33,22 @@ def from_records(rows: Iterable[Record]) -> Trace:
     submitted_s, runtime_s, gpus, cpus, memory_gib = numbers
     trace = trace_of(ids, submitted_s / 3600, runtime_s / 3600, gpus, cpus=cpus, memory_gib=memory_gib)
     return by_arrival(trace, np.ones(len(ids), bool), "history", None)
+
+
+def spread(trace: Trace, spec: Spec) -> tuple[Trace, int]:
+    """The jobs on as few nodes as hold them, and how many this cluster cannot hold and are left out.
+
+    The store tells a job's resources in all. One that needs more than a node has must have been a gang.
+    """
+    demands = (
+        (trace.gpus, spec.gpus_per_node),
+        (trace.cpus, spec.cpus_per_node),
+        (trace.memory_gib, spec.memory_gib_per_node),
+    )
+    nodes = np.ones(len(trace))
+    for demand, most in demands:
+        whole = np.ceil(demand / most - 1e-9) if most else np.where(demand > 0, np.inf, 1)
+        nodes = np.maximum(nodes, whole)
+    kept = np.flatnonzero(nodes <= spec.nodes)
+    jobs = replace(chosen(trace, kept), nodes=nodes[kept].astype(np.int64))
+    return jobs, len(trace) - len(kept)

@@ -98,6 +98,9 @@ class PolicyConfig(Section):
     budget_mode: Literal["open", "calibrated"] = Field(
         "open", description="open: the factor is what P gives in theory; calibrated: it follows what is spent"
     )
+    hopeless: Literal["wait", "leave"] = Field(
+        "wait", description="what a job does that, by estimates, cannot start before its wait ends"
+    )
     factor: Amount | None = Field(
         None,
         description="the waiting policy's factor instead of what P gives: hours for constant, hours per GPU "
@@ -136,6 +139,7 @@ class PolicyConfig(Section):
             waiting=self.waiting,
             budget_percent=self.budget_percent,
             budget_mode=self.budget_mode,
+            hopeless=self.hopeless,
             factor=factor,
             order=self.order,
             out_of_order=self.out_of_order,

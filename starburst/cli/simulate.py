@@ -75,6 +75,10 @@ def simulate(
     backfill: Annotated[
         bool, typer.Option("--backfill", help="Skip them if that delays none (EASY).")
     ] = False,
+    backfill_rule: Annotated[
+        str,
+        typer.Option(metavar=one_of("backfill_rule"), help="Lifka's, or the published simulator's."),
+    ] = DEFAULT.backfill_rule,
     binpack: Annotated[str, typer.Option(metavar=one_of("binpack"), help="Which node.")] = DEFAULT.binpack,
     queue_cap: Annotated[
         int | None, typer.Option(metavar="Q", help="Longest queue; the last leaves.")
@@ -125,6 +129,7 @@ def simulate(
         order=order,
         out_of_order=out_of_order,
         backfill=backfill,
+        backfill_rule=backfill_rule,
         binpack=binpack,
         queue_cap=queue_cap,
         warmup=warmup,

@@ -64,6 +64,7 @@ def test_durations_have_units_and_hourly_factors_are_turned_into_seconds(load):
     )
     assert load("policy: {waiting: compute, factor: 0.5}").policy.settings().factor == 0.5
     assert load("policy: {budget_mode: calibrated}").policy.settings().budget_mode == "calibrated"
+    assert load("policy: {hopeless: leave}").policy.settings().hopeless == "leave"
 
 
 def test_nodes_alike_are_numbered(load):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from sim import figures
@@ -13,6 +15,7 @@ from sim.figures import cost_against_jct, cost_against_load, knee, pareto_front,
 from sim.run import run
 from sim.spec import Spec
 from sim.sweep import Point, parse_axis, sweep
+from sim.trace import Trace
 from sim.window import picture
 from tests.sim.test_sweep import BASE, busy
 
@@ -89,6 +92,20 @@ def test_the_window_shows_a_short_trace_whole() -> None:
     trace = busy(30)
     svg = picture(trace, run(trace, spec).outcomes, spec)
     assert [job for job in trace.ids if f">{job} waited" not in svg] == []
+
+
+def test_the_window_shows_a_stay_that_ended_with_a_return_and_the_waits_around_it() -> None:
+    spec = Spec(nodes=1, gpus_per_node=1, waiting="constant", factor=0.5, t_max_h=0.25)
+    hour, one, none = np.ones(2), np.ones(2, np.int64), np.zeros(2)
+    trace = Trace(["a", "b"], np.array([0.0, 0.1]), hour, one, none, none, one, hour)
+    svg = picture(trace, run(trace, spec).outcomes, spec)
+    assert re.findall("<title>(b.*?)(?:, 1 GPU)?</title>", svg) == [
+        "b: 1 h on node 0",
+        "b: 15 min on cloud 0",
+        "b waited 30 min",
+        "b waited 9 min",
+    ]
+    assert svg.count("stroke-dasharray") == svg.count("dashed: stopped to come home") == 1
 
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

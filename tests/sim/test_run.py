@@ -105,6 +105,14 @@ def test_keys_are_json_without_infinities() -> None:
             "--backfill: is for a strict queue; leave out --out-of-order or --backfill",
         ),
         (
+            Spec(backfill_rule="artifact"),
+            "--backfill-rule: artifact: has no effect without --backfill",
+        ),
+        (
+            Spec(backfill=True, backfill_rule="artifact", hopeless="leave"),
+            "--backfill-rule: artifact: jobs with a reservation stay; leave out --hopeless",
+        ),
+        (
             Spec(waiting="star"),
             "--waiting: star waits after a return only; give --t-max, for instance --t-max 0.25",
         ),

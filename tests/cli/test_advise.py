@@ -1,0 +1,87 @@
+"""`advise` for one's own history: the cluster and the budget's mode are this home's unless they are given."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sim import sweep
+from starburst.app.config import parse_config
+from starburst.core.events import NodesChanged
+from starburst.domain.node import Node
+from starburst.domain.resources import Resources
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    """No workers: these simulations are so small that starting them would take longest."""
+    monkeypatch.setattr(sweep, "_cores", lambda: 1)
+
+
+def specs(answer):
+    assert answer.code == 0, answer.err
+    return [row["spec"] for row in json.loads(answer.out)["budgets"]]
+
+
+def cluster(spec):
+    return [spec[what] for what in ("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node")]
+
+
+@pytest.mark.parametrize(
+    ("words", "size"), [((), [1, 4, 64, 256]), (("--nodes", 3, "--gpus-per-node", 2), [3, 2, 64, 256])]
+)
+def test_the_cluster_is_the_one_here_as_far_as_it_is_not_given(cli, past, words, size):
+    past.morning()
+    assert all(cluster(spec) == size for spec in specs(cli("advise", "--history", *words, "-o", "json")))
+
+
+def test_nodes_that_are_not_alike_must_be_given(cli, past):
+    past.morning()
+    past.tell(NodesChanged((Node("a", Resources.of(4, 64, 256)), Node("b", Resources.of(0, 32, 64)))))
+    told = cli("advise", "--history", "--gpus-per-node", 4)
+    assert told.code == 2
+    assert told.err == (
+        "error: --history: 1 × 4 GPUs, 64 CPUs, 256 GiB; 1 × 0 GPUs, 32 CPUs, 64 GiB: these nodes are not "
+        "alike, but simulated ones are; give --nodes, --cpus-per-node\n"
+    )
+
+
+@pytest.mark.parametrize(("words", "mode"), [((), "calibrated"), (("--budget-mode", "open"), "open")])
+def test_the_budget_is_spent_as_it_is_here(cli, past, words, mode):
+    past.morning()
+    policy = {"budget_mode": "calibrated", "hopeless": "leave", "order": "sjf"}
+    past.store.set_fact("config", parse_config({"policy": policy}, "test").model_dump(mode="json"))
+    for spec in specs(cli("advise", "--history", *words, "-o", "json")):
+        assert (spec["budget_mode"], spec["hopeless"], spec["order"]) == (mode, "leave", "sjf")
+
+
+def test_a_calibrated_budget_is_advised_as_one(cli, tmp_path):
+    file = tmp_path / "jobs.csv"
+    rows = [f"j{i},{i / 4},1,1" for i in range(40)]
+    file.write_text("\n".join(["job_id,arrival_h,duration_h,gpus", *rows, ""]))
+    words = ("--nodes", 1, "--gpus-per-node", 2, "-o", "json")
+    told = [cli("advise", file, *words, *more).out for more in ((), ("--budget-mode", "calibrated"))]
+    modes = [{row["spec"]["budget_mode"] for row in json.loads(text)["budgets"]} for text in told]
+    assert modes == [{"open"}, {"calibrated"}]
+    assert " %, calibrated: " in json.loads(told[1])["sentences"][1]
+    assert cli("advise", file, "--budget-mode", "x").err == (
+        "error: --budget-mode: 'x': choose one of open, calibrated\n"
+    )
+
+
+def test_what_the_cluster_cannot_hold_is_left_out_and_said(cli, past):
+    past.morning()
+    past.tell(NodesChanged((Node("a", Resources.of(4, 64, 256)), Node("b", Resources.of(4, 64, 256)))))
+    past.submit("gang-66666", tasks=(Resources.of(4, 60), Resources.of(4, 60)))
+    past.start("wait-55555")
+    past.end("train-44444")
+    past.end("wait-55555")
+    past.start("gang-66666")
+    past.now += 60
+    past.end("gang-66666")
+    assert cli("advise", "--history").err == "", "two tasks of 60 CPUs are no job of 120"
+    told = cli("advise", "--history", "--nodes", 1)
+    assert told.err == "note: --history: left out what this cluster cannot hold: 1 of 5 jobs\n"
+    (told,) = cli("advise", "--history", "--gpus-per-node", 0).err.splitlines()
+    assert told == "error: --history: this cluster holds none of the jobs that have ended here; give --nodes"
