@@ -41,7 +41,9 @@ class Meter:
         """Time passes."""
         if self.calibrated and elapsed_s > 0:
             run_s, delay_s = len(self.running) * elapsed_s, len(self.waiting) * elapsed_s
-            self.account = spend(self.account, run_s, delay_s, self.budget_percent, mean_runtime_s)
+            self.account = spend(
+                self.account, run_s, delay_s, self.budget_percent, mean_runtime_s, passed_s=elapsed_s
+            )
 
     def repeat(self, run_s: float, mean_runtime_s: float, *, ours: bool) -> None:
         """Work is thrown away and will be run again: a delay if it was `ours` to decide."""

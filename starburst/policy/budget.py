@@ -9,26 +9,29 @@ have waited so far.
 
 The bank is what was earned and not spent, P/100·Σ run time − Σ delay, and the multiplier is e^(gain·bank +
 trend): the bank pulls the whole past to P, the trend (its integral) learns the multiplier that the workload
-needs. Time is counted in run time of jobs, so nothing here depends on how busy the cluster is, and the bank
-fades over a long window: a surplus of long ago is not spent.
+needs. Time is counted in run time of jobs, and the bank fades over a long window: a surplus of long ago is
+not spent. A cluster that runs many jobs at a time decides on many before it sees what longer waits did, so
+the control is slower there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 
 #: The multiplier's bounds.
 LEAST, MOST = 1 / 8, 64.0
-#: The bank is 1 when the budget of this many jobs of mean run time, and of this share of all, is unspent.
+#: The bank is 1 when the budget of this many jobs of mean run time, or of so many for every job that runs at
+#: a time, and of this share of all, is unspent.
 FIRST_JOBS = 25.0
+AT_A_TIME = 3.0
 SHARE = 0.05
 #: Jobs after which the past counts e times less.
 WINDOW_JOBS = 3000.0
 #: Log of the multiplier per bank.
 GAIN = 0.5
 #: What the trend learns per bank: over as many jobs as the bank is of, and from each job that leaves.
-LOWER = 0.1
+LOWER = 0.07
 RAISE = 0.7
 #: A bank beyond ± this changes nothing more: one burst or one lull must not turn everything over.
 BANK_LIMIT = 1.0
@@ -36,12 +39,19 @@ BANK_LIMIT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The state of the control. Seconds of run time and of delay, older ones faded."""
+    """The state of the control. Seconds of run time and of delay, summed over jobs, older ones faded."""
 
     run_s: float = 0.0
     delay_s: float = 0.0
     #: Learnt logarithm of the multiplier.
     trend: float = 0.0
+    #: Seconds that passed meanwhile.
+    passed_s: float = 0.0
+
+    @property
+    def running(self) -> float:
+        """How many jobs run at a time, on average."""
+        return self.run_s / self.passed_s if self.passed_s > 0 else 0.0
 
     @property
     def spent_percent(self) -> float:
@@ -51,7 +61,7 @@ class Account:
 
 def horizon_jobs(account: Account, mean_runtime_s: float) -> float:
     """How many jobs' budget makes the bank 1: few at first, to learn fast, more as more was seen."""
-    return FIRST_JOBS + SHARE * account.run_s / mean_runtime_s
+    return max(FIRST_JOBS, AT_A_TIME * account.running) + SHARE * account.run_s / mean_runtime_s
 
 
 def bank(account: Account, budget_percent: float, mean_runtime_s: float) -> float:
@@ -67,19 +77,25 @@ def multiplier(account: Account, budget_percent: float, mean_runtime_s: float) -
 
 
 def spend(
-    account: Account, run_s: float, delay_s: float, budget_percent: float, mean_runtime_s: float
+    account: Account,
+    run_s: float,
+    delay_s: float,
+    budget_percent: float,
+    mean_runtime_s: float,
+    *,
+    passed_s: float = 0.0,
 ) -> Account:
-    """The account after jobs ran and were delayed for a while (seconds, summed over jobs).
+    """The account after `passed_s` seconds in which jobs ran and were delayed (seconds, summed over jobs).
 
     A run that turns out to have been for nothing is taken back by a negative `run_s`.
     """
     jobs = max(run_s, 0.0) / mean_runtime_s
     keep = exp(-jobs / WINDOW_JOBS)
     total_s, late_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
-    after = Account(max(total_s, 0.0), max(late_s, 0.0), account.trend)
+    after = Account(max(total_s, 0.0), max(late_s, 0.0), account.trend, account.passed_s * keep + passed_s)
     overdrawn = min(bank(after, budget_percent, mean_runtime_s), 0.0)
     share = jobs / horizon_jobs(after, mean_runtime_s)
-    return Account(after.run_s, after.delay_s, _within(after.trend + LOWER * overdrawn * share))
+    return replace(after, trend=_within(after.trend + LOWER * overdrawn * share))
 
 
 def left(account: Account, budget_percent: float, mean_runtime_s: float) -> Account:
@@ -89,7 +105,7 @@ def left(account: Account, budget_percent: float, mean_runtime_s: float) -> Acco
     """
     unspent = max(bank(account, budget_percent, mean_runtime_s), 0.0)
     share = RAISE * unspent / horizon_jobs(account, mean_runtime_s)
-    return Account(account.run_s, account.delay_s, _within(account.trend + share))
+    return replace(account, trend=_within(account.trend + share))
 
 
 def _within(exponent: float) -> float:

@@ -104,9 +104,18 @@ def test_work_that_is_thrown_away_is_moved_to_the_delays() -> None:
     assert (account.run_s, account.delay_s) == (9 * HOUR, HOUR)
 
 
+def test_where_many_jobs_run_at_a_time_the_control_is_slower() -> None:
+    """A long wait's effect is seen only after many others were decided."""
+    few = Account(1000 * HOUR, 50 * HOUR, passed_s=100 * HOUR)
+    many = Account(1000 * HOUR, 50 * HOUR, passed_s=2 * HOUR)
+    assert (few.running, many.running) == (10, 500)
+    assert bank(few, 10, HOUR) > 3 * bank(many, 10, HOUR) > 0
+    assert left(few, 10, HOUR).trend > left(many, 10, HOUR).trend > 0
+
+
 def test_nothing_depends_on_the_unit_of_time() -> None:
     in_seconds = in_hours = Account()
     for late in (0.0, 0.2, 3.0, 0.0) * 50:
-        in_seconds = left(spend(in_seconds, HOUR, late * HOUR, 10, HOUR), 10, HOUR)
-        in_hours = left(spend(in_hours, 1, late, 10, 1), 10, 1)
+        in_seconds = left(spend(in_seconds, HOUR, late * HOUR, 10, HOUR, passed_s=HOUR / 40), 10, HOUR)
+        in_hours = left(spend(in_hours, 1, late, 10, 1, passed_s=1 / 40), 10, 1)
     assert math.isclose(multiplier(in_seconds, 10, HOUR), multiplier(in_hours, 10, 1))
