@@ -47,7 +47,10 @@ class Market:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """Tasks by class, C of them, in the order in which each class was first met."""
+    """Tasks by class, C of them, in the order in which each class was first met.
+
+    A class that no open offer holds is of tasks that run already; they are stuck where they are.
+    """
 
     market: Market
     members: tuple[tuple[Task, ...], ...]
@@ -63,13 +66,18 @@ class Classes:
     workload: tuple[str, ...]
     #: Throughput of a task of the row's class beside one of the column's, C × C.
     pair: Floats
-    #: Tasks that no offer holds, with the resource that fails.
+    #: New tasks that no open offer holds, with the resource that fails.
     unplaced: tuple[tuple[Task, str], ...]
     #: Task → its class.
     of: Mapping[TaskKey, int]
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @property
+    def stuck(self) -> Bools:
+        """Classes that no open offer holds, C."""
+        return self.home >= self.market.open
 
     @property
     def counts(self) -> Ints:
@@ -98,11 +106,12 @@ def classes_of(situation: Situation, *, gangs: bool = True) -> Classes:
     asks: dict[_Ask, tuple[Ints, Bools, int, int] | None] = {}
     groups: dict[tuple[_Ask, str, int], list[Task]] = {}
     unplaced = []
+    held = {key for rented in situation.instances for key in rented.held}
     prices = _job_prices(situation.tasks, market, asks) if gangs else {}
     for task in situation.tasks:
         ask = (task.resources, task.per_family)
         found = _look_up(ask, task, market, asks)
-        if found is None:
+        if found is None or (found[3] >= market.open and task.key not in held):
             unplaced.append((task, lacking(task, situation.offers)))
         else:
             weight = prices.get(task.job_id, found[2])
@@ -141,12 +150,9 @@ def _look_up(
             if wanted is not None and (not wanted.gpus or wanted.gpu_type in ("", offer.resources.gpu_type)):
                 demand[k] = _amounts(wanted)
                 holds[k] = bool(np.all(demand[k] <= market.capacity[k]))
-        open_ = holds[: market.open]
-        home = (
-            int(np.argmin(np.where(open_, market.rate[: market.open], np.iinfo(np.int64).max)))
-            if open_.any()
-            else -1
-        )
+        open_ = holds & (np.arange(len(holds)) < market.open)
+        able = open_ if open_.any() else holds
+        home = int(np.argmin(np.where(able, market.rate, np.iinfo(np.int64).max))) if able.any() else -1
         asks[ask] = (demand, holds, int(market.rate[home]), home) if home >= 0 else None
     return asks[ask]
 

@@ -10,7 +10,7 @@ import numpy as np
 from starburst.policy.packing.classes import Classes, Ints, classes_of
 from starburst.policy.packing.match import match, settle
 from starburst.policy.packing.plan import Memory, Plan, Rented, Situation, assemble
-from starburst.policy.packing.reconfigure import Filler, Machines, full, loads_of
+from starburst.policy.packing.reconfigure import Filler, Filling, Machines, full, loads_of, pays
 from starburst.policy.packing.throughput import NO_INTERFERENCE
 
 SECONDS_PER_HOUR = 3600.0
@@ -40,9 +40,11 @@ class Eva:
         memory = remember(situation)
         loads = loads_of(classes, {rented.id: rented.held for rented in situation.instances})
         candidates = []
-        if self.mode != "full":
+        # A full reconfiguration can only follow an arrival or an end (section 4.5).
+        settled = nothing_new(situation)
+        if self.mode != "full" or settled:
             candidates.append(("partial", partial(seen, classes, loads)))
-        if self.mode != "partial":
+        if self.mode != "partial" and not settled:
             candidates.append(("full", _whole(seen, classes, loads)))
         if len(candidates) == 1:
             kind, plan = candidates[0]
@@ -55,7 +57,7 @@ def _choose(situation: Situation, classes: Classes, small: Plan, large: Plan, me
     """Equation 1: S_F·D − M_F > S_P·D − M_P."""
     filler = Filler(classes, situation.throughput)
     saves_small, saves_large = (saving(situation, classes, filler, p) for p in (small, large))
-    costs_small, costs_large = (moving(classes, p) for p in (small, large))
+    costs_small, costs_large = (moving(situation, classes, p) for p in (small, large))
     lasts_h = expected_life_s(memory) / SECONDS_PER_HOUR
     fully = saves_large * lasts_h - costs_large > saves_small * lasts_h - costs_small
     chosen, kind = (large, "full") if fully else (small, "partial")
@@ -64,7 +66,7 @@ def _choose(situation: Situation, classes: Classes, small: Plan, large: Plan, me
         f"{kind} reconfiguration: the full one saves ${more:.2f}/h more, its moves cost "
         f"${(costs_large - costs_small) / 1e6:.2f} more, and plans last about {lasts_h:.2g} h"
     )
-    keep = exp(-1 / SHARE_WINDOW) if memory.at == situation.now else 1.0
+    keep = exp(-1 / SHARE_WINDOW)
     return replace(
         chosen,
         reason=reason,
@@ -73,8 +75,10 @@ def _choose(situation: Situation, classes: Classes, small: Plan, large: Plan, me
 
 
 def _whole(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> Plan:
-    machines = full(classes, classes.counts, situation.throughput)
-    return carried_out(situation, classes, machines, given={}, free=list(situation.instances), loads=loads)
+    stuck = {name: load * classes.stuck for name, load in loads.items() if load[classes.stuck].any()}
+    machines = full(classes, classes.counts * ~classes.stuck, situation.throughput)
+    free = [rented for rented in situation.instances if rented.id not in stuck]
+    return carried_out(situation, classes, machines, given=stuck, free=free, loads=loads)
 
 
 def partial(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> Plan:
@@ -84,19 +88,36 @@ def partial(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> P
     kept, rest = [], []
     for rented in situation.instances:
         offer = classes.market.index(rented.offer)
-        if loads[rented.id].any() and filler.worth(loads[rented.id]) >= classes.market.rate[offer]:
+        load = loads[rented.id]
+        if load[classes.stuck].any() or (load.any() and pays(filler.worth(load), classes.market.rate[offer])):
             kept.append((rented, offer))
         else:
             rest.append(rented)
     left = classes.counts - sum((loads[r.id] for r, _ in kept), np.zeros(len(classes), np.int64))
-    given: dict[str, Ints] = {}
-    for rented, offer in kept:
-        filling = filler.start(offer, loads[rented.id])
-        filler.fill(offer, filling, left)
-        left = left - (filling.load - loads[rented.id])
-        given[rented.id] = filling.load
+    fillings = {rented.id: (offer, filler.start(offer, loads[rented.id])) for rented, offer in kept}
+    left = left - spread(filler, fillings, left)
+    given = {name: filling.load for name, (_, filling) in fillings.items()}
     machines = full(classes, left, situation.throughput)
     return carried_out(situation, classes, machines, given=given, free=rest, loads=loads)
+
+
+def spread(filler: Filler, fillings: dict[str, tuple[int, Filling]], left: Ints) -> Ints:
+    """Put tasks of `left` onto machines, always where one raises the TNRP most; how many found a place."""
+    free = left.copy()
+    best = {name: filler.best(offer, filling, free) for name, (offer, filling) in fillings.items()}
+    while True:
+        raises = {name: found[1] - fillings[name][1].worth for name, found in best.items() if found}
+        if not raises:
+            return np.asarray(left - free, np.int64)
+        name = max(raises, key=lambda name: raises[name])
+        found = best[name]
+        assert found is not None
+        filler.add(fillings[name][0], fillings[name][1], *found)
+        free[found[0]] -= 1
+        for other, (offer, filling) in fillings.items():
+            now = best[other]
+            if other == name or (now is not None and not free[now[0]]):
+                best[other] = filler.best(offer, filling, free)
 
 
 def carried_out(
@@ -126,11 +147,14 @@ def saving(situation: Situation, classes: Classes, filler: Filler, plan: Plan) -
     return float(worth - plan.cost.micro_usd)
 
 
-def moving(classes: Classes, plan: Plan) -> float:
-    """M: what moves and launches cost, micro-dollars; a moved task holds up all of its job."""
-    prices = classes.job_price.tolist()
-    moves: float = sum(task.move_s * prices[classes.of[task.key]] for task in plan.migrations)
+def moving(situation: Situation, classes: Classes, plan: Plan) -> float:
+    """M: micro-dollars that moves and launches cost; while a task moves, both its machines are paid for."""
     rates = dict(zip((o.name for o in classes.market.offers), classes.market.rate.tolist(), strict=True))
+    rate = {rented.id: rates[rented.offer.name] for rented in situation.instances}
+    source = {key: rate[rented.id] for rented in situation.instances for key in rented.held}
+    target = {task.key: rate[name] for name, tasks in plan.assignments.items() for task in tasks}
+    target |= {task.key: rates[launch.offer.name] for launch in plan.launches for task in launch.tasks}
+    moves: float = sum(task.move_s * (source[task.key] + target[task.key]) for task in plan.migrations)
     starts: float = sum(launch.offer.ready_s * rates[launch.offer.name] for launch in plan.launches)
     return (moves + starts) / SECONDS_PER_HOUR
 
@@ -140,14 +164,21 @@ def remember(situation: Situation) -> Memory:
     memory = situation.memory
     known = frozenset(task.key for task in situation.tasks)
     events = len(known ^ memory.known)
+    memory = replace(memory, known=known, offers=situation.offers)
     if not events:
         return memory
     since_s = situation.now - memory.at if memory.at is not None else 0.0
     if since_s <= 0:
-        return replace(memory, at=situation.now, known=known)
+        return replace(memory, at=situation.now)
     keep = exp(-since_s / RATE_WINDOW_S) if memory.event_rate else 0.0
     rate = memory.event_rate * keep + (1 - keep) * events / since_s
-    return replace(memory, at=situation.now, known=known, event_rate=rate)
+    return replace(memory, at=situation.now, event_rate=rate)
+
+
+def nothing_new(situation: Situation) -> bool:
+    """Whether tasks and offers are those of the last plan, so that there is no reason to reconfigure."""
+    memory = situation.memory
+    return memory.offers == situation.offers and memory.known == {task.key for task in situation.tasks}
 
 
 def expected_life_s(memory: Memory) -> float:

@@ -23,27 +23,54 @@ def match(
     market: Sequence[Offer],
 ) -> tuple[dict[str, Ints], list[tuple[int, Ints]]]:
     """Give wanted machines to running ones of the same offer, most tasks kept first; the rest is launched."""
-    wanted = [(offer, load) for offer, load, times in machines for _ in range(times)]
-    by_offer: dict[str, list[int]] = defaultdict(list)
-    for w, (offer, _) in enumerate(wanted):
-        by_offer[market[offer].name].append(w)
+    names = [offer.name for offer in market]
+    running: dict[str, list[str]] = defaultdict(list)
+    for rented in instances:
+        running[rented.offer.name].append(rented.id)
     given: dict[str, Ints] = {}
-    taken = np.zeros(len(wanted), bool)
-    for name, candidates in by_offer.items():
-        running = [rented.id for rented in instances if rented.offer.name == name]
-        if not running:
-            continue
-        now = np.stack([loads[i] for i in running])
-        then = np.stack([wanted[w][1] for w in candidates])
-        kept = np.minimum(now[:, None, :], then[None, :, :]).sum(axis=2)
-        # Among equals, the machine that changes least.
-        moved = np.abs(now[:, None, :] - then[None, :, :]).sum(axis=2)
-        for flat in np.lexsort((moved.ravel(), -kept.ravel())):
-            i, j = divmod(int(flat), len(candidates))
-            if running[i] not in given and not taken[candidates[j]]:
-                given[running[i]] = wanted[candidates[j]][1]
-                taken[candidates[j]] = True
-    return given, [wanted[w] for w in np.flatnonzero(~taken)]
+    rest: list[tuple[int, Ints, int]] = []
+    # As they are first: most are, and then there are few left to compare.
+    as_is: dict[tuple[str, bytes], list[str]] = defaultdict(list)
+    for rented in reversed(instances):
+        as_is[rented.offer.name, loads[rented.id].tobytes()].append(rented.id)
+    for offer, load, times in machines:
+        same = as_is[names[offer], load.tobytes()]
+        stays = min(times, len(same))
+        given |= {same.pop(): load for _ in range(stays)}
+        if times > stays:
+            rest.append((offer, load, times - stays))
+    launches = []
+    for offer, alike in _by_offer(rest).items():
+        free = [name for name in running[names[offer]] if name not in given]
+        now = [loads[name] for name in free]
+        taken = _most_kept(now, alike) if free else {}
+        given |= {free[i]: alike[j] for i, j in taken.items()}
+        launches += [(offer, load) for j, load in enumerate(alike) if j not in set(taken.values())]
+    return given, launches
+
+
+def _by_offer(machines: Sequence[tuple[int, Ints, int]]) -> dict[int, list[Ints]]:
+    loads: dict[int, list[Ints]] = defaultdict(list)
+    for offer, load, times in machines:
+        loads[offer] += [load] * times
+    return loads
+
+
+def _most_kept(now: Sequence[Ints], then: Sequence[Ints]) -> dict[int, int]:
+    """Pairs of a running machine and a wanted load, none twice; among equals that which changes least."""
+    before, after = np.stack(now)[:, None, :], np.stack(then)[None, :, :]
+    kept = np.minimum(before, after).sum(axis=2)
+    changed = np.abs(before - after).sum(axis=2)
+    pairs: dict[int, int] = {}
+    used: set[int] = set()
+    for flat in np.lexsort((changed.ravel(), -kept.ravel())):
+        i, j = divmod(int(flat), len(then))
+        if i not in pairs and j not in used:
+            pairs[i] = j
+            used.add(j)
+            if len(pairs) == min(len(now), len(then)):
+                break
+    return pairs
 
 
 def settle(
@@ -58,7 +85,7 @@ def settle(
     stays: set[TaskKey] = set()
     tasks = {task.key: task for members in classes.members for task in members}
     for rented in instances:
-        for key in rented.held:
+        for key in sorted(rented.held, key=lambda key: -tasks[key].moves if key in tasks else 0):
             c = classes.of.get(key, -1)
             if rented.id in places and c >= 0 and places[rented.id][c] > 0:
                 places[rented.id][c] -= 1

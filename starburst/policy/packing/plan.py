@@ -34,8 +34,9 @@ class Memory:
     event_rate: float = 0.0
     #: Share of those events that led to a Full Reconfiguration, old ones faded (Eva, section 4.5).
     full_share: float = 0.5
-    #: Tasks that were there.
+    #: Tasks and offers that were there.
     known: frozenset[TaskKey] = frozenset()
+    offers: tuple[Offer, ...] = ()
     #: Since when a machine has been little used (Stratus' instance clearing).
     idle_since: Mapping[str, float] = field(default_factory=dict)
 

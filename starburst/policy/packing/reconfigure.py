@@ -69,24 +69,27 @@ class Filler:
 
     def fill(self, offer: int, filling: Filling, left: Ints) -> None:
         """Add from `left` the task that raises the TNRP most, until none fits or it would fall."""
-        demand, capacity = self._classes.demand[offer], self._classes.market.capacity[offer]
-        scale = np.maximum(capacity, 1).astype(float) ** 2
         free = left.copy()
-        fits = free > 0
-        while True:
-            fits &= (free > 0) & (demand <= filling.room).all(axis=1)
-            if not fits.any():
-                return
-            worths = np.where(fits, self._worths(filling, fits), -np.inf)
-            best = worths.max()
-            if best < filling.worth:
-                return
-            ties = np.flatnonzero(worths >= best - SAME * abs(best))
-            c = int(ties[0])
-            if len(ties) > 1:
-                c = int(ties[np.argmax((demand[ties] / scale) @ filling.room)])
-            self._add(filling, c, demand[c], float(worths[c]))
-            free[c] -= 1
+        while (found := self.best(offer, filling, free)) is not None:
+            self.add(offer, filling, *found)
+            free[found[0]] -= 1
+
+    def best(self, offer: int, filling: Filling, left: Ints) -> tuple[int, float] | None:
+        """The class that raises the TNRP most, and to what; None if nothing fits or it would fall."""
+        demand, capacity = self._classes.demand[offer], self._classes.market.capacity[offer]
+        fits = (left > 0) & (demand <= filling.room).all(axis=1)
+        if not fits.any():
+            return None
+        worths = np.where(fits, self._worths(filling, fits), -np.inf)
+        best = float(worths.max())
+        if best < filling.worth:
+            return None
+        ties = np.flatnonzero(worths >= best - SAME * abs(best))
+        c = int(ties[0])
+        if len(ties) > 1:
+            aligned = (demand[ties] / np.maximum(capacity, 1).astype(float) ** 2) @ filling.room
+            c = int(ties[np.argmax(aligned)])
+        return c, float(worths[c])
 
     def _worths(self, filling: Filling, fits: np.ndarray) -> Floats:
         """TNRP if a task of each class joined."""
@@ -111,7 +114,8 @@ class Filler:
                 load[c] += 1
                 worths[c] = self.worth(load)
 
-    def _add(self, filling: Filling, c: int, demand: Ints, worth: float) -> None:
+    def add(self, offer: int, filling: Filling, c: int, worth: float) -> None:
+        """A task of class c joins, and its tasks are then worth so much."""
         beside = self._classes.pair[:, c]
         already = filling.load[c] > 0
         own = filling.own[c] * beside[c] if already else filling.joining[c]
@@ -119,7 +123,7 @@ class Filler:
         filling.own[c] = own
         filling.joining = filling.joining * beside
         filling.load[c] += 1
-        filling.room = filling.room - demand
+        filling.room = filling.room - self._classes.demand[offer, c]
         filling.worth = worth
 
 
@@ -133,7 +137,7 @@ def full(classes: Classes, counts: Ints, table: Throughput) -> Machines:
         while left.any():
             filling = filler.start(int(offer), none)
             filler.fill(int(offer), filling, left)
-            if not _pays(classes, int(offer), filling):
+            if not _accepted(classes, int(offer), filling):
                 break
             load = filling.load
             times = int((left[load > 0] // load[load > 0]).min())
@@ -145,11 +149,14 @@ def full(classes: Classes, counts: Ints, table: Throughput) -> Machines:
     return machines
 
 
-def _pays(classes: Classes, offer: int, filling: Filling) -> bool:
-    if not filling.load.any():
-        return False
+def pays(worth: float, rate: float) -> bool:
+    """Whether tasks of this TNRP pay for a machine of this price; equal sums may differ in the last digit."""
+    return bool(worth >= rate * (1 - SAME))
+
+
+def _accepted(classes: Classes, offer: int, filling: Filling) -> bool:
     alone = filling.load.sum() == 1 and classes.home[filling.load.argmax()] == offer
-    return bool(alone or filling.worth >= classes.market.rate[offer])
+    return bool(filling.load.any()) and (bool(alone) or pays(filling.worth, classes.market.rate[offer]))
 
 
 def smallest(classes: Classes, offer: int, load: Ints) -> int:

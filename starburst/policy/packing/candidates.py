@@ -1,0 +1,114 @@
+"""Candidate machines for the optimisation, many at a time: what each could hold, and what that is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from starburst.policy.packing.classes import Bools, Classes, Floats, Ints
+
+#: A throughput below this counts as this: its logarithm must exist.
+LEAST_THROUGHPUT = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Machines as they could be, B of them."""
+
+    #: Offer of each, B.
+    offer: Ints
+    #: Which running machine it is, B; -1 is a new one.
+    machine: Ints
+    #: Tasks per class, B × C.
+    load: Ints
+
+    def __len__(self) -> int:
+        return len(self.offer)
+
+    def __add__(self, other: Candidates) -> Candidates:
+        return joined([self, other])
+
+    def take(self, rows: Ints | Bools) -> Candidates:
+        """Some of them."""
+        return Candidates(self.offer[rows], self.machine[rows], self.load[rows])
+
+    def distinct(self) -> Candidates:
+        """Each once, the first of equals."""
+        seen: dict[bytes, int] = {}
+        for at, key in enumerate(self.names()):
+            seen.setdefault(key, at)
+        return self.take(np.array(list(seen.values()), np.int64))
+
+    def names(self) -> list[bytes]:
+        """What tells one from the other."""
+        rows = np.ascontiguousarray(np.column_stack([self.offer, self.machine, self.load]))
+        return [row.tobytes() for row in rows]
+
+
+def joined(parts: list[Candidates]) -> Candidates:
+    """All of them, in order."""
+    return Candidates(
+        np.concatenate([part.offer for part in parts]),
+        np.concatenate([part.machine for part in parts]),
+        np.concatenate([part.load for part in parts]),
+    )
+
+
+class Slowdown:
+    """What tasks lose beside each other, for many machines at once (pairwise products, section 4.3)."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._log = np.log(np.maximum(classes.pair, LEAST_THROUGHPUT))
+        self._pair = np.exp(self._log)
+        self._self = np.diag(self._log)
+        self._weight = classes.job_price.astype(float)
+
+    def lost(self, load: Ints) -> Floats:
+        """Reservation price less TNRP of all tasks of each machine, micro-dollars per hour, B."""
+        own = np.exp(load @ self._log.T - self._self)
+        return np.asarray((load * (1 - own)) @ self._weight, np.float64)
+
+    def added(self, load: Ints) -> Floats:
+        """How much more is lost if a task of each class joins, B × C."""
+        company = load @ self._log.T
+        on = load * np.exp(company - self._self) * self._weight
+        joining = (1 - np.exp(company)) * self._weight
+        return np.asarray(on.sum(axis=1, keepdims=True) - on @ self._pair + joining, np.float64)
+
+
+def grow(
+    classes: Classes,
+    slowdown: Slowdown,
+    start: Candidates,
+    value: Floats,
+    *,
+    delay_price: float,
+    by_size: bool,
+) -> Candidates:
+    """Fill every machine of `start` with what brings most, one task at a time; every stage is a candidate.
+
+    A task of class c brings value[b, c] less what all lose by its company, in micro-dollars per hour; with
+    `by_size` the one that brings most for the scarcest resource it takes goes first.
+    """
+    demand, limit = classes.demand[start.offer], classes.counts
+    taken = start.load[..., None] * np.where(start.load[..., None] > 0, demand, 0)
+    room = classes.market.capacity[start.offer] - taken.sum(axis=1)
+    now, stages = start, [start]
+    while len(now):
+        free = (now.load < limit) & (demand <= room[:, None, :]).all(axis=2)
+        brings = np.where(free, value - delay_price * slowdown.added(now.load), -np.inf)
+        score = brings
+        if by_size:
+            share = (demand / np.maximum(room[:, None, :], 1)).max(axis=2)
+            score = np.where(brings > 0, brings / np.maximum(share, 1e-9), -np.inf)
+        best = score.argmax(axis=1)
+        rows = np.flatnonzero(brings[np.arange(len(now)), best] > 0)
+        best = best[rows]
+        load = now.load[rows].copy()
+        load[np.arange(len(rows)), best] += 1
+        room = room[rows] - demand[rows, best]
+        demand, value = demand[rows], value[rows]
+        now = Candidates(now.offer[rows], now.machine[rows], load)
+        stages.append(now)
+    return joined(stages)

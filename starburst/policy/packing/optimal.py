@@ -1,0 +1,218 @@
+"""Our own packer: cover the tasks at least cost per hour, with moves, launches and slow-downs in the price.
+
+Candidates are machines with what they could hold: running ones as they are, with more, and with one task less
+and others instead, and new ones of every offer. A candidate costs its rate, what its tasks lose by their
+company (RP − TNRP) and, spread over the expected life of the plan, its start; a task that stays where it is
+saves the price of its move. The covering program over them (column generation, then branch and bound) uses a
+running machine at most once, so the matching of the plan to what runs is part of the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from starburst.policy.packing.candidates import Candidates, Slowdown, grow
+from starburst.policy.packing.classes import Floats, Ints, classes_of
+from starburst.policy.packing.eva import SECONDS_PER_HOUR, Eva, nothing_new, partial, remember
+from starburst.policy.packing.match import settle
+from starburst.policy.packing.plan import Plan, Situation, assemble
+from starburst.policy.packing.program import Program
+from starburst.policy.packing.reconfigure import loads_of, smallest
+from starburst.policy.packing.running import Running, running, stay_hours
+
+MICRO = 1e6
+#: A plan lasts for this long at least, hours.
+LEAST_LIFE_H = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Optimal:
+    """Moves a task only if that pays within the expected life of the plan."""
+
+    #: A move must bring, beyond its own cost, what its job would cost alone in so many hours.
+    hold_h: float = 3.0
+    #: A plan is expected to last for this share of the mean stay of a task.
+    life_share: float = 0.25
+    #: What a task of reservation price p loses at throughput t counts (1 − t)·p times this.
+    delay_price: float = 1.0
+    #: A job is never moved more often; None sets no limit. A limit leaves jobs alone on large machines.
+    max_moves: int | None = None
+    #: Rounds of column generation; nodes and gap at which branch and bound ends.
+    rounds: int = 3
+    nodes: int = 50
+    gap: float = 1e-3
+    #: More kinds of running machines times classes than this, and Eva plans.
+    most_cells: int = 20_000
+
+    def plan(self, situation: Situation) -> Plan:
+        """The best plan found; at worst that of Partial Reconfiguration."""
+        held = {key for rented in situation.instances for key in rented.held}
+        if nothing_new(situation) and all(task.key in held for task in situation.tasks):
+            return _as_it_is(situation)
+        question = Question(self, situation)
+        if len(question.running) * len(question.classes) > self.most_cells:
+            plan = Eva().plan(situation)
+            return replace(plan, reason=f"too many kinds of machines to optimise; {plan.reason}")
+        return question.answer()
+
+
+def _as_it_is(situation: Situation) -> Plan:
+    tasks = {task.key: task for task in situation.tasks}
+    kept = {r.id: [tasks[key] for key in r.held if key in tasks] for r in situation.instances}
+    return assemble(situation, kept, [], reason="nothing came, went or changed its price")
+
+
+class Question:
+    """One situation as a covering program."""
+
+    def __init__(self, packer: Optimal, situation: Situation) -> None:
+        self._packer = packer
+        self._situation = situation
+        self._memory = remember(situation)
+        self.classes = classes_of(situation)
+        self.running = running(situation, self.classes, packer.max_moves)
+        self._slowdown = Slowdown(self.classes)
+        self._life_h = self._life()
+        #: Micro-dollars per hour that a task that stays saves, by class.
+        self._stay = stay_hours(self.classes, packer.hold_h) * self.classes.job_price / self._life_h
+
+    def _life(self) -> float:
+        """Hours: a share of the mean stay, by Little's law; tasks come as often as they go."""
+        arrivals = self._memory.event_rate / 2 * SECONDS_PER_HOUR
+        stay_h = len(self._situation.tasks) / arrivals if arrivals else 1.0
+        return max(self._packer.life_share * stay_h, LEAST_LIFE_H)
+
+    def answer(self) -> Plan:
+        """Candidates, prices, more candidates; then whole machines."""
+        if not len(self.classes):
+            return assemble(
+                self._situation,
+                {},
+                [],
+                unplaced=self.classes.unplaced,
+                reason="no tasks",
+                memory=self._memory,
+            )
+        incumbent = self._incumbent()
+        columns = (incumbent + self._grown(self.classes.price.astype(float))).distinct()
+        needed = np.asarray(self.running.pinned.any(axis=1), bool)
+        program = Program(self.classes.counts, self.running.counts, needed)
+        program.add(columns, self._costs(columns))
+        for _ in range(self._packer.rounds):
+            better = self._better(*program.relaxed())
+            if not len(better):
+                break
+            columns = columns + better
+            program.add(better, self._costs(better))
+        start = np.zeros(len(columns))
+        rows = {name: at for at, name in enumerate(columns.names())}
+        np.add.at(start, [rows[name] for name in incumbent.names()], 1)
+        times = program.whole(start, nodes=self._packer.nodes, gap=self._packer.gap)
+        costs = self._costs(columns)
+        saves = float(costs @ (start - times))
+        return self._plan(columns.take(np.repeat(np.arange(len(columns)), times.astype(np.int64))), saves)
+
+    def _costs(self, columns: Candidates) -> Floats:
+        """Dollars per hour of every candidate."""
+        market = self.classes.market
+        rate = market.rate[columns.offer].astype(float)
+        ready_s = np.array([offer.ready_s for offer in market.offers])[columns.offer]
+        more = rate * ready_s / SECONDS_PER_HOUR / self._life_h
+        on = np.flatnonzero(columns.machine >= 0)
+        stays = np.minimum(columns.load[on], self.running.held[columns.machine[on]])
+        more[on] = -(stays @ self._stay)
+        lost = self._packer.delay_price * self._slowdown.lost(columns.load)
+        return np.asarray((rate + lost + more) / MICRO, np.float64)
+
+    def _incumbent(self) -> Candidates:
+        """Partial Reconfiguration: what Eva would do without moving what pays where it is."""
+        loads = loads_of(self.classes, {r.id: r.held for r in self._situation.instances})
+        plan = partial(self._situation, self.classes, loads)
+        kind = {name: m for m, names in enumerate(self.running.members) for name in names}
+        index = self.classes.market.index
+        machines = [(kind[name], self.running.offer[kind[name]], t) for name, t in plan.assignments.items()]
+        machines += [(-1, index(launch.offer), launch.tasks) for launch in plan.launches]
+        then = loads_of(self.classes, {str(n): tuple(t.key for t in m[2]) for n, m in enumerate(machines)})
+        return Candidates(
+            np.array([offer for _, offer, _ in machines], np.int64),
+            np.array([m for m, _, _ in machines], np.int64),
+            np.stack(list(then.values())),
+        )
+
+    def _better(self, prices: Floats, machine_prices: Floats) -> Candidates:
+        """Candidates that these prices of classes and of running machines would pay for."""
+        found = self._grown(prices * MICRO)
+        worth = found.load @ prices - self._costs(found)
+        on = np.flatnonzero(found.machine >= 0)
+        worth[on] += machine_prices[found.machine[on]]
+        return found.take(np.flatnonzero(worth > 1e-6))
+
+    def _grown(self, prices: Floats) -> Candidates:
+        """Candidates for these prices of classes, micro-dollars per hour."""
+        start, value = self._starts(prices)
+        packer = self._packer
+        first, second = (
+            grow(self.classes, self._slowdown, start, value, delay_price=packer.delay_price, by_size=by_size)
+            for by_size in (False, True)
+        )
+        return (first + second).distinct()
+
+    def _starts(self, prices: Floats) -> tuple[Candidates, Floats]:
+        """Running machines as they are, with as little as may be, with one task less; new ones with one."""
+        size, now = len(self.classes), self.running
+        kinds = np.arange(len(now))
+        rows, cells = np.nonzero(now.held > now.pinned)
+        fewer = now.held[rows]
+        fewer[np.arange(len(rows)), cells] -= 1
+        offers, seeds = np.nonzero(self.classes.holds[: self.classes.market.open])
+        single = np.zeros((len(seeds), size), np.int64)
+        single[np.arange(len(seeds)), seeds] = 1
+        start = Candidates(
+            np.concatenate([now.offer, now.offer, now.offer[rows], offers]),
+            np.concatenate([kinds, kinds, rows, np.full(len(seeds), -1)]),
+            np.concatenate([now.held, now.pinned, fewer, single]),
+        )
+        value = np.broadcast_to(prices, (len(start), size)).copy()
+        value[2 * len(kinds) + np.arange(len(rows)), cells] = -np.inf
+        value[start.machine < 0] = np.where(self.classes.stuck, -np.inf, value[start.machine < 0])
+        some = np.flatnonzero(start.load.any(axis=1))
+        return start.take(some), value[some]
+
+    def _plan(self, picked: Candidates, saves: float) -> Plan:
+        """Name the machines of each kind, and the tasks."""
+        picked = without_surplus(picked, self.running, self.classes.counts)
+        free = [list(names) for names in self.running.members]
+        given = {free[m].pop(0): load for m, load in zip(picked.machine, picked.load, strict=True) if m >= 0}
+        launches = [
+            (smallest(self.classes, int(offer), load), load)
+            for offer, m, load in zip(picked.offer, picked.machine, picked.load, strict=True)
+            if m < 0
+        ]
+        kept, new = settle(self.classes, self._situation.instances, given, launches)
+        reason = (
+            f"optimised for about {self._life_h:.2g} h: worth ${saves:.2f}/h more than keeping what pays"
+            if saves > 1e-9
+            else "keeping what pays is the best plan found"
+        )
+        return assemble(
+            self._situation, kept, new, unplaced=self.classes.unplaced, reason=reason, memory=self._memory
+        )
+
+
+def without_surplus(picked: Candidates, now: Running, counts: Ints) -> Candidates:
+    """Tasks that are covered twice leave machines on which they would be new, then others."""
+    load = picked.load.copy()
+    surplus = load.sum(axis=0) - counts
+    on = picked.machine >= 0
+    held = np.zeros_like(load)
+    held[on] = np.minimum(load[on], now.held[picked.machine[on]])
+    pinned = np.zeros_like(load)
+    pinned[on] = now.pinned[picked.machine[on]]
+    for keeps in (held, pinned):
+        for row in range(len(load)):
+            gone = np.minimum(np.maximum(load[row] - keeps[row], 0), surplus)
+            load[row] -= gone
+            surplus -= gone
+    return Candidates(picked.offer, picked.machine, load).take(np.flatnonzero(load.any(axis=1)))
