@@ -32,6 +32,7 @@ COMMANDS = (
     "config",
     "simulate",
     "advise",
+    "pack",
     "demo",
 )
 

@@ -18,6 +18,25 @@ from sim.trace import Trace
 from sim.window import picture
 from starburst.app.errors import UserError
 from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
+from starburst.cli.packed import (
+    SHARE,
+    CatalogOption,
+    ColocationOption,
+    CompareOption,
+    CpuColumnOption,
+    CpusPerGpuOption,
+    EstimatesOption,
+    KnownOption,
+    MemoryPerGpuOption,
+    MigrationDelayOption,
+    PackerOption,
+    PeriodOption,
+    UniformOption,
+    WorkloadsOption,
+    packing_of,
+    simulate_alone,
+    simulate_behind,
+)
 from starburst.cli.traces import (
     HistoryOption,
     JobsArgument,
@@ -37,10 +56,11 @@ def one_of(field: str) -> str:
 
 
 def simulate(
+    ctx: typer.Context,
     *,
     jobs: JobsArgument = None,
     history: HistoryOption = False,
-    nodes: Annotated[int, typer.Option(help="Nodes of the cluster.")] = DEFAULT.nodes,
+    nodes: Annotated[int, typer.Option(help="Nodes of the cluster; 0 only with --packer.")] = DEFAULT.nodes,
     gpus_per_node: Annotated[int, typer.Option(help="GPUs of a node.")] = DEFAULT.gpus_per_node,
     cpus_per_node: Annotated[float, typer.Option(help="CPUs of a node.")] = DEFAULT.cpus_per_node,
     waiting: Annotated[
@@ -108,6 +128,19 @@ def simulate(
         typer.Option("--sweep", metavar="OPTION=V,V,…", help="Simulate a grid of values; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the table and figures here.")] = None,
+    packer: PackerOption = None,
+    catalog: CatalogOption = None,
+    workloads: WorkloadsOption = None,
+    colocation: ColocationOption = None,
+    cpu_column: CpuColumnOption = None,
+    period: PeriodOption = 300.0,
+    estimates: EstimatesOption = None,
+    known_colocation: KnownOption = None,
+    migration_delay: MigrationDelayOption = 1.0,
+    uniform_throughput: UniformOption = None,
+    cpus_per_gpu: CpusPerGpuOption = SHARE.cpus,
+    memory_per_gpu: MemoryPerGpuOption = SHARE.memory_gib,
+    compare: CompareOption = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Replay a trace, or your own history, under any policy."""
@@ -139,12 +172,39 @@ def simulate(
         price_per_gpu_hour=price_per_gpu_hour,
         seed=seed,
     )
-    if axes:
+    packing = packing_of(
+        {name for name in ctx.params if _is_typed(ctx, name)},
+        spec=spec,
+        packer=packer,
+        catalog=catalog,
+        workloads=workloads,
+        colocation=colocation,
+        cpu_column=cpu_column,
+        period_s=period,
+        estimates=estimates,
+        known_colocation=known_colocation,
+        migration_delay=migration_delay,
+        uniform_throughput=uniform_throughput,
+        cpus_per_gpu=cpus_per_gpu,
+        memory_per_gpu=memory_per_gpu,
+        compare=compare,
+    )
+    if packing is not None and not nodes:
+        simulate_alone(jobs, packing, seed, outcomes=outcomes, output=output)
+    elif packing is not None:
+        simulate_behind(jobs, packing, spec, history=history, engine=engine, outcomes=outcomes, output=output)
+    elif axes:
         if outcomes is not None:
             raise UserError("--outcomes: is for one simulation; leave out --sweep or --outcomes")
         _grid(jobs, history=history, spec=spec, texts=axes, engine=engine, out=out, output=output)
     else:
         _single(jobs, history=history, spec=spec, engine=engine, outcomes=outcomes, out=out, output=output)
+
+
+def _is_typed(ctx: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _single(

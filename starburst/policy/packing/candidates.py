@@ -59,7 +59,8 @@ class Slowdown:
     """What tasks lose beside each other, for many machines at once (pairwise products, section 4.3)."""
 
     def __init__(self, classes: Classes) -> None:
-        self._log = np.log(np.maximum(classes.pair, LEAST_THROUGHPUT))
+        # Who is faster in company than alone would make a machine cost less than nothing.
+        self._log = np.log(np.clip(classes.pair, LEAST_THROUGHPUT, 1.0))
         self._pair = np.exp(self._log)
         self._self = np.diag(self._log)
         self._weight = classes.job_price.astype(float)

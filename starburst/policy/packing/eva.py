@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from math import exp, log
 
@@ -81,15 +82,18 @@ def _whole(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> Pl
     return carried_out(situation, classes, machines, given=stuck, free=free, loads=loads)
 
 
-def partial(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> Plan:
-    """Keep the machines that pay; new tasks, and those of machines that do not pay, go where they are worth
-    most: onto a kept machine if that raises its TNRP, else by Algorithm 1."""
+def partial(
+    situation: Situation, classes: Classes, loads: dict[str, Ints], stay: Container[str] = ()
+) -> Plan:
+    """Keep the machines that pay, and those that must `stay`; new tasks, and those of machines that do not
+    pay, go where they are worth most: onto a kept machine if that raises its TNRP, else by Algorithm 1."""
     filler = Filler(classes, situation.throughput)
     kept, rest = [], []
     for rented in situation.instances:
         offer = classes.market.index(rented.offer)
         load = loads[rented.id]
-        if load[classes.stuck].any() or (load.any() and pays(filler.worth(load), classes.market.rate[offer])):
+        must = rented.id in stay or load[classes.stuck].any()
+        if must or (load.any() and pays(filler.worth(load), classes.market.rate[offer])):
             kept.append((rented, offer))
         else:
             rest.append(rented)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -84,8 +85,9 @@ def settle(
     kept: dict[str, list[Task]] = {name: [] for name in given}
     stays: set[TaskKey] = set()
     tasks = {task.key: task for members in classes.members for task in members}
+    moves = moved(classes)
     for rented in instances:
-        for key in sorted(rented.held, key=lambda key: -tasks[key].moves if key in tasks else 0):
+        for key in sorted(rented.held, key=lambda key: -moves.get(key[0], 0)):
             c = classes.of.get(key, -1)
             if rented.id in places and c >= 0 and places[rented.id][c] > 0:
                 places[rented.id][c] -= 1
@@ -96,6 +98,14 @@ def settle(
         kept[name] += _take(open_, load)
     offers = classes.market.offers
     return kept, [(offers[offer], tuple(_take(open_, load))) for offer, load in launches]
+
+
+def moved(classes: Classes) -> dict[str, int]:
+    """How often the tasks of each job have been moved, together."""
+    moves: dict[str, int] = defaultdict(int)
+    for task in [*chain(*classes.members), *(task for task, _ in classes.unplaced)]:
+        moves[task.job_id] += task.moves
+    return moves
 
 
 def _take(open_: Sequence[object], load: Ints) -> list[Task]:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from starburst.policy.packing.candidates import Candidates, Slowdown, grow
-from starburst.policy.packing.classes import Floats, Ints, classes_of
+from starburst.policy.packing.classes import Bools, Floats, Ints, classes_of
 from starburst.policy.packing.eva import SECONDS_PER_HOUR, Eva, nothing_new, partial, remember
-from starburst.policy.packing.match import settle
+from starburst.policy.packing.match import match, settle
+from starburst.policy.packing.none import holds, lacking
+from starburst.policy.packing.offline import OfflineOptimal
 from starburst.policy.packing.plan import Plan, Situation, assemble
 from starburst.policy.packing.program import Program
 from starburst.policy.packing.reconfigure import loads_of, smallest
@@ -48,9 +50,10 @@ class Optimal:
 
     def plan(self, situation: Situation) -> Plan:
         """The best plan found; at worst that of Partial Reconfiguration."""
-        held = {key for rented in situation.instances for key in rented.held}
-        if nothing_new(situation) and all(task.key in held for task in situation.tasks):
-            return _as_it_is(situation)
+        if not situation.instances:
+            return replace(OfflineOptimal().plan(situation), memory=remember(situation))
+        if nothing_new(situation) and (plan := _as_it_is(situation)):
+            return plan
         question = Question(self, situation)
         if len(question.running) * len(question.classes) > self.most_cells:
             plan = Eva().plan(situation)
@@ -58,10 +61,15 @@ class Optimal:
         return question.answer()
 
 
-def _as_it_is(situation: Situation) -> Plan:
+def _as_it_is(situation: Situation) -> Plan | None:
+    """None if there is a place for a task that has none."""
     tasks = {task.key: task for task in situation.tasks}
-    kept = {r.id: [tasks[key] for key in r.held if key in tasks] for r in situation.instances}
-    return assemble(situation, kept, [], reason="nothing came, went or changed its price")
+    kept = {r.id: [tasks.pop(key) for key in r.held if key in tasks] for r in situation.instances}
+    offers = situation.offers
+    if any(holds(offer, task) for task in tasks.values() for offer in offers):
+        return None
+    unplaced = [(task, lacking(task, offers)) for task in tasks.values()]
+    return assemble(situation, kept, [], unplaced=unplaced, reason="nothing came, went or changed its price")
 
 
 class Question:
@@ -77,6 +85,10 @@ class Question:
         self._life_h = self._life()
         #: Micro-dollars per hour that a task that stays saves, by class.
         self._stay = stay_hours(self.classes, packer.hold_h) * self.classes.job_price / self._life_h
+        market = self.classes.market
+        ready_h = np.array([offer.ready_s for offer in market.offers]) / SECONDS_PER_HOUR
+        #: Micro-dollars per hour that a new machine costs with its start, by offer.
+        self._new = np.rint(market.rate * (1 + ready_h / self._life_h)).astype(np.int64)
 
     def _life(self) -> float:
         """Hours: a share of the mean stay, by Little's law; tasks come as often as they go."""
@@ -95,14 +107,14 @@ class Question:
                 reason="no tasks",
                 memory=self._memory,
             )
-        incumbent = self._incumbent()
-        columns = (incumbent + self._grown(self.classes.price.astype(float))).distinct()
         needed = np.asarray(self.running.pinned.any(axis=1), bool)
+        incumbent = self._incumbent(needed)
+        columns = (incumbent + self._grown(self.classes.price.astype(float))).distinct()
         program = Program(self.classes.counts, self.running.counts, needed)
         program.add(columns, self._costs(columns))
         for _ in range(self._packer.rounds):
-            better = self._better(*program.relaxed())
-            if not len(better):
+            prices = program.relaxed()
+            if prices is None or not len(better := self._better(*prices)):
                 break
             columns = columns + better
             program.add(better, self._costs(better))
@@ -117,19 +129,18 @@ class Question:
     def _costs(self, columns: Candidates) -> Floats:
         """Dollars per hour of every candidate."""
         market = self.classes.market
-        rate = market.rate[columns.offer].astype(float)
-        ready_s = np.array([offer.ready_s for offer in market.offers])[columns.offer]
-        more = rate * ready_s / SECONDS_PER_HOUR / self._life_h
+        rate = self._new[columns.offer].astype(float)
         on = np.flatnonzero(columns.machine >= 0)
         stays = np.minimum(columns.load[on], self.running.held[columns.machine[on]])
-        more[on] = -(stays @ self._stay)
+        rate[on] = market.rate[columns.offer[on]] - stays @ self._stay
         lost = self._packer.delay_price * self._slowdown.lost(columns.load)
-        return np.asarray((rate + lost + more) / MICRO, np.float64)
+        return np.asarray((rate + lost) / MICRO, np.float64)
 
-    def _incumbent(self) -> Candidates:
-        """Partial Reconfiguration: what Eva would do without moving what pays where it is."""
+    def _incumbent(self, needed: Bools) -> Candidates:
+        """Partial Reconfiguration: what Eva would do without moving what pays where it is, or must stay."""
         loads = loads_of(self.classes, {r.id: r.held for r in self._situation.instances})
-        plan = partial(self._situation, self.classes, loads)
+        stay = {name for m in np.flatnonzero(needed) for name in self.running.members[m]}
+        plan = partial(self._situation, self.classes, loads, stay)
         kind = {name: m for m, names in enumerate(self.running.members) for name in names}
         index = self.classes.market.index
         machines = [(kind[name], self.running.offer[kind[name]], t) for name, t in plan.assignments.items()]
@@ -157,7 +168,8 @@ class Question:
             grow(self.classes, self._slowdown, start, value, delay_price=packer.delay_price, by_size=by_size)
             for by_size in (False, True)
         )
-        return (first + second).distinct()
+        found = (first + second).distinct()
+        return found.take(np.flatnonzero(found.load.any(axis=1)))
 
     def _starts(self, prices: Floats) -> tuple[Candidates, Floats]:
         """Running machines as they are, with as little as may be, with one task less; new ones with one."""
@@ -177,20 +189,24 @@ class Question:
         value = np.broadcast_to(prices, (len(start), size)).copy()
         value[2 * len(kinds) + np.arange(len(rows)), cells] = -np.inf
         value[start.machine < 0] = np.where(self.classes.stuck, -np.inf, value[start.machine < 0])
-        some = np.flatnonzero(start.load.any(axis=1))
-        return start.take(some), value[some]
+        return start, value
 
     def _plan(self, picked: Candidates, saves: float) -> Plan:
         """Name the machines of each kind, and the tasks."""
         picked = without_surplus(picked, self.running, self.classes.counts)
         free = [list(names) for names in self.running.members]
         given = {free[m].pop(0): load for m, load in zip(picked.machine, picked.load, strict=True) if m >= 0}
-        launches = [
-            (smallest(self.classes, int(offer), load), load)
+        started = replace(self.classes, market=replace(self.classes.market, rate=self._new))
+        fresh = [
+            (smallest(started, int(offer), load), load, 1)
             for offer, m, load in zip(picked.offer, picked.machine, picked.load, strict=True)
             if m < 0
         ]
-        kept, new = settle(self.classes, self._situation.instances, given, launches)
+        # Nothing is given back that is rented anew.
+        spare = [rented for rented in self._situation.instances if rented.id not in given]
+        loads = loads_of(self.classes, {rented.id: rented.held for rented in spare})
+        reused, launches = match(fresh, spare, loads, self.classes.market.offers)
+        kept, new = settle(self.classes, self._situation.instances, {**given, **reused}, launches)
         reason = (
             f"optimised for about {self._life_h:.2g} h: worth ${saves:.2f}/h more than keeping what pays"
             if saves > 1e-9
@@ -202,17 +218,15 @@ class Question:
 
 
 def without_surplus(picked: Candidates, now: Running, counts: Ints) -> Candidates:
-    """Tasks that are covered twice leave machines on which they would be new, then others."""
+    """Tasks that are covered twice leave machines on which they would be new; those they are on hold none
+    twice."""
     load = picked.load.copy()
     surplus = load.sum(axis=0) - counts
     on = picked.machine >= 0
     held = np.zeros_like(load)
     held[on] = np.minimum(load[on], now.held[picked.machine[on]])
-    pinned = np.zeros_like(load)
-    pinned[on] = now.pinned[picked.machine[on]]
-    for keeps in (held, pinned):
-        for row in range(len(load)):
-            gone = np.minimum(np.maximum(load[row] - keeps[row], 0), surplus)
-            load[row] -= gone
-            surplus -= gone
+    for row in range(len(load)):
+        gone = np.minimum(np.maximum(load[row] - held[row], 0), surplus)
+        load[row] -= gone
+        surplus -= gone
     return Candidates(picked.offer, picked.machine, load).take(np.flatnonzero(load.any(axis=1)))

@@ -8,6 +8,8 @@ import numpy as np
 from starburst.policy.packing.candidates import Candidates
 from starburst.policy.packing.classes import Bools, Floats, Ints
 
+FEASIBLE = highspy.SolutionStatus.kSolutionStatusFeasible
+
 
 class Program:
     """Minimise Σ cost·x, such that every task is covered and no running machine is used twice.
@@ -49,9 +51,14 @@ class Program:
             values[order],
         )
 
-    def relaxed(self) -> tuple[Floats, Floats]:
-        """What one more task of each class costs, and one more machine, at the optimum in fractions."""
+    def relaxed(self) -> tuple[Floats, Floats] | None:
+        """What one more task of each class costs, and one more machine, at the optimum in fractions.
+
+        None if the solver finds none.
+        """
         self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
         duals = np.array(self._highs.getSolution().row_dual, np.float64)
         return duals[: self._classes], duals[self._classes :]
 
@@ -66,4 +73,9 @@ class Program:
         solution.col_value = incumbent.tolist()
         self._highs.setSolution(solution)
         self._highs.run()
-        return np.asarray(np.rint(self._highs.getSolution().col_value), np.float64)
+        # The solver may end without an answer, or with one that is near enough but worse.
+        if self._highs.getInfo().primal_solution_status != FEASIBLE:
+            return incumbent
+        costs = np.array(self._highs.getLp().col_cost_, np.float64)
+        found = np.rint(np.array(self._highs.getSolution().col_value, np.float64))
+        return found if costs @ found <= costs @ incumbent else incumbent

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from starburst.policy.packing.classes import Classes, Floats, Ints
+from starburst.policy.packing.match import moved
 from starburst.policy.packing.plan import Situation
 from starburst.policy.packing.reconfigure import loads_of
 
@@ -33,7 +34,7 @@ class Running:
 
 def running(situation: Situation, classes: Classes, max_moves: int | None) -> Running:
     """Group the machines. Tasks that no open offer holds must stay, and those of jobs moved often enough."""
-    often = moved_often(situation, max_moves)
+    often = moved_often(classes, max_moves)
     loads = loads_of(classes, {r.id: r.held for r in situation.instances})
     tired = loads_of(
         classes, {r.id: tuple(key for key in r.held if key[0] in often) for r in situation.instances}
@@ -53,12 +54,9 @@ def running(situation: Situation, classes: Classes, max_moves: int | None) -> Ru
     )
 
 
-def moved_often(situation: Situation, max_moves: int | None) -> frozenset[str]:
+def moved_often(classes: Classes, max_moves: int | None) -> frozenset[str]:
     """Jobs whose tasks have been moved `max_moves` times together, or more."""
-    moves: dict[str, int] = {}
-    for task in situation.tasks:
-        moves[task.job_id] = moves.get(task.job_id, 0) + task.moves
-    return frozenset(job for job, n in moves.items() if max_moves is not None and n >= max_moves)
+    return frozenset(job for job, n in moved(classes).items() if max_moves is not None and n >= max_moves)
 
 
 def stay_hours(classes: Classes, hold_h: float) -> Floats:

@@ -1,0 +1,1 @@
+"""A packed cloud in virtual time: rented machines that a packer reconfigures every period."""

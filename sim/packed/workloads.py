@@ -1,0 +1,89 @@
+"""Which workload each job of a cluster's trace runs: what the trace says, else drawn."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sim.readers.files import open_text
+from sim.readers.problems import Problems
+from sim.readers.table import Table
+from sim.trace import Ints
+
+#: More than this of a first line is not looked at.
+_PEEK = 4096
+
+
+def header(path: Path) -> list[str]:
+    """The cells of a file's first line, whatever the file is."""
+    with open_text(path) as text:
+        return [name.strip() for name in next(csv.reader([text.readline(_PEEK)]), [])]
+
+
+def is_packed(path: Path) -> bool:
+    """Whether it is a trace with demands and workloads, for `sim.readers.packing.read_jobs`."""
+    columns = header(path)
+    return {"job_id", "workload", "gpu", "ram_gb"} <= {*columns} and "gpus" not in columns
+
+
+def told_of(path: Path, ids: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Job → its workload, where a CSV trace has a column of that name and says.
+
+    Raises:
+        SimulationError: a workload is none of `names`.
+    """
+    columns = header(path)
+    if not {"job_id", "workload"} <= {*columns}:
+        return {}
+    job, workload = columns.index("job_id"), columns.index("workload")
+    problems = Problems(str(path))
+    found = {}
+    with open_text(path) as text:
+        rows = csv.reader(text)
+        for row in rows:
+            name = row[workload].strip() if len(row) == len(columns) else ""
+            if rows.line_num == 1 or not name:
+                continue
+            if name not in names:
+                mend = f"is no workload; there are {', '.join(names)}"
+                problems.add(rows.line_num, "workload", name, mend)
+            found[row[job]] = name
+    problems.check()
+    return {job: found[job] for job in ids if job in found}
+
+
+def gpus_of(path: Path) -> dict[str, int]:
+    """Workload → GPUs of one of its tasks, if the file of workloads has the column `gpu`.
+
+    Raises:
+        SimulationError: with file, line and column of all that is wrong.
+    """
+    if "gpu" not in header(path):
+        return {}
+    problems = Problems(str(path))
+    with open_text(path) as text:
+        table = Table(text, problems)
+        table.read("workload", {"gpu": float})
+    problems.check()
+    return {name.strip(): int(gpus) for name, gpus in zip(table.ids, table["gpu"], strict=True)}
+
+
+def drawn(names: Sequence[str], gpus: Mapping[str, int], wanted: Ints, seed: int) -> list[str]:
+    """A workload for each job whose tasks want so many GPUs: those with most GPUs up to that, evenly.
+
+    A job's draw depends on the seed and its place in the trace only. Where no workload has as few GPUs, or
+    it is not known how many they have, all are drawn from.
+    """
+    choices = {want: _fitting(names, gpus, want) for want in np.unique(wanted).tolist()}
+    luck = np.random.default_rng(seed).random(len(wanted))
+    picked = zip(wanted.tolist(), luck.tolist(), strict=True)
+    return [choices[want][int(at * len(choices[want]))] for want, at in picked]
+
+
+def _fitting(names: Sequence[str], gpus: Mapping[str, int], want: int) -> list[str]:
+    able = [name for name in names if name in gpus and gpus[name] <= want]
+    most = max((gpus[name] for name in able), default=0)
+    return [name for name in able if gpus[name] == most] or [*names]
