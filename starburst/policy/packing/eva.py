@@ -67,12 +67,15 @@ def _choose(situation: Situation, classes: Classes, small: Plan, large: Plan, me
         f"{kind} reconfiguration: the full one saves ${more:.2f}/h more, its moves cost "
         f"${(costs_large - costs_small) / 1e6:.2f} more, and plans last about {lasts_h:.2g} h"
     )
-    keep = exp(-1 / SHARE_WINDOW)
-    return replace(
-        chosen,
-        reason=reason,
-        memory=replace(memory, full_share=memory.full_share * keep + fully * (1 - keep)),
-    )
+    return replace(chosen, reason=reason, memory=_counted(memory, events_of(situation), fully))
+
+
+def _counted(memory: Memory, events: int, fully: bool) -> Memory:
+    """One of these events, or none, has led to a full reconfiguration."""
+    if not events:
+        return memory
+    keep = exp(-events / SHARE_WINDOW)
+    return replace(memory, full_share=memory.full_share * keep + (1 - keep) * fully / events)
 
 
 def _whole(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> Plan:
@@ -167,7 +170,7 @@ def remember(situation: Situation) -> Memory:
     """Note what came and went since the last plan."""
     memory = situation.memory
     known = frozenset(task.key for task in situation.tasks)
-    events = len(known ^ memory.known)
+    events = events_of(situation)
     memory = replace(memory, known=known, offers=situation.offers)
     if not events:
         return memory
@@ -177,6 +180,14 @@ def remember(situation: Situation) -> Memory:
     keep = exp(-since_s / RATE_WINDOW_S) if memory.event_rate else 0.0
     rate = memory.event_rate * keep + (1 - keep) * events / since_s
     return replace(memory, at=situation.now, event_rate=rate)
+
+
+def events_of(situation: Situation) -> int:
+    """How many jobs came or went since the last plan."""
+    before, now = (
+        {job for job, _ in keys} for keys in (situation.memory.known, (task.key for task in situation.tasks))
+    )
+    return len(before ^ now)
 
 
 def nothing_new(situation: Situation) -> bool:

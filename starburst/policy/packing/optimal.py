@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from starburst.domain.money import Money
 from starburst.policy.packing.candidates import Candidates, Slowdown, grow
 from starburst.policy.packing.classes import Bools, Floats, Ints, classes_of
 from starburst.policy.packing.eva import SECONDS_PER_HOUR, Eva, nothing_new, partial, remember
@@ -22,9 +23,11 @@ from starburst.policy.packing.offline import OfflineOptimal
 from starburst.policy.packing.plan import Plan, Situation, assemble
 from starburst.policy.packing.program import Program
 from starburst.policy.packing.reconfigure import loads_of, smallest
-from starburst.policy.packing.running import Running, running, stay_hours
+from starburst.policy.packing.running import Running, running
 
 MICRO = 1e6
+#: Users do not like to see jobs wander.
+TEN_DOLLARS = Money.of(10)
 #: A plan lasts for this long at least, hours.
 LEAST_LIFE_H = 0.1
 
@@ -33,8 +36,8 @@ LEAST_LIFE_H = 0.1
 class Optimal:
     """Moves a task only if that pays within the expected life of the plan."""
 
-    #: A move must bring, beyond its own cost, what its job would cost alone in so many hours.
-    hold_h: float = 3.0
+    #: A move must bring so much more than it costs within the expected life of the plan.
+    move_price: Money = TEN_DOLLARS
     #: A plan is expected to last for this share of the mean stay of a task.
     life_share: float = 0.25
     #: What a task of reservation price p loses at throughput t counts (1 − t)·p times this.
@@ -84,7 +87,7 @@ class Question:
         self._slowdown = Slowdown(self.classes)
         self._life_h = self._life()
         #: Micro-dollars per hour that a task that stays saves, by class.
-        self._stay = stay_hours(self.classes, packer.hold_h) * self.classes.job_price / self._life_h
+        self._stay = self._move_prices() / self._life_h
         market = self.classes.market
         ready_h = np.array([offer.ready_s for offer in market.offers]) / SECONDS_PER_HOUR
         #: Micro-dollars per hour that a new machine costs with its start, by offer.
@@ -95,6 +98,12 @@ class Question:
         arrivals = self._memory.event_rate / 2 * SECONDS_PER_HOUR
         stay_h = len(self._situation.tasks) / arrivals if arrivals else 1.0
         return max(self._packer.life_share * stay_h, LEAST_LIFE_H)
+
+    def _move_prices(self) -> Floats:
+        """Micro-dollars that a move must bring, by class: what the delay costs its job, and our dislike."""
+        moves_s = np.array([max(task.move_s for task in tasks) for tasks in self.classes.members], np.float64)
+        price = self._packer.move_price.micro_usd
+        return np.asarray(moves_s / SECONDS_PER_HOUR * self.classes.job_price + price, np.float64)
 
     def answer(self) -> Plan:
         """Candidates, prices, more candidates; then whole machines."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from starburst.policy.packing.classes import Classes, Floats, Ints
-from starburst.policy.packing.throughput import Throughput, throughputs
+from starburst.policy.packing.throughput import Company, Throughput
 
 #: Machines: offer, tasks of each class on it, how many of them.
 Machines = list[tuple[int, Ints, int]]
@@ -45,6 +45,7 @@ class Filler:
         self._table = table
         self._names = np.array(classes.workload, dtype=object)
         self._tied = classes.price - classes.job_price
+        self._known: dict[bytes, float] = {}
 
     def start(self, offer: int, load: Ints) -> Filling:
         """A machine of this offer that holds `load` (which fits it)."""
@@ -52,20 +53,31 @@ class Filler:
         took = np.flatnonzero(load)
         room = classes.market.capacity[offer] - load[took] @ classes.demand[offer, took]
         joining = np.prod(classes.pair[:, took] ** load[took], axis=1)
-        filling = Filling(load.copy(), room, 0.0, np.ones(len(classes)), joining)
-        for c in took:
-            others = load.copy()
-            others[c] -= 1
-            filling.own[c] = np.prod(classes.pair[c] ** others)
-        filling.worth = self.worth(load)
-        return filling
+        own = np.ones(len(classes))
+        own[took] = self._beside(load, took)
+        return Filling(load.copy(), room, self.worth(load), own, joining)
 
     def worth(self, load: Ints) -> float:
         """TNRP of the tasks together (sections 4.3 and 4.4), micro-dollars per hour."""
-        classes = self._classes
-        members = np.repeat(np.arange(len(load)), load)
-        values = throughputs(self._table, [classes.workload[c] for c in members])
-        return float(np.sum(self._tied[members] + np.array(values) * classes.job_price[members]))
+        key = load.tobytes()
+        if key not in self._known:
+            took = np.flatnonzero(load)
+            speeds = self._beside(load, took)
+            recorded = self._table.exact(self._company(load)) if load.sum() > 2 else None
+            if recorded:
+                names = self._names[took]
+                speeds = np.array([recorded.get(n, s) for n, s in zip(names, speeds, strict=True)])
+            values = self._tied[took] + speeds * self._classes.job_price[took]
+            self._known[key] = float(load[took] @ values)
+        return self._known[key]
+
+    def _beside(self, load: Ints, took: Ints) -> Floats:
+        """Throughput of a task of each class that is there, as the product over pairs."""
+        others = load[took] - np.eye(len(took), dtype=np.int64)
+        return np.asarray(np.prod(self._classes.pair[np.ix_(took, took)] ** others, axis=1), np.float64)
+
+    def _company(self, load: Ints) -> Company:
+        return tuple(sorted(np.repeat(self._names, load)))
 
     def fill(self, offer: int, filling: Filling, left: Ints) -> None:
         """Add from `left` the task that raises the TNRP most, until none fits or it would fall."""
@@ -103,7 +115,7 @@ class Filler:
 
     def _recorded(self, filling: Filling, fits: np.ndarray, worths: Floats) -> None:
         """Put in place what was recorded for a set as a whole."""
-        company = [name for name, n in zip(self._names, filling.load, strict=True) for _ in range(n)]
+        company = self._company(filling.load)
         seen: dict[str, bool] = {}
         for c in np.flatnonzero(fits):
             name = self._names[c]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from starburst.policy.packing.classes import Classes, Floats, Ints
+from starburst.policy.packing.classes import Classes, Ints
 from starburst.policy.packing.match import moved
 from starburst.policy.packing.plan import Situation
 from starburst.policy.packing.reconfigure import loads_of
@@ -57,9 +57,3 @@ def running(situation: Situation, classes: Classes, max_moves: int | None) -> Ru
 def moved_often(classes: Classes, max_moves: int | None) -> frozenset[str]:
     """Jobs whose tasks have been moved `max_moves` times together, or more."""
     return frozenset(job for job, n in moved(classes).items() if max_moves is not None and n >= max_moves)
-
-
-def stay_hours(classes: Classes, hold_h: float) -> Floats:
-    """Hours of its job's reservation price that a move of a task must bring at least, by class."""
-    moves_s = [max(task.move_s for task in members) for members in classes.members]
-    return np.asarray(np.array(moves_s, np.float64) / 3600 + hold_h, np.float64)

@@ -29,7 +29,7 @@ from tests.builders import offer
 from tests.policy.packing.properties import carried_out, less, situation_of
 
 #: With no event known a task is taken to stay for an hour; this plan lasts as long.
-HOUR = Optimal(hold_h=0.5, life_share=1.0, delay_price=1.0)
+HOUR = Optimal(move_price=Money.of(1.5), life_share=1.0, delay_price=1.0)
 CALM: Mapping[tuple[str, str], float] = {}
 #: A machine of an offer, None if it is new, and its tasks.
 Placed = list[tuple[Rented | None, Offer, tuple[Task, ...]]]
@@ -52,7 +52,14 @@ def rented(name: str, of: Offer, *tasks: Task) -> Rented:
 
 def of_cpus(name: str, cpus: int, **more: int) -> Task:
     """A task without GPUs whose move takes six minutes."""
-    return Task(name, more.pop("rank", 0), Resources.of(0, cpus), workload=name[0], move_s=360.0, **more)
+    return Task(
+        name,
+        more.pop("rank", 0),
+        Resources.of(0, cpus),
+        workload=name[0],
+        move_s=more.pop("move_s", 360),
+        **more,
+    )
 
 
 def where(plan: Plan) -> dict[str, list[str]]:
@@ -96,38 +103,34 @@ class Price:
         for task, speed in zip(tasks, speeds, strict=True):
             price += self._packer.delay_price * (1 - speed) * self._job[task.key]
             if self._home.get(task.key, one and one.id) != (one and one.id):
-                hours = task.move_s / 3600 + self._packer.hold_h
-                price += hours * self._job[task.key] / self._life_h
+                price += task.move_s / 3600 * self._job[task.key] / self._life_h
+                price += float(self._packer.move_price.dollars) / self._life_h
         return price
-
-    def moved(self, plan: Plan) -> float:
-        """Hourly prices of the jobs that a plan moves."""
-        return sum(self._job[task.key] for task in plan.migrations)
 
 
 class TestWhatIsWeighed:
     """A task that needs $3 an hour runs on a machine of $5: a move saves $2 within the hour, and costs 0.1 h
-    and the hold of $3."""
+    of $3 and the price of a move."""
 
     CHEAP, DEAR = offer("cheap", 0, dollars=3, cpus=8), offer("dear", 0, dollars=5, cpus=16)
     TASK = of_cpus("t", 8)
 
-    def moves(self, packer: Optimal, *, ready_s: float = 0.0) -> bool:
+    def moves(self, packer: Optimal, *, ready_s: float = 0.0, task: Task = TASK) -> bool:
         """Whether the task moves."""
         offers = (replace(self.CHEAP, ready_s=ready_s), self.DEAR)
-        plan = packer.plan(asked(self.TASK, offers=offers, on=(rented("a", self.DEAR, self.TASK),)))
+        plan = packer.plan(asked(task, offers=offers, on=(rented("a", self.DEAR, task),)))
         assert bool(plan.migrations) == bool(plan.launches) == bool(plan.terminations)
         return bool(plan.migrations)
 
-    @pytest.mark.parametrize(("hold_h", "moves"), [(0.0, True), (0.56, True), (0.57, False), (3.0, False)])
-    def test_a_task_moves_if_it_saves_more_than_the_move_and_the_hold(
-        self, hold_h: float, moves: bool
+    @pytest.mark.parametrize(("dollars", "moves"), [(0, True), (1.69, True), (1.71, False), (9, False)])
+    def test_a_task_moves_if_it_saves_more_than_the_move_and_its_price(
+        self, dollars: float, moves: bool
     ) -> None:
-        assert self.moves(replace(HOUR, hold_h=hold_h)) is moves
+        assert self.moves(replace(HOUR, move_price=Money.of(dollars))) is moves
 
     @pytest.mark.parametrize(("life_h", "moves"), [(0.89, False), (0.91, True)])
     def test_a_plan_that_lasts_longer_is_worth_more_moves(self, life_h: float, moves: bool) -> None:
-        """0.6 h of $3 are 0.9 h of $2."""
+        """0.1 h of $3 and $1.50 are 0.9 h of $2."""
         assert self.moves(replace(HOUR, life_share=life_h)) is moves
 
     @pytest.mark.parametrize(("ready_s", "moves"), [(230, True), (250, False)])
@@ -137,11 +140,12 @@ class TestWhatIsWeighed:
 
     def test_the_whole_job_waits_for_a_move(self) -> None:
         """A second task of the job makes it twice as dear."""
-        pair = tuple(of_cpus("t", 8, rank=rank) for rank in range(2))
+        pair = tuple(of_cpus("t", 8, rank=rank, move_s=1800) for rank in range(2))
         on = (rented("a", self.DEAR, pair[0]), rented("b", self.CHEAP, pair[1]))
         situation = asked(*pair, offers=(self.CHEAP, self.DEAR), on=on)
-        assert not HOUR.plan(situation).migrations
-        assert HOUR.plan(replace(situation, tasks=(pair[0],))).migrations == (pair[0],)
+        cheap_moves = replace(HOUR, move_price=Money.of("0.2"))
+        assert not cheap_moves.plan(situation).migrations
+        assert cheap_moves.plan(replace(situation, tasks=(pair[0],))).migrations == (pair[0],)
 
     def test_an_idle_machine_is_used_rather_than_a_cheaper_one_that_must_start(self) -> None:
         slow = replace(self.CHEAP, ready_s=2700)
@@ -158,8 +162,8 @@ class TestWhatIsWeighed:
         assert new(HOUR.plan(situation)) == [("dear", ["t"])]
 
     def test_a_machine_is_not_rented_while_one_like_it_is_given_back(self) -> None:
-        for seed in range(60):
-            situation = situation_of(Random(seed))
+        for seed in range(20):
+            situation = small(seed)
             plan = HOUR.plan(situation)
             back = {one.offer.name for one in situation.instances if one.id in plan.terminations}
             assert not back & {launch.offer.name for launch in plan.launches}, seed
@@ -199,7 +203,7 @@ class TestWhatStays:
     BIG = offer("big", 0, dollars=5, cpus=16)
     LITTLE = offer("little", 0, dollars=1, cpus=4)
     #: Moves cost next to nothing.
-    EAGER = replace(HOUR, hold_h=0.0)
+    EAGER = replace(HOUR, move_price=Money())
 
     @pytest.mark.parametrize(("most", "moves"), [(None, 1), (3, 1), (2, 0), (0, 0)])
     def test_a_job_is_not_moved_more_often_than_the_limit(self, most: int | None, moves: int) -> None:
@@ -223,7 +227,7 @@ class TestWhatStays:
 
     @pytest.mark.parametrize("most", [0, 1])
     def test_whatever_the_situation_nobody_moves_more_often(self, most: int) -> None:
-        for seed in range(40):
+        for seed in range(25):
             situation = moved_before(seed)
             plan = replace(self.EAGER, max_moves=most).plan(situation)
             moves = Counter[str]()
@@ -239,7 +243,7 @@ class TestWhatStays:
         plan = HOUR.plan(asked(large, *more, offers=(self.BIG, self.LITTLE), on=(rented("a", gone, large),)))
         assert (where(plan), new(plan)) == ({"a": ["large", "s0", "s1", "s2"]}, [])
         on, apart = (rented("a", gone, large, more[0]),), {("l", "s"): 0.1}
-        plan = HOUR.plan(asked(large, more[0], offers=(self.BIG, self.LITTLE), on=on, slow=apart))
+        plan = self.EAGER.plan(asked(large, more[0], offers=(self.BIG, self.LITTLE), on=on, slow=apart))
         assert (where(plan), new(plan)) == ({"a": ["large"]}, [("little", ["s0"])])
 
     def test_a_task_that_fits_nothing_is_no_reason_to_plan_again(self) -> None:
@@ -285,7 +289,9 @@ class TestKinds:
         """Two tasks ended, on two of the machines; a new one fills one of these."""
         fewer = [self.SIX[n] for n in (0, 2, 4, 5)]
         another = replace(self.SIX[0], job_id="another")
-        plan = replace(HOUR, hold_h=9.0).plan(asked(*fewer, another, offers=(self.BOX,), on=self.on()))
+        plan = replace(HOUR, move_price=Money.of(27)).plan(
+            asked(*fewer, another, offers=(self.BOX,), on=self.on())
+        )
         assert plan.cost == Money.of(12)
         assert (sorted(where(plan)), plan.launches, plan.migrations) == (["m0", "m1", "m2"], (), ())
         assert where(plan)["m2"] == ["t4", "t5"]
@@ -294,7 +300,9 @@ class TestKinds:
     def test_some_of_a_kind_may_be_given_back_and_others_kept(self) -> None:
         """Only one machine of the cheaper offer can be had, as it runs idle and is sold out."""
         idle = rented("idle", self.PAIR)
-        plan = replace(HOUR, hold_h=0.0).plan(asked(*self.SIX, offers=(self.BOX,), on=(*self.on(), idle)))
+        plan = replace(HOUR, move_price=Money()).plan(
+            asked(*self.SIX, offers=(self.BOX,), on=(*self.on(), idle))
+        )
         assert plan.cost == Money.of(4 + 4 + 1)
         assert (len(plan.migrations), len(plan.terminations), new(plan)) == (2, 1, [])
 
@@ -347,31 +355,29 @@ class TestHowGood:
         """Candidates are grown task by task, which may miss the one that would be best."""
         packer = replace(HOUR, gap=0.0)
         over = []
-        for seed in range(100):
+        for seed in range(50):
             situation = small(seed)
             plan = packer.plan(situation)
             price = Price(packer, situation)
             found, best = price.of(plan), min(map(price.total, ways(situation, plan)))
             assert found >= best - 1e-6, seed
             over.append(found / best - 1 if best else 0.0)
-        assert sum(share > 1e-6 for share in over) <= 2
-        assert max(over) < 0.02
+        assert sum(share > 1e-6 for share in over) <= 1
+        assert max(over) < 0.01
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_a_longer_hold_moves_no_more(self, seed: int) -> None:
-        """Weighed by what the jobs cost; one dear job may be worth two cheap ones."""
+    def test_dearer_moves_are_fewer(self, seed: int) -> None:
         situation = small(seed)
-        price = Price(HOUR, situation)
-        holds = (0.0, 0.3, 1.0, 10.0)
-        moves = [price.moved(replace(HOUR, hold_h=hold).plan(situation)) for hold in holds]
-        assert all(less_ >= more - 1e-9 for less_, more in pairwise(moves)), moves
+        prices = (Money(), Money.of(1), Money.of(3), Money.of(30))
+        moves = [len(replace(HOUR, move_price=price).plan(situation).migrations) for price in prices]
+        assert all(less_ >= more for less_, more in pairwise(moves)), moves
 
-    def test_with_a_long_hold_nothing_moves_that_can_stay(self) -> None:
-        for seed in range(40):
-            assert not replace(HOUR, hold_h=1e4).plan(small(seed)).migrations, seed
+    def test_when_moves_are_dear_nothing_moves_that_can_stay(self) -> None:
+        for seed in range(20):
+            assert not replace(HOUR, move_price=Money.of(10_000)).plan(small(seed)).migrations, seed
 
     def test_a_plan_that_was_carried_out_is_left_alone(self) -> None:
-        for seed in range(40):
+        for seed in range(20):
             situation = small(seed)
             after = carried_out(situation, HOUR.plan(situation))
             again = HOUR.plan(replace(after, now=after.now + 300))
@@ -421,10 +427,11 @@ def small(seed: int) -> Situation:
 
 
 def with_machines(seed: int) -> Situation:
-    """A larger situation in which something runs."""
+    """A larger situation in which something runs, for as long as plans last."""
     while not (situation := situation_of(Random(seed))).instances:
         seed += 1000
-    return situation
+    tasks = tuple(replace(task, remaining_s=None) for task in situation.tasks)
+    return replace(situation, tasks=tasks)
 
 
 def moved_before(seed: int) -> Situation:
