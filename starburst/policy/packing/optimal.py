@@ -10,6 +10,7 @@ running machine at most once, so the matching of the plan to what runs is part o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import exp
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from starburst.policy.packing.eva import SECONDS_PER_HOUR, Eva, nothing_new, par
 from starburst.policy.packing.match import match, settle
 from starburst.policy.packing.none import holds, lacking
 from starburst.policy.packing.offline import OfflineOptimal
-from starburst.policy.packing.plan import Plan, Situation, assemble
+from starburst.policy.packing.plan import Memory, Plan, Situation, assemble
 from starburst.policy.packing.program import Program
 from starburst.policy.packing.reconfigure import loads_of, smallest
 from starburst.policy.packing.running import Running, running
@@ -28,6 +29,12 @@ from starburst.policy.packing.running import Running, running
 MICRO = 1e6
 #: Users do not like to see jobs wander.
 TEN_DOLLARS = Money.of(10)
+#: The price of a move is e times less when so many moves, and so large a share of those to be, are left, and e
+#: times more when as many too many were made, and never further off than e to the range. Old moves fade over so
+#: many tasks.
+LEAST_MOVES, MOVES_SHARE = 10.0, 0.05
+PRICE_RANGE = 3.0
+MOVES_WINDOW = 5000.0
 #: A plan lasts for this long at least, hours.
 LEAST_LIFE_H = 0.1
 
@@ -36,7 +43,10 @@ LEAST_LIFE_H = 0.1
 class Optimal:
     """Moves a task only if that pays within the expected life of the plan."""
 
-    #: A move must bring so much more than it costs within the expected life of the plan.
+    #: Moves that may be made for each task that comes; their price rises and falls so that it comes to that.
+    #: None keeps the price.
+    moves_per_task: float | None = 0.8
+    #: A move must bring so much more than it costs within the expected life of the plan; at the beginning.
     move_price: Money = TEN_DOLLARS
     #: A plan is expected to last for this share of the mean stay of a task.
     life_share: float = 0.25
@@ -81,7 +91,7 @@ class Question:
     def __init__(self, packer: Optimal, situation: Situation) -> None:
         self._packer = packer
         self._situation = situation
-        self._memory = remember(situation)
+        self._memory = counted(situation)
         self.classes = classes_of(situation)
         self.running = running(situation, self.classes, packer.max_moves)
         self._slowdown = Slowdown(self.classes)
@@ -102,7 +112,7 @@ class Question:
     def _move_prices(self) -> Floats:
         """Micro-dollars that a move must bring, by class: what the delay costs its job, and our dislike."""
         moves_s = np.array([max(task.move_s for task in tasks) for tasks in self.classes.members], np.float64)
-        price = self._packer.move_price.micro_usd
+        price = move_price(self._packer, self._memory)
         return np.asarray(moves_s / SECONDS_PER_HOUR * self.classes.job_price + price, np.float64)
 
     def answer(self) -> Plan:
@@ -221,9 +231,27 @@ class Question:
             if saves > 1e-9
             else "keeping what pays is the best plan found"
         )
-        return assemble(
-            self._situation, kept, new, unplaced=self.classes.unplaced, reason=reason, memory=self._memory
-        )
+        plan = assemble(self._situation, kept, new, unplaced=self.classes.unplaced, reason=reason)
+        moved = self._memory.moved + len(plan.migrations)
+        return replace(plan, memory=replace(self._memory, moved=moved))
+
+
+def counted(situation: Situation) -> Memory:
+    """What is remembered, with the tasks that have come since the last plan."""
+    new = sum(task.key not in situation.memory.known for task in situation.tasks)
+    memory = remember(situation)
+    keep = exp(-new / MOVES_WINDOW)
+    return replace(memory, came=memory.came * keep + new, moved=memory.moved * keep)
+
+
+def move_price(packer: Optimal, memory: Memory) -> float:
+    """Micro-dollars: less than at the beginning while there are moves left, more when too many were made."""
+    if packer.moves_per_task is None:
+        return float(packer.move_price.micro_usd)
+    left = packer.moves_per_task * memory.came - memory.moved
+    width = LEAST_MOVES + MOVES_SHARE * memory.came
+    factor = exp(min(max(-left / width, -PRICE_RANGE), PRICE_RANGE))
+    return packer.move_price.micro_usd * factor
 
 
 def without_surplus(picked: Candidates, now: Running, counts: Ints) -> Candidates:

@@ -34,6 +34,9 @@ class Memory:
     event_rate: float = 0.0
     #: Share of those events that led to a Full Reconfiguration, old ones faded (Eva, section 4.5).
     full_share: float = 0.5
+    #: Tasks that came and tasks that were moved, old ones faded.
+    came: float = 0.0
+    moved: float = 0.0
     #: Tasks and offers that were there.
     known: frozenset[TaskKey] = frozenset()
     offers: tuple[Offer, ...] = ()

@@ -21,7 +21,7 @@ from starburst.policy.packing.classes import classes_of
 from starburst.policy.packing.colocation import Colocation
 from starburst.policy.packing.eva import Eva
 from starburst.policy.packing.optimal import Optimal
-from starburst.policy.packing.plan import Memory, Plan, Rented, Situation
+from starburst.policy.packing.plan import Plan, Rented, Situation
 from starburst.policy.packing.program import Program
 from starburst.policy.packing.running import running
 from starburst.policy.packing.throughput import throughputs
@@ -29,7 +29,7 @@ from tests.builders import offer
 from tests.policy.packing.properties import carried_out, less, situation_of
 
 #: With no event known a task is taken to stay for an hour; this plan lasts as long.
-HOUR = Optimal(move_price=Money.of(1.5), life_share=1.0, delay_price=1.0)
+HOUR = Optimal(moves_per_task=None, move_price=Money.of(1.5), life_share=1.0, delay_price=1.0)
 CALM: Mapping[tuple[str, str], float] = {}
 #: A machine of an offer, None if it is new, and its tasks.
 Placed = list[tuple[Rented | None, Offer, tuple[Task, ...]]]
