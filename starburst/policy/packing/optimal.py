@@ -29,9 +29,9 @@ from starburst.policy.packing.running import Running, running
 MICRO = 1e6
 #: Users do not like to see jobs wander.
 TEN_DOLLARS = Money.of(10)
-#: The price of a move is e times less when so many moves, and so large a share of those to be, are left, and e
-#: times more when as many too many were made, and never further off than e to the range. Old moves fade over so
-#: many tasks.
+#: The price of a move is e times less when so many moves, and so large a share of those to be, are left, and
+#: e times more when as many too many were made, and never further off than e to the range. Old moves fade
+#: over so many tasks.
 LEAST_MOVES, MOVES_SHARE = 10.0, 0.05
 PRICE_RANGE = 3.0
 MOVES_WINDOW = 5000.0

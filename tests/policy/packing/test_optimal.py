@@ -21,7 +21,7 @@ from starburst.policy.packing.classes import classes_of
 from starburst.policy.packing.colocation import Colocation
 from starburst.policy.packing.eva import Eva
 from starburst.policy.packing.optimal import Optimal
-from starburst.policy.packing.plan import Plan, Rented, Situation
+from starburst.policy.packing.plan import Memory, Plan, Rented, Situation
 from starburst.policy.packing.program import Program
 from starburst.policy.packing.running import running
 from starburst.policy.packing.throughput import throughputs
