@@ -17,10 +17,11 @@ import numpy as np
 from starburst.domain.money import Money
 from starburst.policy.packing.candidates import Candidates, Slowdown, grow
 from starburst.policy.packing.classes import Bools, Floats, Ints, classes_of
+from starburst.policy.packing.cover import Limits
 from starburst.policy.packing.eva import SECONDS_PER_HOUR, Eva, nothing_new, partial, remember
 from starburst.policy.packing.match import match, settle
 from starburst.policy.packing.none import holds, lacking
-from starburst.policy.packing.offline import OfflineOptimal
+from starburst.policy.packing.offline import OfflineOptimal, least_rent
 from starburst.policy.packing.plan import Memory, Plan, Situation, assemble
 from starburst.policy.packing.program import Program
 from starburst.policy.packing.reconfigure import loads_of, smallest
@@ -35,6 +36,8 @@ TEN_DOLLARS = Money.of(10)
 LEAST_MOVES, MOVES_SHARE = 10.0, 0.05
 PRICE_RANGE = 3.0
 MOVES_WINDOW = 5000.0
+#: Enough for a bound; no plan is made of it.
+BOUND_ONLY = Limits(nodes=0, columns=0)
 #: A plan lasts for this long at least, hours.
 LEAST_LIFE_H = 0.1
 
@@ -60,18 +63,32 @@ class Optimal:
     gap: float = 1e-3
     #: More kinds of running machines times classes than this, and Eva plans.
     most_cells: int = 20_000
+    #: Prove for every plan what no machines for its tasks would rent for less than; doubles the work.
+    certify: bool = False
 
     def plan(self, situation: Situation) -> Plan:
         """The best plan found; at worst that of Partial Reconfiguration."""
+        plan = self._plan(situation)
+        if plan.lower_bound is not None or not self.certify:
+            return plan
+        return replace(plan, lower_bound=least_cost(situation))
+
+    def _plan(self, situation: Situation) -> Plan:
         if not situation.instances:
-            return replace(OfflineOptimal().plan(situation), memory=remember(situation))
+            return replace(OfflineOptimal().plan(situation), memory=counted(situation))
         if nothing_new(situation) and (plan := _as_it_is(situation)):
             return plan
         question = Question(self, situation)
         if len(question.running) * len(question.classes) > self.most_cells:
             plan = Eva().plan(situation)
-            return replace(plan, reason=f"too many kinds of machines to optimise; {plan.reason}")
+            reason = f"too many kinds of machines to optimise; {plan.reason}"
+            return replace(plan, reason=reason, lower_bound=least_cost(situation))
         return question.answer()
+
+
+def least_cost(situation: Situation) -> Money:
+    """What no machines for these tasks rent for less than, whatever runs now."""
+    return Money(least_rent(classes_of(situation), BOUND_ONLY))
 
 
 def _as_it_is(situation: Situation) -> Plan | None:

@@ -307,6 +307,28 @@ class TestKinds:
         assert (len(plan.migrations), len(plan.terminations), new(plan)) == (2, 1, [])
 
 
+class TestTheBound:
+    def test_a_plan_that_is_certified_says_what_nothing_rents_for_less_than(self) -> None:
+        sure = replace(HOUR, certify=True)
+        for seed in range(20):
+            plan = sure.plan(small(seed))
+            assert plan.lower_bound is not None
+            assert replace(plan, lower_bound=None) == replace(HOUR.plan(small(seed)), lower_bound=None)
+            assert plan.lower_bound <= plan.cost or sold_out(small(seed))
+
+    def test_others_say_so_only_when_nothing_runs(self) -> None:
+        task = of_cpus("t", 4)
+        offers = (TestWhatStays.BIG, TestWhatStays.LITTLE)
+        assert HOUR.plan(asked(task, offers=offers)).lower_bound == Money.of(1)
+        again = asked(task, of_cpus("u", 4), offers=offers, on=(rented("a", offers[1], task),))
+        assert HOUR.plan(again).lower_bound is None
+
+
+def sold_out(situation: Situation) -> bool:
+    """Whether a machine runs that cannot be rented now; it may be cheaper than any that can."""
+    return any(one.offer not in situation.offers for one in situation.instances)
+
+
 class TestLimits:
     def test_too_many_kinds_and_eva_plans(self) -> None:
         situation = asked(
@@ -316,7 +338,8 @@ class TestLimits:
         )
         plan, eva = replace(HOUR, most_cells=0).plan(situation), Eva().plan(situation)
         assert plan.reason == f"too many kinds of machines to optimise; {eva.reason}"
-        assert replace(plan, reason="") == replace(eva, reason="")
+        assert replace(plan, reason="", lower_bound=None) == replace(eva, reason="")
+        assert plan.lower_bound == Money.of(1), "little holds it alone"
         assert "too many" not in replace(HOUR, most_cells=1).plan(situation).reason
 
     @pytest.mark.parametrize("limit", [{"rounds": 0}, {"nodes": 0}, {"rounds": 0, "nodes": 0, "gap": 1.0}])
