@@ -25,9 +25,10 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs
+bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks
 	$(BIN)/python -m bench.queue $(ARGS)
 	$(BIN)/python -m bench.simulate $(ARGS)
+	$(BIN)/python -m bench.packing $(ARGS)
 
 wheel: $(VENV)/.dev  ## build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel
