@@ -1,0 +1,101 @@
+"""VQS-BF: the configurations of VQS filled best-fit; the room left goes to whatever waits (section VI)."""
+
+from __future__ import annotations
+
+from starburst.policy.disciplines import stalling
+from starburst.policy.disciplines.by_size import BySize
+from starburst.policy.disciplines.configurations import LARGE, Configuration, heaviest, reduced
+from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.partition import Partition
+from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
+
+
+class VirtualQueuesBestFit:
+    """Serves at least 2/3 of what any policy can (theorem 4), if no size is below 2⁻ᴶ of the capacity.
+
+    Servers in order; an empty one takes the heaviest configuration. Each takes the largest job of type 1
+    that fits, if its configuration has a slot for it; then the largest of the other type while fewer run
+    than it has slots; then the largest of all. Jobs hold their exact size. Nothing that waits fits any server
+    afterwards, so a server is only looked at when the smallest job fits it.
+    """
+
+    def __init__(self, servers: int, capacity: int, *, levels: int, stall: float = 0.0) -> None:
+        self._capacity = capacity
+        self._stall = stall
+        self._types = Partition(capacity, levels)
+        self._choices = reduced(levels)
+        self._queue = BySize(capacity)
+        #: Jobs that wait, per type; jobs that run, per server and type.
+        self._waiting = [0] * len(self._types)
+        self._running = [[0] * len(self._types) for _ in range(servers)]
+        self._free = [capacity] * servers
+        #: The room of those that take jobs.
+        self._rooms = FirstRoom(servers, capacity)
+        self._configured = [self._choices[0]] * servers
+        self._held: dict[int, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def configuration(self, server: int) -> Configuration:
+        """The active configuration."""
+        return self._configured[server]
+
+    def arrive(self, job: int, size: int) -> None:
+        """A job joins the queue."""
+        self._queue.add(job, size)
+        self._waiting[self._types.kind(size)] += 1
+
+    def leave(self, job: int, server: int) -> None:
+        """A job is done."""
+        kind, size = self._held.pop(job)
+        self._running[server][kind] -= 1
+        self._free[server] += size
+        if self._rooms[server] != CLOSED or self._free[server] == self._capacity:
+            self._rooms.set(server, self._free[server])
+
+    def start(self) -> list[Start]:
+        """Jobs that start now."""
+        started: list[Start] = []
+        while (smallest := self._queue.smallest()) is not None:
+            server = self._rooms.first(smallest)
+            if server is None:
+                break
+            if self._free[server] == self._capacity:
+                _, self._configured[server] = heaviest(self._choices, self._waiting)
+            elif self._stall and self._inefficient(server):
+                self._rooms.set(server, CLOSED)
+                continue
+            self._fill(server, started)
+            self._rooms.set(server, self._free[server])
+        return started
+
+    def _inefficient(self, server: int) -> bool:
+        best, _ = heaviest(self._choices, self._waiting)
+        return stalling.far_from_best(self._configured[server].weight(self._waiting), best, self._stall)
+
+    def _fill(self, server: int, started: list[Start]) -> None:
+        """Type 1, the other type of the configuration, then all."""
+        large, kind, slots = self._configured[server]
+        running = self._running[server]
+        if large and (size := self._largest(LARGE, self._free[server])) is not None:
+            self._place(size, LARGE, server, started)
+        while running[kind] < slots and (size := self._largest(kind, self._free[server])) is not None:
+            self._place(size, kind, server, started)
+        while (size := self._queue.largest(self._free[server])) is not None:
+            self._place(size, self._types.kind(size), server, started)
+
+    def _largest(self, kind: int, room: int) -> int | None:
+        """The largest size of this type that waits and is ≤ room."""
+        if not self._waiting[kind]:
+            return None
+        size = self._queue.largest(min(room, self._types.tops[kind]))
+        return size if size is not None and self._types.kind(size) == kind else None
+
+    def _place(self, size: int, kind: int, server: int, started: list[Start]) -> None:
+        job = self._queue.take(size)
+        self._held[job] = kind, size
+        self._waiting[kind] -= 1
+        self._running[server][kind] += 1
+        self._free[server] -= size
+        started.append((job, server))
