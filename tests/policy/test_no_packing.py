@@ -9,7 +9,7 @@ import pytest
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
-from starburst.policy.packing.none import NoPacking
+from starburst.policy.packing.none import NoPacking, cheapest_first
 from starburst.policy.packing.plan import Plan, Situation
 from tests.builders import offer
 
@@ -56,3 +56,13 @@ def test_what_fits_no_offer_says_which_resource_is_lacking(demand: Resources, la
 
 def test_no_offers_at_all_is_said_so() -> None:
     assert plan(Resources.of(1), offers=()).unplaced[0][1] == "the cloud has no offers"
+
+
+def test_offers_are_asked_by_price_then_as_listed_and_an_unknown_price_is_the_dearest() -> None:
+    offers = [offer("x", dollars=None), offer("c", dollars=2), offer("b", dollars=2), offer("a", dollars=9)]
+    assert [o.name for o in cheapest_first(offers)] == ["c", "b", "a", "x"]
+
+
+def test_an_offer_for_free_is_still_a_known_price() -> None:
+    offers = [offer("unknown", dollars=None), offer("free", dollars=0)]
+    assert [o.name for o in cheapest_first(offers)] == ["free", "unknown"]
