@@ -113,8 +113,9 @@ READING = """## Reading it
 - With wrong estimates some leave that would have found room. At ±25 % the increase falls nearly as much (on
   philly by a third as much) and cost moves by -18 to +13 %, mostly up by 1 %. At ±100 % the increase falls by
   19 to 55 % and cost rises by 4 % on average (-1 to +18 %): there it is a trade, not a gain for nothing.
-- With a calibrated budget, which spends elsewhere what is not waited in vain, cost falls at about the same
-  realised increase by 5 to 16 % on phillylike, 7 to 27 % on tab4, 1 to 7 % on the doubled load.
+- With a calibrated budget, which spends elsewhere what is not waited in vain, cost changes at about the same
+  realised increase, or a smaller one, by -11 to +1 % on phillylike, -23 to 0 % on tab4, -6 to -3 % on the
+  doubled load.
 - A gang's tasks are placed greedily when its earliest start is judged, as they are when it starts.
 - The bound ignores who stands ahead in the queue and who comes later, so some waits in vain remain.
 - It costs time: philly takes 2.3 times as long (17.7 against 7.6 CPU s at P = 10 %), as every check looks at
