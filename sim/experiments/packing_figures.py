@@ -24,7 +24,7 @@ from sim.packed.given import PackedJob
 from sim.packed.outcomes import PackedResult
 
 COMMAND = "python -m sim.experiments.packing_figures"
-JOBS = 600
+JOBS = 250
 SEED = 1
 #: Jobs per hour of the trace.
 RATE = 3.0

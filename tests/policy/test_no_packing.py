@@ -8,9 +8,10 @@ import pytest
 
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
+from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.packing.none import NoPacking, cheapest_first
-from starburst.policy.packing.plan import Plan, Situation
+from starburst.policy.packing.plan import Plan, Rented, Situation
 from tests.builders import offer
 
 OFFERS = (
@@ -66,3 +67,12 @@ def test_offers_are_asked_by_price_then_as_listed_and_an_unknown_price_is_the_de
 def test_an_offer_for_free_is_still_a_known_price() -> None:
     offers = [offer("unknown", dollars=None), offer("free", dollars=0)]
     assert [o.name for o in cheapest_first(offers)] == ["free", "unknown"]
+
+
+def test_a_machine_that_runs_costs_what_its_offer_costs_now() -> None:
+    task = Task("a", 0, Resources.of(1))
+    runs = Rented("i-1", offer("small", 1, dollars=3), (task.key,))
+    dearer = Situation((task,), (offer("small", 1, dollars=5),), (runs,))
+    assert NoPacking().plan(dearer).cost == Money.of(5)
+    gone = Situation((task,), (), (runs,))
+    assert NoPacking().plan(gone).cost == Money.of(3)

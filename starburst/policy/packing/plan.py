@@ -108,7 +108,8 @@ def assemble(
     """The plan that makes running machines hold `kept` and rents `launches`; the rest follows."""
     assignments = {i.id: tuple(kept[i.id]) for i in situation.instances if kept.get(i.id)}
     home = {key: rented.id for rented in situation.instances for key in rented.held}
-    rented_now = {rented.id: rented.offer for rented in situation.instances}
+    today = {offer.name: offer for offer in situation.offers}
+    rented_now = {r.id: today.get(r.offer.name, r.offer) for r in situation.instances}
     new = tuple(Launch(offer, tuple(tasks)) for offer, tasks in launches)
     placed = [(name, task) for name, tasks in assignments.items() for task in tasks]
     placed += [("", task) for launch in new for task in launch.tasks]
