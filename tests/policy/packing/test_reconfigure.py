@@ -94,11 +94,17 @@ def test_a_full_machine_shrinks_to_the_cheapest_that_holds_its_tasks() -> None:
 
 
 @needs_references
-def test_the_plans_of_the_reference_to_the_cent() -> None:
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [(NO_INTERFERENCE, "full_reconfig"), (Colocation(default=0.95), "full_reconfig_t095")],
+    ids=["undisturbed", "every pair at .95"],
+)
+def test_the_plans_of_the_reference_to_the_cent(table: Throughput, column: str) -> None:
     for trial in micro_trials():
         names = [name for name, count in trial["counts"].items() for _ in range(count)]
-        situation = Situation(tuple(task(str(n), name) for n, name in enumerate(names)), catalog())
-        assert cost(classes_of(situation)) == pytest.approx(trial["full_reconfig"], abs=1e-6)
+        tasks = tuple(task(str(n), name) for n, name in enumerate(names))
+        classes = classes_of(Situation(tasks, catalog(), throughput=table))
+        assert cost(classes, table) == pytest.approx(trial[column], abs=1e-6)
 
 
 @cache
