@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tests.cli.answers import csv_file, one_line, told
 from tests.references import SHARED
 
 EVA = SHARED / "cases" / "eva"
@@ -24,7 +25,7 @@ KEYS = {
 @pytest.fixture
 def catalog(tmp_path):
     """Four GPUs cost a little less than four times one."""
-    return _csv(
+    return csv_file(
         tmp_path / "types.csv",
         "name,family,gpu,cpu,vcpu,ram_gb,usd_per_hour",
         "one,g,1,8,16,32,3",
@@ -38,47 +39,30 @@ def tasks(tmp_path):
     """Five with a GPU, one of them a gang's, and two without; one fits nothing."""
     rows = [f"t{i},1,4,8,{'b' if i > 2 else 'a'}" for i in range(5)]
     rows += ["t5,0,8,100,c", "t6,0,8,100,c", "big,8,1,1,a"]
-    return _csv(tmp_path / "tasks.csv", "task_id,gpu,cpu,ram_gb,workload", *rows)
-
-
-def _csv(file, *lines):
-    file.write_text("\n".join([*lines, ""]))
-    return file
-
-
-def _told(answer):
-    assert (answer.code, answer.err) == (0, "")
-    return json.loads(answer.out)
-
-
-def one_line(answer):
-    assert (answer.code, answer.out) == (2, "")
-    (line,) = answer.err.splitlines()
-    assert line.startswith("error: ")
-    return line.removeprefix("error: ")
+    return csv_file(tmp_path / "tasks.csv", "task_id,gpu,cpu,ram_gb,workload", *rows)
 
 
 def test_json_has_the_promised_keys_and_every_task_once(cli, tasks, catalog):
-    told = _told(cli("pack", tasks, "--catalog", catalog, "-o", "json"))
-    assert set(told) == KEYS
-    assert (told["packer"], told["cost_per_hour"], told["lower_bound"], told["gap"]) == (
+    answer = told(cli("pack", tasks, "--catalog", catalog, "-o", "json"))
+    assert set(answer) == KEYS
+    assert (answer["packer"], answer["cost_per_hour"], answer["lower_bound"], answer["gap"]) == (
         "optimal",
         14.5,
         14.5,
         0,
     )
-    assert (told["instances"], told["tasks"]) == (3, 8)
-    held = [task for machine in told["assignment"] for task in machine["tasks"]]
+    assert (answer["instances"], answer["tasks"]) == (3, 8)
+    held = [task for machine in answer["assignment"] for task in machine["tasks"]]
     assert sorted(held) == [f"t{i}" for i in range(7)]
-    assert sorted(machine["offer"] for machine in told["assignment"]) == ["four", "one", "plain"]
-    assert told["unplaced"] == [{"task": "big", "reason": "no offer has 8 GPUs (the largest has 4)"}]
-    assert told["cpu_seconds"] > 0
+    assert sorted(machine["offer"] for machine in answer["assignment"]) == ["four", "one", "plain"]
+    assert answer["unplaced"] == [{"task": "big", "reason": "no offer has 8 GPUs (the largest has 4)"}]
+    assert answer["cpu_seconds"] > 0
 
 
 def test_another_packer_is_measured_by_the_same_bound(cli, tasks, catalog):
-    told = _told(cli("pack", tasks, "--catalog", catalog, "--packer", "none", "-o", "json"))
-    assert (told["cost_per_hour"], told["lower_bound"], told["instances"]) == (16.0, 14.5, 7)
-    assert told["gap"] == pytest.approx(1.5 / 16)
+    answer = told(cli("pack", tasks, "--catalog", catalog, "--packer", "none", "-o", "json"))
+    assert (answer["cost_per_hour"], answer["lower_bound"], answer["instances"]) == (16.0, 14.5, 7)
+    assert answer["gap"] == pytest.approx(1.5 / 16)
 
 
 def test_a_table_for_people(cli, tasks, catalog):
@@ -96,30 +80,30 @@ def test_a_table_for_people(cli, tasks, catalog):
 
 def test_interference_keeps_tasks_apart_and_is_told(cli, tasks, catalog, tmp_path):
     rows = [f"{a},{b},{0.2 if 'a' in (a, b) else 1}" for a in "abc" for b in "abc"]
-    slow = _csv(tmp_path / "slow.csv", "workload,colocated_with,throughput", *rows)
-    told = _told(cli("pack", tasks, "--catalog", catalog, "--throughput", slow, "-o", "json"))
-    assert set(told) == KEYS | {"lost_per_hour"}
-    assert (told["cost_per_hour"], told["lost_per_hour"], told["lower_bound"]) == (15.5, 0, 14.5)
+    slow = csv_file(tmp_path / "slow.csv", "workload,colocated_with,throughput", *rows)
+    answer = told(cli("pack", tasks, "--catalog", catalog, "--throughput", slow, "-o", "json"))
+    assert set(answer) == KEYS | {"lost_per_hour"}
+    assert (answer["cost_per_hour"], answer["lost_per_hour"], answer["lower_bound"]) == (15.5, 0, 14.5)
 
 
 def test_tasks_of_a_gang_keep_their_names(cli, catalog, tmp_path):
-    gang = _csv(tmp_path / "gang.csv", "task_id,job_id,gpu,cpu,ram_gb", "w,j,1,1,1", "", "x,j,1,1,1")
-    told = _told(cli("pack", gang, "--catalog", catalog, "--packer", "none", "-o", "json"))
-    assert [machine["tasks"] for machine in told["assignment"]] == [["w"], ["x"]]
+    gang = csv_file(tmp_path / "gang.csv", "task_id,job_id,gpu,cpu,ram_gb", "w,j,1,1,1", "", "x,j,1,1,1")
+    answer = told(cli("pack", gang, "--catalog", catalog, "--packer", "none", "-o", "json"))
+    assert [machine["tasks"] for machine in answer["assignment"]] == [["w"], ["x"]]
 
 
 def test_columns_of_cpus_may_be_named(cli, catalog, tmp_path):
-    tasks = _csv(tmp_path / "by_family.csv", "task_id,gpu,ram_gb,need_g,need_c", "a,0,1,32,32")
+    tasks = csv_file(tmp_path / "by_family.csv", "task_id,gpu,ram_gb,need_g,need_c", "a,0,1,32,32")
     words = ("pack", tasks, "--catalog", catalog, "--demand-column-prefix", "need_", "-o", "json")
-    assert _told(cli(*words))["assignment"][0]["offer"] == "four"
-    assert _told(cli(*words, "--cpu-column", "vcpu"))["assignment"][0]["offer"] == "plain"
+    assert told(cli(*words))["assignment"][0]["offer"] == "four"
+    assert told(cli(*words, "--cpu-column", "vcpu"))["assignment"][0]["offer"] == "plain"
 
 
 def test_mistakes_are_one_line_each(cli, tasks, catalog, tmp_path):
     said = one_line(cli("pack", tasks, "--catalog", catalog, "--packer", "magic"))
     assert said.startswith("--packer: 'magic': is no packer; there are optimal, ")
-    bare = _csv(tmp_path / "bare.csv", "task_id,gpu,cpu,ram_gb", "a,0,1,1")
-    table = _csv(tmp_path / "table.csv", "workload,colocated_with,throughput", "a,a,1")
+    bare = csv_file(tmp_path / "bare.csv", "task_id,gpu,cpu,ram_gb", "a,0,1,1")
+    table = csv_file(tmp_path / "table.csv", "workload,colocated_with,throughput", "a,a,1")
     said = one_line(cli("pack", bare, "--catalog", catalog, "--throughput", table))
     assert said == f"--throughput: {bare}: a task has no workload; fill the column workload"
     assert str(tmp_path / "none.csv") in one_line(cli("pack", tmp_path / "none.csv", "--catalog", catalog))
@@ -136,7 +120,7 @@ def test_a_recorded_trial_costs_its_proven_optimum(cli, tmp_path):
         for name, times in trial["counts"].items()
         for i in range(times)
     ]
-    tasks = _csv(tmp_path / "trial.csv", ",".join(("task_id", *columns)), *rows)
+    tasks = csv_file(tmp_path / "trial.csv", ",".join(("task_id", *columns)), *rows)
     words = ("--catalog", EVA / "instance_types.csv", "--cpu-column", "cpu_cores", "-o", "json")
-    told = _told(cli("pack", tasks, *words))
-    assert told["cost_per_hour"] == told["lower_bound"] == pytest.approx(trial["best_integer"], abs=1e-9)
+    answer = told(cli("pack", tasks, *words))
+    assert answer["cost_per_hour"] == answer["lower_bound"] == pytest.approx(trial["best_integer"], abs=1e-9)

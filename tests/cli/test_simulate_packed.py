@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from sim.run import run
 from sim.spec import Spec
 from starburst.cli.packed import outcomes_csv
 from starburst.policy.packing.registry import packer
+from tests.cli.answers import csv_file, one_line, told
 from tests.references import SHARED
 
 EVA = SHARED / "cases" / "eva"
@@ -51,11 +51,11 @@ def cloud(tmp_path):
     ]
     pairs = [f"{a},{b},0.97" for a in "abc" for b in "abc"]
     return (
-        *("--catalog", _csv(tmp_path / "types.csv", *types)),
-        *("--workloads", _csv(tmp_path / "workloads.csv", *workloads)),
+        *("--catalog", csv_file(tmp_path / "types.csv", *types)),
+        *("--workloads", csv_file(tmp_path / "workloads.csv", *workloads)),
         *(
             "--colocation",
-            _csv(tmp_path / "pairs.csv", "workload,colocated_with,throughput", *pairs),
+            csv_file(tmp_path / "pairs.csv", "workload,colocated_with,throughput", *pairs),
         ),
     )
 
@@ -64,31 +64,14 @@ def cloud(tmp_path):
 def jobs(tmp_path):
     """For a cluster: half an hour each, of one or two GPUs, more than two GPUs can do."""
     rows = [f"j{i},{i / 10},0.5,{1 + i % 3 // 2}" for i in range(30)]
-    return _csv(tmp_path / "jobs.csv", "job_id,arrival_h,duration_h,gpus", *rows)
+    return csv_file(tmp_path / "jobs.csv", "job_id,arrival_h,duration_h,gpus", *rows)
 
 
 @pytest.fixture
 def packed_jobs(tmp_path):
     """For a packed cloud."""
     rows = [f"j{i},{i * 200},1800,{'ab'[i % 2]},1,4,16" for i in range(20)]
-    return _csv(tmp_path / "packed.csv", "job_id,arrival_s,duration_s,workload,gpu,cpu,ram_gb", *rows)
-
-
-def _csv(file, *lines):
-    file.write_text("\n".join([*lines, ""]))
-    return file
-
-
-def told(answer):
-    assert (answer.code, answer.err) == (0, "")
-    return json.loads(answer.out)
-
-
-def one_line(answer):
-    assert (answer.code, answer.out) == (2, "")
-    (line,) = answer.err.splitlines()
-    assert line.startswith("error: ")
-    return line.removeprefix("error: ")
+    return csv_file(tmp_path / "packed.csv", "job_id,arrival_s,duration_s,workload,gpu,cpu,ram_gb", *rows)
 
 
 @needs_eva
@@ -244,7 +227,7 @@ def test_a_mistake_gets_one_line(cli, jobs, words, said):
 
 
 def test_a_job_that_fits_no_machine_is_named(cli, cloud, packed_jobs):
-    _csv(packed_jobs, *packed_jobs.read_text().splitlines(), "huge,9999,60,a,5,1,1")
+    csv_file(packed_jobs, *packed_jobs.read_text().splitlines(), "huge,9999,60,a,5,1,1")
     said = one_line(cli("simulate", packed_jobs, "--nodes", 0, "--packer", "none", *cloud))
     assert said.startswith("job huge: task 0: no offer has 5 GPUs (the largest has 4)")
 

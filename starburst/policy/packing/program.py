@@ -6,6 +6,7 @@ import highspy
 import numpy as np
 
 from starburst.policy.packing.candidates import Candidates
+from starburst.policy.packing.certificate import solver
 from starburst.policy.packing.classes import Bools, Floats, Ints
 
 FEASIBLE = highspy.SolutionStatus.kSolutionStatusFeasible
@@ -20,9 +21,7 @@ class Program:
 
     def __init__(self, counts: Ints, machines: Ints, needed: Bools) -> None:
         self._classes = len(counts)
-        self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
-        for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0)):
-            self._highs.setOptionValue(option, value)
+        self._highs = solver()
         lp = highspy.HighsLp()
         lp.num_row_ = len(counts) + len(machines)
         lp.row_lower_ = np.concatenate([counts.astype(float), np.where(needed, machines, -highspy.kHighsInf)])

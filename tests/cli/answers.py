@@ -1,0 +1,25 @@
+"""What a command answered, for tests: its JSON, or its one line of error; and small CSV files."""
+
+from __future__ import annotations
+
+import json
+
+
+def csv_file(file, *lines):
+    """A file of these lines."""
+    file.write_text("\n".join([*lines, ""]))
+    return file
+
+
+def told(answer):
+    """The JSON of a command that went well."""
+    assert (answer.code, answer.err) == (0, "")
+    return json.loads(answer.out)
+
+
+def one_line(answer):
+    """The only line of a command that was refused."""
+    assert (answer.code, answer.out) == (2, "")
+    (line,) = answer.err.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
