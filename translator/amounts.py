@@ -1,4 +1,4 @@
-"""What a container asks for: its requests, with limits standing in for those it lacks."""
+"""Amounts of resources: the requests of a container, with limits standing in for those it lacks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ MIB = 1024**2
 #: GPUs or CPUs of one task; more is a slip of the keyboard.
 MOST = 10**6
 
-_RESOURCES = Fields(
+RESOURCES = Fields(
     "resources",
     read=("requests", "limits"),
     refused={"claims": "resource claims are not supported; ask for GPUs under limits"},
 )
 
 
-def container_resources(field: Field) -> Resources:
-    """GPUs, CPUs (rounded up to a thousandth) and memory (rounded up to a MiB), without a GPU type."""
-    field.check(_RESOURCES)
-    limits = _amounts(field.at("limits"))
+Amounts = dict[str, Fraction]
+
+
+def container_amounts(field: Field) -> Amounts:
+    """What the `resources` of a container ask for, by name: CPUs, bytes, GPUs."""
+    field.check(RESOURCES)
+    limits = amounts(field.at("limits"))
     asked = dict(limits)
-    for name, request in _amounts(field.at("requests")).items():
+    for name, request in amounts(field.at("requests")).items():
         asked[name] = request
         limit = limits.get(name, request)
         if name in GPUS and request != limit:
@@ -36,6 +39,14 @@ def container_resources(field: Field) -> Resources:
             field.at("requests").at(name).refuse(
                 f"is more than the limit of {field.at('limits').at(name).value}"
             )
+    return asked
+
+
+def as_resources(asked: Amounts, field: Field) -> Resources:
+    """GPUs, CPUs (rounded up to a thousandth) and memory (rounded up to a MiB), without a GPU type.
+
+    `field` is what asks for them.
+    """
     kinds = [name for name in GPUS if asked.get(name)]
     if len(kinds) > 1:
         field.refuse("asks for GPUs of two makers; keep one of the two")
@@ -45,14 +56,15 @@ def container_resources(field: Field) -> Resources:
         memory_mib=math.ceil(asked.get("memory", Fraction(0)) / MIB),
     )
     if not resources.gpus and not resources.cpu_milli:
-        field.note("asks for no CPU and no GPU; it gets 1 CPU")
+        counted = "it is counted as 1 CPU" if field.report.native else "it gets 1 CPU"
+        field.note(f"asks for no CPU and no GPU; {counted}")
         return Resources(cpu_milli=MILLI, memory_mib=resources.memory_mib)
     return resources
 
 
-def _amounts(field: Field) -> dict[str, Fraction]:
+def amounts(field: Field) -> Amounts:
     """The amounts under `requests` or `limits` that Starburst schedules by."""
-    amounts: dict[str, Fraction] = {}
+    found: Amounts = {}
     for name, entry in field.entries().items():
         if name == "ephemeral-storage":
             entry.note("Starburst does not schedule by local disk; this is ignored")
@@ -63,8 +75,8 @@ def _amounts(field: Field) -> dict[str, Fraction]:
         elif entry.value is not None:
             amount = _amount(entry, name)
             if amount is not None:
-                amounts[name] = amount
-    return amounts
+                found[name] = amount
+    return found
 
 
 def _amount(entry: Field, name: str) -> Fraction | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from starburst.domain.job import Workload
-from translator.field import Field, Fields
+from translator.field import ONLY_THE_CLUSTER, Field, Fields
 
 CONTAINER = Fields(
     "a container",
@@ -33,6 +33,7 @@ CONTAINER = Fields(
         "restartPolicyRules": "a failed command is not restarted in place; remove it",
         "volumeDevices": "block devices are not supported; use a hostPath volume",
     },
+    kept=("envFrom", "lifecycle", "livenessProbe", "restartPolicy", "restartPolicyRules", "volumeDevices"),
 )
 
 _VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
@@ -48,9 +49,17 @@ def workload(field: Field) -> Workload:
     command = _words(field.at("command"), env)
     args = _words(field.at("args"), env)
     if args and not command:
-        field.at("args").refuse("arguments without a command; name the program under command", show=False)
+        field.at("args").refuse_away(
+            "arguments without a command; name the program under command",
+            "arguments without a command: a cloud does not know the image's own",
+            show=False,
+        )
+    elif not command and field.report.native and field.report.leaves:
+        field.at("command").refuse(
+            f"is missing, and a cloud does not know the image's own; {ONLY_THE_CLUSTER}"
+        )
     return Workload(
-        command=command + args,
+        command=command + args if command else (),  # an image's own program is known to its cluster alone
         env=tuple(env.items()),
         working_dir=field.at("workingDir").text(),
         image=field.at("image").text(),
@@ -64,7 +73,7 @@ def _environment(field: Field) -> dict[str, str]:
         variable.check(_VARIABLE)
         name = variable.at("name").text()
         if variable.at("valueFrom").value is not None:
-            variable.at("valueFrom").refuse(
+            variable.at("valueFrom").refuse_away(
                 "values from elsewhere are not supported; write it under value", show=False
             )
         elif name is None or not _VARIABLE_NAME.fullmatch(name):
@@ -89,7 +98,8 @@ def expand(field: Field, env: dict[str, str]) -> str:
         if name is None:
             return "$"
         if name not in env and _AT_RUN_TIME.fullmatch(name):
-            field.refuse(f"$({name}) is known only when the job runs; read ${name} in the command")
+            known = f"$({name}) is known only when the job runs"
+            field.refuse_away(f"{known}; read ${name} in the command", known)
         return env.get(name, match[0])
 
     return _REFERENCE.sub(filled, field.text() or "")

@@ -11,7 +11,7 @@ class ManifestError(Exception):
     """One problem of one document: where it is, what was found, and what to do about it."""
 
     def __init__(self, source: str, document: int, field: str, value: object, mend: str) -> None:
-        """`document` counts from 1; `field` is a dotted path; a `value` of None is not shown."""
+        """`document` counts from 1; `field` is a dotted path; a 0 and a `value` of None are not shown."""
         super().__init__(source, document, field, value, mend)
         self.source = source
         self.document = document
@@ -20,7 +20,7 @@ class ManifestError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        place = f"{self.source}, document {self.document}"
+        place = f"{self.source}, document {self.document}" if self.document else self.source
         return ": ".join(part for part in (place, self.field, shown(self.value), self.mend) if part)
 
 

@@ -6,11 +6,13 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from translator.errors import ManifestError
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+ONLY_THE_CLUSTER = "only the cluster can do this: set the annotation starburst.io/cloud: never"
 
 
 @dataclass(slots=True)
@@ -21,6 +23,10 @@ class Report:
     document: int
     errors: list[ManifestError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: The cluster is a real Kubernetes, which runs the manifest itself.
+    native: bool = False
+    #: The job may leave for a cloud, where there is no Kubernetes.
+    leaves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Fields:
     noted: Mapping[str, str] = field(default_factory=dict)
     #: Cannot be ignored.
     refused: Mapping[str, str] = field(default_factory=dict)
+    #: Those of the noted and refused that a real Kubernetes honours: lost, or in the way, in a cloud only.
+    kept: Collection[str] = ()
 
     @property
     def names(self) -> list[str]:
@@ -61,6 +69,26 @@ class Field:
     def note(self, text: str) -> None:
         """Record what the user should hear about this field."""
         self.report.notes.append(f"{self.path}: {text}")
+
+    def refuse_away(
+        self, refusal: str, away: str = "does not go along to a cloud", *, show: bool = True
+    ) -> None:
+        """Record a problem where no Kubernetes honours this field: here, or in a cloud it may leave for."""
+        if not self.report.native:
+            self.refuse(refusal, show=show)
+        elif self.report.leaves:
+            self.refuse(f"{away}; {ONLY_THE_CLUSTER}", show=False)
+
+    def note_away(self, text: str) -> None:
+        """Record what is lost of this field where there is no Kubernetes."""
+        if not self.report.native:
+            self.note(text)
+        elif self.report.leaves:
+            self.note(f"{text} in the cloud")
+
+    def staying(self) -> Field:
+        """The same, of a job that does not leave: nothing is said about clouds."""
+        return replace(self, report=replace(self.report, leaves=False))
 
     def at(self, key: str) -> Field:
         """The field under a key; absent if this is no mapping or has no such key."""
@@ -133,9 +161,9 @@ class Field:
             elif found.value in (None, False, "", [], {}):
                 continue  # says nothing
             elif key in fields.noted:
-                found.note(fields.noted[key])
+                (found.note_away if key in fields.kept else found.note)(fields.noted[key])
             elif key in fields.refused:
-                found.refuse(fields.refused[key])
+                (found.refuse_away if key in fields.kept else found.refuse)(fields.refused[key])
 
 
 def did_you_mean(word: str, known: Collection[str], otherwise: str = "remove it") -> str:

@@ -11,6 +11,22 @@ from translator.field import Field, did_you_mean
 
 PREFIX = "starburst.io/"
 KEYS = ("checkpoint", "cloud", "max-wait", "priority", "queue", "runtime-estimate")
+#: What Starburst writes on objects of a cluster itself.
+OWN_KEYS = (
+    "active-deadline",
+    "adopted",
+    "attempt",
+    "controller",
+    "decision",
+    "exit-code",
+    "gang",
+    "job",
+    "logs",
+    "nodes",
+    "rank",
+    "stopping",
+    "user",
+)
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 MAX_PRIORITY = 10**9
@@ -33,7 +49,7 @@ def read_hints(metadata: Field) -> Hints:
     found: dict[str, Field] = {}
     for kind in ("labels", "annotations"):
         for key, field in metadata.at(kind).entries().items():
-            if not key.startswith(PREFIX) or field.value is None:
+            if not _is_hint(key, field):
                 continue
             if key.removeprefix(PREFIX) not in KEYS:
                 field.refuse(f"Starburst has no such key; {did_you_mean(key.removeprefix(PREFIX), KEYS)}")
@@ -55,8 +71,14 @@ def refuse_hints(metadata: Field) -> None:
     """Refuse hints where they would go unread: on the pod template of a Job."""
     for kind in ("labels", "annotations"):
         for key, field in metadata.at(kind).entries().items():
-            if key.startswith(PREFIX):
+            if _is_hint(key, field):
                 field.refuse("is not read from the pod template; move it to the metadata of the Job")
+
+
+def _is_hint(key: str, field: Field) -> bool:
+    if not key.startswith(PREFIX) or field.value is None:
+        return False
+    return not (field.report.native and key.removeprefix(PREFIX) in OWN_KEYS)
 
 
 def _duration(field: Field) -> float | None:

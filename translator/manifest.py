@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 
-from starburst.domain.job import Job, Submission
+from starburst.domain.job import CloudChoice, Job, Submission
 from translator.documents import chunks, load
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, Report
@@ -19,6 +21,10 @@ TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
 #: A gang larger than this is taken for a slip of the keyboard.
 MAX_TASKS = 1000
 MAX_ID = 63
+#: An object may have 1.5 MiB in etcd's default settings.
+MAX_JSON = 1_500_000
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 _DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
@@ -48,6 +54,7 @@ _JOB_SPEC = Fields(
         "backoffLimit",
         "completionMode",
         "completions",
+        "managedBy",
         "parallelism",
         "suspend",
         "template",
@@ -59,16 +66,21 @@ _JOB_SPEC = Fields(
         "podFailurePolicy": "retries of failed commands are not yet made",
     },
     refused={
-        "managedBy": "another controller is to run this job; remove it",
         "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
     },
+    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy"),
 )
+#: Value of `managedBy` that says no more than its absence.
+_KUBERNETES_ITSELF = "kubernetes.io/job-controller"
 
 
-def read_manifests(text: str, source: str, *, suffix: Callable[[], str], user: str = "") -> list[Submission]:
+def read_manifests(
+    text: str, source: str, *, suffix: Callable[[], str], user: str = "", native: bool = False
+) -> list[Submission]:
     """The submissions a text of one or more YAML documents holds; empty documents are passed over.
 
-    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id.
+    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`:
+    the cluster is a real Kubernetes, which runs the manifests themselves.
 
     Raises:
         ManifestErrors: something is wrong with any of them; it holds every problem found.
@@ -77,22 +89,22 @@ def read_manifests(text: str, source: str, *, suffix: Callable[[], str], user: s
     errors: list[ManifestError] = []
     for index, chunk in enumerate(chunks(text), 1):
         try:
-            manifests = _manifests(load(chunk, source, index), source, index)
+            manifests = _manifests(load(chunk, source, index), Report(source, index, native=native))
         except ManifestErrors as bad:
             errors += bad.errors
             continue
         for manifest in manifests:
-            if _has_kind(manifest):
-                submissions.append(_submission(manifest, suffix, user))
+            if has_kind(manifest):
+                submissions.append(submission(manifest, suffix, user))
             errors += manifest.report.errors
     if errors:
         raise ManifestErrors(errors)
     return submissions
 
 
-def _manifests(value: object, source: str, index: int) -> list[Field]:
+def _manifests(value: object, report: Report) -> list[Field]:
     """The manifests of a document: itself, or the items of a List, each with a report of its own."""
-    document = Field(value, "", Report(source, index))
+    document = Field(value, "", report)
     if value is None:
         return []
     if document.at("kind").value != "List":
@@ -101,16 +113,17 @@ def _manifests(value: object, source: str, index: int) -> list[Field]:
     items = document.at("items").items()
     if document.report.errors:
         raise ManifestErrors(document.report.errors)
-    return [replace(item, report=Report(source, index)) for item in items]
+    return [replace(item, report=replace(report, errors=[], notes=[])) for item in items]
 
 
-def _submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
+def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
     """One manifest as a job and its workload; what is wrong with it goes to its report."""
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
+    manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
     pod, tasks = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
     job = Job(
         id=job_id,
@@ -119,6 +132,7 @@ def _submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submis
         user=user,
         queue=hints.queue,
         node_selector=pod.node_selector,
+        rules=pod.rules,
         runtime_estimate_s=hints.runtime_estimate_s,
         max_wait_s=hints.max_wait_s,
         cloud=hints.cloud,
@@ -126,10 +140,30 @@ def _submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submis
         priority=hints.priority,
         grace_s=pod.grace_s,
     )
-    return Submission(job, pod.workload, tuple(manifest.report.notes))
+    workload = pod.workload
+    if manifest.report.native:
+        workload = replace(workload, manifest=_as_json(manifest))
+    return Submission(job, workload, tuple(manifest.report.notes))
 
 
-def _has_kind(manifest: Field) -> bool:
+def _as_json(manifest: Field) -> str | None:
+    """A manifest as compact JSON, if it is of a size that Kubernetes takes: YAML's aliases can blow it up."""
+    text = StringIO()
+    try:
+        for part in _JSON.iterencode(manifest.value):
+            text.write(part)
+            if text.tell() > MAX_JSON:
+                manifest.refuse(
+                    f"has more than the {MAX_JSON} letters that Kubernetes takes; make it smaller"
+                )
+                return None
+    except (ValueError, RecursionError):
+        manifest.refuse("has a number that is too large, or an alias that stands for itself; write it out")
+        return None
+    return text.getvalue()
+
+
+def has_kind(manifest: Field) -> bool:
     """Whether a manifest is a Job or a Pod; anything else is refused."""
     if not isinstance(manifest.value, dict):
         manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
@@ -151,7 +185,8 @@ def _has_kind(manifest: Field) -> bool:
 
 def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
     """A job's name, and the id made of it, which is a DNS label and no one else's."""
-    if metadata.at("namespace").text() not in (None, "", "default"):
+    namespace = metadata.at("namespace").text()
+    if namespace not in (None, "", "default") and not metadata.report.native:
         metadata.at("namespace").note("Starburst has no namespaces; sort jobs with starburst.io/queue")
     generated = metadata.at("name").value is None
     field = metadata.at("generateName" if generated else "name")
@@ -188,7 +223,9 @@ def _job(spec: Field) -> tuple[Pod, int]:
     tasks = _gang_size(spec)
     if spec.at("suspend").flag():
         spec.at("suspend").refuse("suspended jobs are not supported; submit the job when it may start")
-    if spec.at("backoffLimit").whole(0):
+    if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF):
+        spec.at("managedBy").refuse("another controller is to run this job; remove it")
+    if spec.at("backoffLimit").whole(0) and not spec.report.native:
         spec.at("backoffLimit").note("retries of failed commands are not yet made")
     spec.at("completionMode").choice(("Indexed", "NonIndexed"))
     limit_s = spec.at("activeDeadlineSeconds").whole(1)

@@ -65,11 +65,11 @@ class Capacity:
     def place(self, job: Job) -> tuple[Slot, ...] | None:
         """Slots for every task of a job, or None if not all of them fit now. Takes nothing."""
         if len(job.tasks) == 1:
-            name = self._best(job.tasks[0], job.node_selector)
+            name = self._best(job.tasks[0], job)
             return None if name is None else (Slot(0, name, job.tasks[0]),)
         slots: list[Slot] = []
         for rank, demand in enumerate(job.tasks):
-            name = self._best(demand, job.node_selector)
+            name = self._best(demand, job)
             if name is None:
                 break
             slots.append(Slot(rank, name, demand))
@@ -84,7 +84,7 @@ class Capacity:
         for demand in job.tasks:
             want = amount(demand)
             for name, state in self._states.items():
-                if not _suits(state.node, demand, job.node_selector):
+                if not _suits(state.node, demand, job):
                     continue
                 free = _minus(_plus(state.free, freed(name)), taken.get(name, (0, 0, 0)))
                 if all(part <= there for part, there in zip(want, free, strict=True)):
@@ -138,18 +138,13 @@ class Capacity:
         twin._states = {n: _NodeState(s.node, s.capacity, s.free, s.held) for n, s in self._states.items()}
         return twin
 
-    def _best(self, demand: Resources, selector: tuple[tuple[str, str], ...]) -> str | None:
+    def _best(self, demand: Resources, job: Job) -> str | None:
         gpus, cpu, memory = want = amount(demand)
         score = self._score
         best_name, best_score = None, None
         for name, state in self._states.items():
             free = state.free
-            if (
-                gpus > free[0]
-                or cpu > free[1]
-                or memory > free[2]
-                or not _suits(state.node, demand, selector)
-            ):
+            if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
                 continue
             value = score(free, state.capacity, want)
             if best_score is None or value < best_score:  # type: ignore[operator]
@@ -157,12 +152,16 @@ class Capacity:
         return best_name
 
 
-def _suits(node: Node, demand: Resources, selector: tuple[tuple[str, str], ...]) -> bool:
+def _suits(node: Node, demand: Resources, job: Job) -> bool:
     if not node.schedulable:
         return False
     if demand.gpu_type and demand.gpus and demand.gpu_type != node.capacity.gpu_type:
         return False
-    return all(pair in node.labels for pair in selector)
+    if job.node_selector and not all(pair in node.labels for pair in job.node_selector):
+        return False
+    if not node.taints and not job.rules.affinity:
+        return True
+    return job.rules.admits(node.name, dict(node.labels), node.taints)
 
 
 def _minus(a: Amount, b: Amount) -> Amount:

@@ -16,6 +16,7 @@ class RunEnd(str, Enum):
     EXITED = "exited"  # by itself, with an exit code
     STOPPED = "stopped"  # because it was told to
     LOST = "lost"  # known dead, without a result: its machine or supervisor went away
+    DISPLACED = "displaced"  # known dead: its site took its place away (drain, preemption, no room after all)
     REFUSED = "refused"  # could not be started at all; trying again would not help
 
 

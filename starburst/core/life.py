@@ -82,6 +82,8 @@ def run_ended(state: State, event: RunEnded) -> None:
         _exited(state, record, event)
     elif event.end is RunEnd.REFUSED:
         finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
+    elif event.end is RunEnd.DISPLACED:
+        gone(state, record, event.message or "its place was taken away", preempted=True)
     else:
         gone(state, record, event.message or record.message)
 

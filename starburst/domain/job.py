@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term, Toleration
 from starburst.domain.resources import Resources, total
 
 
@@ -49,8 +50,9 @@ def is_over(phase: str) -> bool:
     return phase in {end.value for end in ENDS}
 
 
-#: Tasks of a gang and the node labels they need: jobs of one shape fit or fail together.
-Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...]]
+#: Tasks of a gang, the node labels they need, and their rules in parts, for tuples hash faster: jobs of one
+#: shape fit or fail together.
+Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...], tuple[Term, ...], tuple[Toleration, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,13 @@ class Job:
     priority: int = 0
     #: Seconds between SIGTERM and SIGKILL.
     grace_s: float = 30.0
+    #: Which nodes besides: affinity, and the taints it tolerates.
+    rules: Rules = ANY_UNTAINTED
 
     @property
     def shape(self) -> Shape:
         """Jobs of one shape fit, or do not fit, the same free capacity."""
-        return (self.tasks, self.node_selector)
+        return (self.tasks, self.node_selector, self.rules.affinity, self.rules.tolerations)
 
     @property
     def resources(self) -> Resources:
@@ -116,6 +120,16 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopted:
+    """The object of a Kubernetes cluster that a job was found as."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """What each task of a job runs."""
 
@@ -127,6 +141,10 @@ class Workload:
     image: str | None = None
     #: Seconds after which a run is ended as failed (activeDeadlineSeconds).
     time_limit_s: float | None = None
+    #: The user's own manifest as JSON text, for clusters that take manifests.
+    manifest: str | None = None
+    #: Set if the job was found in the cluster and not submitted.
+    adopted: Adopted | None = None
 
 
 @dataclass(frozen=True, slots=True)

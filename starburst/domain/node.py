@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from starburst.domain.constraints import Taint
 from starburst.domain.resources import Resources
 
 
@@ -16,3 +17,5 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     #: False while cordoned or unreachable: nothing new is placed; what runs there goes on.
     schedulable: bool = True
+    #: Keep away jobs that do not tolerate them.
+    taints: tuple[Taint, ...] = ()

@@ -83,6 +83,35 @@ def test_a_run_lost_too_often_has_failed() -> None:
     assert desk.free() == 4
 
 
+def test_a_run_whose_place_was_taken_away_is_no_loss() -> None:
+    desk = Desk(4, max_losses=0)
+    desk.submit(job("a"))
+    desk.started("a")
+    assert starts(desk.ended("a", RunEnd.DISPLACED)) == ["a"]
+    assert (desk["a"].attempt, desk["a"].losses) == (2, 0)
+    assert desk.why("a", "lost") == (
+        "run 1 is gone without a result (its place was taken away); it queues again"
+    )
+
+
+def test_a_job_displaced_from_a_node_that_left_goes_on_waiting() -> None:
+    desk = Desk(4, max_losses=0)
+    desk.submit(job("a"))
+    desk.started("a")
+    desk.now = 0.25 * HOUR
+    desk.tell(NodesChanged((node("n1", 0),)), desk.end_of("a", RunEnd.DISPLACED))
+    assert (desk.phase("a"), desk["a"].deadline) == ("queued", HOUR)
+
+
+def test_a_job_that_is_displaced_while_it_is_cancelled_is_cancelled() -> None:
+    desk = Desk(4)
+    desk.submit(job("a"))
+    desk.started("a")
+    desk.cancel("a")
+    assert not desk.ended("a", RunEnd.DISPLACED)
+    assert (desk.phase("a"), desk.free()) == ("cancelled", 4)
+
+
 def test_a_job_that_lost_its_run_waits_what_is_left_of_its_wait() -> None:
     desk = Desk(4, 4)
     desk.submit(job("a", 4, max_wait_s=HOUR), job("b", 4, cloud="never"))

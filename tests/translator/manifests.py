@@ -52,22 +52,22 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": base | spec}
 
 
-def read(*manifests: Any, user: str = "") -> list[Submission]:
+def read(*manifests: Any, user: str = "", native: bool = False) -> list[Submission]:
     """Read manifests as the documents of train.yaml; every id ends in -a1b2c."""
     text = "".join(f"---\n{m if isinstance(m, str) else json.dumps(m)}\n" for m in manifests)
-    return read_manifests(text, "train.yaml", suffix=lambda: "a1b2c", user=user)
+    return read_manifests(text, "train.yaml", suffix=lambda: "a1b2c", user=user, native=native)
 
 
-def read_one(manifest: Any) -> Submission:
+def read_one(manifest: Any, *, native: bool = False) -> Submission:
     """Read one manifest."""
-    (submission,) = read(manifest)
+    (submission,) = read(manifest, native=native)
     return submission
 
 
-def errors(*manifests: Any) -> list[str]:
+def errors(*manifests: Any, native: bool = False) -> list[str]:
     """The lines that say what is wrong with manifests; none if nothing is."""
     try:
-        read(*manifests)
+        read(*manifests, native=native)
     except ManifestErrors as bad:
         return str(bad).split("\n")
     return []

@@ -263,7 +263,9 @@ def test_the_grace_is_thirty_seconds_unless_said_otherwise(given: int | None, gr
         ("POD/serviceAccountName", "default"),
         ("POD/securityContext", {}),
         ("POD/hostNetwork", False),
-        ("POD/affinity", {}),
+        ("POD/affinity", {"nodeAffinity": {}}),
+        ("POD/tolerations", []),
+        ("spec/managedBy", "kubernetes.io/job-controller"),
         ("POD/imagePullSecrets", [{"name": "registry"}]),
         ("CONTAINER/imagePullPolicy", "Always"),
         ("CONTAINER/ports", [{"containerPort": 80}]),
@@ -283,9 +285,13 @@ def test_what_changes_nothing_is_passed_over(path: str, value: object) -> None:
             "metadata.namespace: Starburst has no namespaces; sort jobs with starburst.io/queue",
         ),
         (
-            job("POD/tolerations", [{"operator": "Exists"}]),
-            "spec.template.spec.tolerations: tolerations are not passed on; "
-            "tainted nodes take the job only by their own rules",
+            job("POD/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution", [{"weight": 1}]),
+            "spec.template.spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution: "
+            "preferences are not considered",
+        ),
+        (
+            job("POD/topologySpreadConstraints", [{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]),
+            "spec.template.spec.topologySpreadConstraints[0]: preferences are not considered",
         ),
         (
             job("POD/priorityClassName", "high"),

@@ -218,13 +218,32 @@ CASES: list[tuple[Any, str]] = [
         job("POD/volumes", [{"name": "data", "hostpath": {"path": "/x"}}]),
         f"{POD}.volumes[0].hostpath: is not a field of a volume; did you mean hostPath?",
     ),
-    (
-        job("POD/affinity", {"nodeAffinity": {}}),
-        f"{POD}.affinity: affinity is not supported; use nodeSelector",
+    *(
+        (
+            job(
+                f"POD/affinity/{kind}/requiredDuringSchedulingIgnoredDuringExecution", [{"topologyKey": "x"}]
+            ),
+            f"{POD}.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution: "
+            "keeping pods together or apart is not supported; choose nodes with nodeSelector",
+        )
+        for kind in ("podAffinity", "podAntiAffinity")
     ),
     (
         job("POD/topologySpreadConstraints", [{"maxSkew": 1}]),
-        f"{POD}.topologySpreadConstraints: topology spread is not supported; remove it",
+        f"{POD}.topologySpreadConstraints[0]: spreading pods is not supported; remove it, or let "
+        "whenUnsatisfiable be ScheduleAnyway",
+    ),
+    (
+        job("POD/overhead", {"cpu": 1}),
+        f"{POD}.overhead: overhead is not supported; add it to the container's requests",
+    ),
+    (
+        job("spec/managedBy", "example.com/other"),
+        'spec.managedBy: "example.com/other": another controller is to run this job; remove it',
+    ),
+    (
+        job("POD/volumes", [{"name": "data", "cephfs": {"monitors": []}}]),
+        f"{POD}.volumes[0].cephfs: this type of volume is not supported; use a hostPath that every node has",
     ),
     (
         job("POD/resourceClaims", [{"name": "gpu"}]),
@@ -308,6 +327,7 @@ PATHS = [
     *(f"metadata/{key}" for key in ("name", "labels", "annotations", "namespace")),
     *(f"spec/{key}" for key in ("template", "parallelism", "completions", "suspend", "completionMode")),
     *(f"POD/{key}" for key in ("containers", "initContainers", "volumes", "nodeSelector", "securityContext")),
+    *(f"POD/{key}" for key in ("affinity", "affinity/nodeAffinity", "tolerations", "overhead", "resources")),
     *(
         f"CONTAINER/{key}"
         for key in ("command", "args", "env", "resources", "resources/limits", "workingDir")
@@ -315,9 +335,9 @@ PATHS = [
 ]
 
 
-@given(st.sampled_from(PATHS), values)
-def test_whatever_stands_in_a_field_no_traceback_comes_of_it(path: str, value: object) -> None:
-    for line in errors(job(path, value)):
+@given(st.sampled_from(PATHS), values, st.booleans())
+def test_whatever_stands_in_a_field_no_traceback_comes_of_it(path: str, value: object, native: bool) -> None:
+    for line in errors(job(path, value), native=native):
         assert line.startswith("train.yaml, document 1: ")
 
 
