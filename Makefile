@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test lint types check bench wheel lock clean
+.PHONY: help demo test kube lint types check bench wheel lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -14,6 +14,9 @@ demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in 
 
 test: $(VENV)/.dev  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
+	$(BIN)/python -m pytest -m kube tests/kube $(ARGS)
 
 lint: $(VENV)/.dev  ## style and the import contract
 	$(BIN)/ruff check .
@@ -36,6 +39,8 @@ wheel: $(VENV)/.dev  ## build the wheel into dist/
 lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirements/dev.in
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/runtime.txt
+	$(BIN)/uv pip compile pyproject.toml --extra kubernetes --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/kubernetes.txt
 	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --all-extras --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/dev.txt
 

@@ -171,6 +171,7 @@ class Controller:
             )
         )
         self._announce(changes, batch)
+        self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from starburst.core.events import NodesChanged
+from starburst.core.state import Changes
 from starburst.domain.job import Site
 from starburst.domain.node import Node
 from starburst.runs.ports import Report, Run
@@ -31,3 +32,6 @@ class LocalCluster:
         """See `RunSite`."""
         report(NodesChanged(self._nodes))
         await self._runner.watch(report)
+
+    def told(self, changes: Changes) -> None:
+        """Users of this cluster look at Starburst itself."""

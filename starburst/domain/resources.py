@@ -57,7 +57,8 @@ class Resources:
         if self.cpu_milli:
             parts.append(f"{self.cpus:g} CPU{'s' if self.cpu_milli != MILLI else ''}")
         if self.memory_mib:
-            parts.append(f"{self.memory_gib:g} GiB")
+            small = self.memory_mib < MIB_PER_GIB
+            parts.append(f"{self.memory_mib} MiB" if small else f"{self.memory_gib:g} GiB")
         return ", ".join(parts) or "nothing"
 
 

@@ -8,8 +8,10 @@ from typing import Protocol
 
 from starburst.core.actions import Slot
 from starburst.core.events import Event
+from starburst.core.jobs import JobRecord
+from starburst.core.state import Changes
 from starburst.domain.cloud import Instance, Offer
-from starburst.domain.job import Job, Workload
+from starburst.domain.job import Adopted, Job, Submission, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,26 @@ class RunSite(Protocol):
 
 
 class Cluster(RunSite, Protocol):
-    """On-prem nodes. Reports NodesChanged."""
+    """On-prem nodes. Reports NodesChanged; and CancelRequested, where users can end a job by its means."""
+
+    def told(self, changes: Changes) -> None:
+        """A step was stored; for sites that show users what becomes of their jobs. Returns at once."""
+
+
+class Desk(Protocol):
+    """What a cluster in which users put jobs down may ask of the scheduler, and where it hands them in."""
+
+    def submission(self, job_id: str) -> Submission | None:
+        """What was submitted under this id."""
+
+    def record(self, job_id: str) -> JobRecord | None:
+        """How a job stands; also one that is over. None if the scheduler has not taken it up yet."""
+
+    def adopted(self) -> dict[str, Adopted]:
+        """Every job that is not over and was found in the cluster, by id."""
+
+    def submit(self, submission: Submission) -> None:
+        """Hand in a job that was found; doing it twice is doing it once."""
 
 
 class Cloud(RunSite, Protocol):

@@ -23,6 +23,7 @@ from starburst.core.events import (
     RunStarted,
     SiteSynced,
 )
+from starburst.core.state import Changes
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
 from starburst.domain.node import Node
@@ -224,6 +225,9 @@ class FakeSite:
 
     async def terminate(self, instance_id: str) -> None:
         await self._call(f"terminate {instance_id}", lambda now: self.world.terminate(instance_id, now))
+
+    def told(self, changes: Changes) -> None:
+        """Nobody looks here."""
 
     async def renew(self, instance_ids: list[str]) -> None:
         self.world.leases.update(instance_ids)

@@ -1,0 +1,62 @@
+"""What each program has to be allowed in a cluster: one list for the chart's roles and for the doctor.
+
+Besides, everybody who is authenticated may read the version of the server and ask what they may do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One verb on one resource, as RBAC has it."""
+
+    verb: str
+    #: API group; "" is the core's.
+    group: str
+    resource: str
+    subresource: str = ""
+    #: What it is for, to follow "it may not …".
+    why: str = ""
+
+
+def _all(verbs: str, group: str, path: str, why: str) -> tuple[Permission, ...]:
+    resource, _, sub = path.partition("/")
+    return tuple(Permission(verb, group, resource, sub, why) for verb in verbs.split())
+
+
+_EVENTS = _all("create get patch", "", "events", "to say on each object what happens to it, and how often")
+
+#: Of the scheduler, in all namespaces.
+CHAKRA = (
+    *_all("list watch", "", "nodes", "to know where pods can go"),
+    *_all("list watch", "", "pods", "to know which pods wait and what the others take"),
+    *_all("get", "", "pods", "to see what became of a binding without an answer"),
+    *_all("create", "", "pods/binding", "to bind pods"),
+    *_all("patch", "", "pods/status", "to say in its conditions why a pod waits"),
+    *_all("list watch", "batch", "jobs", "to read the nodes that Starburst chose"),
+    *_EVENTS,
+)
+#: The same, with --preempt.
+CHAKRA_PREEMPTION = _all("delete", "", "pods", "to evict pods for those of higher priority")
+#: The same, in its own namespace.
+CHAKRA_LEASE = _all("get create update", "coordination.k8s.io", "leases", "so that one replica leads")
+
+#: Of `starburst up`, in all namespaces.
+STARBURST = (
+    *_all("list watch", "", "nodes", "to know the cluster's capacity"),
+    *_all("list watch", "", "pods", "to follow runs and to know what other pods take"),
+    *_all("get", "", "pods", "to look at one that is to be adopted or ended"),
+    *_all("create", "", "pods", "to make an adopted pod anew that comes home from the cloud"),
+    *_all("patch", "", "pods", "to mark adopted pods and to say where they may go"),
+    *_all("delete", "", "pods", "to end runs"),
+    *_all("patch", "", "pods/status", "to write back how an adopted pod ended in the cloud"),
+    *_all("get", "", "pods/log", "to keep what jobs write"),
+    *_all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs"),
+    *_all("get create patch delete", "batch", "jobs", "to run jobs and to end them"),
+    *_all("patch", "batch", "jobs/status", "to write back how an adopted Job ended in the cloud"),
+    *_EVENTS,
+)
+#: The same, in its own namespace.
+STARBURST_LEASE = _all("get", "coordination.k8s.io", "leases", "so that the doctor sees whether Chakra runs")

@@ -1,0 +1,56 @@
+"""Where the API server is and who we are to it: a kubeconfig, or the account of the pod we run in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import yaml
+from kubernetes.aio import config as library
+from kubernetes.aio.client import Configuration
+
+from starburst.kube.errors import CredentialsError
+
+#: What the library raises of a kubeconfig that says something wrong, and of a file that is something else.
+_WRONG = (library.ConfigException, yaml.YAMLError, OSError, ValueError)
+_ELSE = (KeyError, TypeError, AttributeError)
+
+
+async def load(kubeconfig: Path | None, context: str | None) -> Configuration:
+    """That kubeconfig, else KUBECONFIG or ~/.kube/config, else the pod's own account.
+
+    Exec plugins run here. The library reads a rotated in-cluster token every minute; what plugins and files
+    give is read once, so callers load anew when the server takes it no more (401).
+
+    Raises:
+        CredentialsError: there is none, or it cannot be used; one line.
+    """
+    paths = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path):
+        return await _from_file(paths, context)
+    configuration = Configuration()
+    if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        try:
+            library.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except library.ConfigException as error:
+            raise CredentialsError(f"this pod's service account: {error}") from None
+        return configuration
+    raise CredentialsError(
+        f"{paths}: there is no such kubeconfig; set KUBECONFIG, or cluster.kubeconfig in the config"
+    )
+
+
+async def _from_file(paths: str, context: str | None) -> Configuration:
+    configuration = Configuration()
+    try:
+        loader = await library.load_kube_config(paths, context, configuration)  # type: ignore[no-untyped-call]
+        user = loader._user or {}
+        plugin = user["exec"]["command"] if "exec" in user else ""
+    except _WRONG as error:
+        raise CredentialsError(f"{paths}: {' '.join(str(error).split())}") from None
+    except _ELSE as error:
+        raise CredentialsError(f"{paths}: it is no kubeconfig ({error!r})") from None
+    if plugin and "BearerToken" not in configuration.api_key and not configuration.cert_file:
+        # The library logs what went wrong and goes on as nobody.
+        raise CredentialsError(f"{paths}: the exec plugin {plugin} gave no credentials; run it to see why")
+    return configuration

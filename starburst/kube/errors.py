@@ -1,0 +1,40 @@
+"""How calls to an API server fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: The longest a server may have us wait (Retry-After).
+LONGEST_PAUSE_S = 30.0
+
+
+class ApiError(Exception):
+    """The server answered, and said no. `reason` is Kubernetes' word, such as NotFound or Conflict.
+
+    `retry_after_s`: how long the server asks to be left alone, at most LONGEST_PAUSE_S.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = min(retry_after_s, LONGEST_PAUSE_S)
+
+
+class UnreachableError(Exception):
+    """There was no answer in time: nobody knows what became of the call, unless it was never `sent`."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class CredentialsError(Exception):
+    """There is no usable kubeconfig."""
+
+
+def refusal(status: int, told: dict[str, Any], after_s: float = 0.0) -> ApiError:
+    """The error that a v1 Status tells."""
+    after_s = after_s or float((told.get("details") or {}).get("retryAfterSeconds") or 0)
+    return ApiError(status, str(told.get("reason", "")), str(told.get("message", "")), after_s)

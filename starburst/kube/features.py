@@ -1,0 +1,40 @@
+"""What this API server can do that others cannot."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from starburst.kube.api import Api
+
+#: Release that has it switched on: https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/
+#: (SuspendJob and IndexedJob: beta and on from 1.22, stable from 1.24).
+SUSPEND = (1, 22)
+INDEXED = (1, 22)
+
+_NUMBER = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True)
+class Features:
+    """What can be relied on. Servers without a feature drop its fields silently, so it has to be known."""
+
+    #: A Job's `spec.suspend` is obeyed.
+    suspend: bool
+    #: `completionMode: Indexed`.
+    indexed: bool
+    #: Major and minor; (0, 0) if the server does not say.
+    version: tuple[int, int] = (0, 0)
+
+
+async def detect(api: Api) -> Features:
+    """Of a running server. Raises ApiError, UnreachableError."""
+    told = await api.call("GET", "/version")
+    version = (_leading(told.get("major")), _leading(told.get("minor")))
+    return Features(suspend=version >= SUSPEND, indexed=version >= INDEXED, version=version)
+
+
+def _leading(text: object) -> int:
+    """Providers write a minor version as "20+" or "27.3"."""
+    match = _NUMBER.match(str(text))
+    return int(match[0]) if match else 0

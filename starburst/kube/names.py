@@ -1,0 +1,32 @@
+"""The labels and annotations `starburst.io/…` that Starburst and Chakra write and read."""
+
+from __future__ import annotations
+
+#: Label of a Job or Pod that is to be taken into this queue (adoption).
+QUEUE = "starburst.io/queue"
+#: Label: id of the job an object stands for.
+JOB = "starburst.io/job"
+#: Label: id of the scheduler (its store) that an object belongs to.
+CONTROLLER = "starburst.io/controller"
+#: Annotation "true": a user made this object, and Starburst has taken it into a queue.
+ADOPTED = "starburst.io/adopted"
+#: Number of the run that an object, or its pods, are for.
+ATTEMPT = "starburst.io/attempt"
+#: Names of nodes in the order of ranks, with commas; "" while there are none. Chakra binds to these only.
+NODES = "starburst.io/nodes"
+#: Why, in one sentence.
+DECISION = "starburst.io/decision"
+#: Rank of a pod in its gang, written when it is bound.
+RANK = "starburst.io/rank"
+#: Whose pods start together or not at all, for Chakra alone: "name/size".
+GANG = "starburst.io/gang"
+#: How a run ended, and the command that shows what it wrote.
+EXIT_CODE = "starburst.io/exit-code"
+LOGS = "starburst.io/logs"
+#: "attempt how" of the run that we are ending, how being the word of `RunEnd` it will count as.
+STOPPING = "starburst.io/stopping"
+#: activeDeadlineSeconds of an adopted Job, kept here while it waits.
+ACTIVE_DEADLINE = "starburst.io/active-deadline"
+
+#: `schedulerName` of pods that Chakra binds.
+CHAKRA = "chakra"

@@ -1,0 +1,393 @@
+"""Objects of the API server read into small values: what scheduling needs of them and no more.
+
+Amounts are integers by resource name: milli-CPUs for "cpu", else the base unit (bytes, GPUs, pods).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import lru_cache
+from sys import intern
+from typing import Any
+
+from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Taint, Toleration
+from starburst.domain.resources import MILLI, Resources
+from starburst.kube.api import Object
+from starburst.kube.outcome import outcome
+from starburst.kube.sharing import one, shared
+from translator.amounts import GPUS
+from translator.gpus import LABELS, gpu_type
+from translator.quantity import quantity
+
+Amounts = dict[str, int]
+
+MIB = 1024**2
+PREFIX = "starburst.io/"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+#: Of what can be asked for a pod as a whole.
+POD_LEVEL = ("cpu", "memory")
+#: Phases of a pod that is over.
+OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node: what it has for pods, and what keeps them away."""
+
+    name: str
+    uid: str
+    allocatable: Amounts
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    #: Not cordoned.
+    schedulable: bool
+    ready: bool
+
+    @property
+    def gpu_type(self) -> str:
+        """As its labels name it; "" if they do not."""
+        return gpu_type_of(self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The object that made another one."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod: what it asks for, where it is, how it goes."""
+
+    namespace: str
+    name: str
+    uid: str
+    #: Only those `starburst.io/…`.
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    owner: Owner | None
+    #: "" until it is bound.
+    node: str
+    phase: str
+    deleting: bool
+    requests: Amounts
+    selector: tuple[tuple[str, str], ...]
+    rules: Rules
+    scheduler: str
+    priority: int
+    #: Whether lower priorities may be evicted for it (preemptionPolicy).
+    preempts: bool
+    #: Host ports it takes, "protocol/port".
+    host_ports: tuple[str, ...]
+    #: Scheduling demands that nobody here understands, by the field's name.
+    unsupported: tuple[str, ...]
+    #: Epoch seconds.
+    created_at: float
+    #: Highest exit code of its ended containers; None while none has ended.
+    exit_code: int | None
+    #: Why it or its container is as it is: "Evicted", "OOMKilled", "ErrImagePull", …
+    reason: str
+    message: str
+    #: What the scheduler says of why it cannot be bound; "" if it says nothing.
+    unschedulable: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def over(self) -> bool:
+        """Whether its containers have ended for good; it takes no room any more."""
+        return self.phase in OVER
+
+    @property
+    def index(self) -> int | None:
+        """Its completion index in an Indexed Job."""
+        text = self.annotations.get(COMPLETION_INDEX, "")
+        return int(text) if text.isdecimal() else None  # on other pods anybody may have written anything
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A batch/v1 Job."""
+
+    namespace: str
+    name: str
+    uid: str
+    #: Only those `starburst.io/…`.
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    scheduler: str
+    parallelism: int
+    suspended: bool
+    deleting: bool
+    #: "Complete", "Failed" or "" while it is neither.
+    end: str
+    #: Of that condition.
+    end_reason: str
+    end_message: str
+    #: Epoch seconds; None before the Job controller saw it.
+    started_at: float | None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether it is to have no pods."""
+        return self.suspended or self.parallelism == 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+
+def read_node(item: Object) -> NodeView:
+    """Of a v1 Node."""
+    metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        allocatable=amounts(status.get("allocatable") or {}, math.floor),
+        labels=dict(metadata.get("labels") or {}),
+        taints=tuple(
+            Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in spec.get("taints") or ()
+        ),
+        schedulable=not spec.get("unschedulable", False),
+        ready=_condition(status, "Ready").get("status") == "True",
+    )
+
+
+def read_pod(item: Object) -> PodView:
+    """Of a v1 Pod."""
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    end = outcome(spec, status)
+    return PodView(
+        namespace=intern(metadata["namespace"]),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=_ours(metadata.get("labels")),
+        annotations=_ours(metadata.get("annotations")),
+        owner=_owner(metadata),
+        node=intern(spec.get("nodeName") or ""),
+        phase=intern(status.get("phase") or "Pending"),
+        deleting="deletionTimestamp" in metadata,
+        requests=shared(tuple(pod_requests(spec).items())),
+        selector=one(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
+        rules=one(rules(spec)),
+        scheduler=intern(spec.get("schedulerName") or ""),
+        priority=spec.get("priority") or 0,
+        preempts=spec.get("preemptionPolicy") != "Never",
+        host_ports=one(_host_ports(spec)),
+        unsupported=one(unsupported(spec)),
+        created_at=timestamp(metadata.get("creationTimestamp")) or 0.0,
+        exit_code=end.exit_code,
+        reason=intern(end.reason),
+        message=end.message,
+        unschedulable=_unschedulable(status),
+    )
+
+
+def read_job(item: Object) -> JobView:
+    """Of a batch/v1 Job."""
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    end = next((kind for kind in ("Complete", "Failed") if _is_so(status, kind)), "")
+    condition = _condition(status, end)
+    return JobView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=_ours(metadata.get("labels")),
+        annotations=_ours(metadata.get("annotations")),
+        scheduler=spec["template"]["spec"].get("schedulerName", ""),
+        parallelism=1 if spec.get("parallelism") is None else spec["parallelism"],
+        suspended=bool(spec.get("suspend")),
+        deleting="deletionTimestamp" in metadata,
+        end=end,
+        end_reason=condition.get("reason", ""),
+        end_message=condition.get("message", ""),
+        started_at=timestamp(status.get("startTime")),
+    )
+
+
+def pod_requests(spec: Object) -> Amounts:
+    """What a pod takes of its node: all containers together or the greediest init container, and one "pods".
+
+    Effective requests as Kubernetes has them ("Init containers", "Sidecar containers", "Pod overhead"): an
+    init container that restarts always runs beside all that come after it. What is asked for the pod as a
+    whole ("pod-level resources") stands in place of that.
+    """
+    beside: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        asked = _container_requests(container)
+        if container.get("restartPolicy") == "Always":
+            beside = plus(beside, asked)
+        else:
+            peak = _most(peak, plus(beside, asked))
+    together = beside
+    for container in spec.get("containers") or ():
+        together = plus(together, _container_requests(container))
+    total = _most(peak, together)
+    for name, amount in _container_requests(spec).items():  # of the pod as a whole
+        if name in POD_LEVEL:
+            total[name] = amount
+    return plus(plus(total, amounts(spec.get("overhead") or {}, math.ceil)), {"pods": 1})
+
+
+def _container_requests(container: Object) -> Amounts:
+    resources = container.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}, math.ceil)
+
+
+def amounts(quantities: Mapping[str, Any], whole: Callable[[Fraction], int]) -> Amounts:
+    """By resource name; `whole` rounds: down what there is, up what is asked for."""
+    return {intern(name): _scaled(name, str(value), whole) for name, value in quantities.items()}
+
+
+@lru_cache(maxsize=4096)
+def _scaled(name: str, text: str, whole: Callable[[Fraction], int]) -> int:
+    return whole(quantity(text) * (MILLI if name == "cpu" else 1))
+
+
+def plus(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    """The sum, name by name."""
+    summed = dict(one)
+    for name, amount in other.items():
+        summed[name] = summed.get(name, 0) + amount
+    return summed
+
+
+def minus(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    """The difference, name by name; it may be negative."""
+    return plus(one, {name: -amount for name, amount in other.items()})
+
+
+def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+def gpus(found: Mapping[str, int]) -> int:
+    """GPUs of any maker."""
+    return sum(found.get(name, 0) for name in GPUS)
+
+
+def resources(found: Mapping[str, int], kind: str = "", *, up: bool = False) -> Resources:
+    """As the core counts; MiB are rounded down, or up for what is asked for."""
+    memory = found.get("memory", 0)
+    mib = -(-memory // MIB) if up else memory // MIB
+    return Resources(gpus(found), found.get("cpu", 0), mib, kind)
+
+
+def gpu_type_of(labels: Mapping[str, str]) -> str:
+    """The GPU type that a node's labels name; "" if none does."""
+    return next((kind for label in LABELS if label in labels and (kind := _kind(labels[label]))), "")
+
+
+_kind = lru_cache(maxsize=1024)(gpu_type)
+
+
+def rules(spec: Object) -> Rules:
+    """Tolerations and required node affinity of a pod spec."""
+    required = _at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return Rules(
+        affinity=tuple(
+            (*_requirements(term.get("matchExpressions")), *_fields(term.get("matchFields")))
+            for term in required.get("nodeSelectorTerms") or ()
+        ),
+        tolerations=tuple(
+            Toleration(
+                answer.get("key", ""),
+                answer.get("operator") or "Equal",
+                answer.get("value", ""),
+                answer.get("effect", ""),
+            )
+            for answer in spec.get("tolerations") or ()
+        ),
+    )
+
+
+def _requirements(found: Iterable[Object] | None) -> list[Requirement]:
+    return [
+        Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in found or ()
+    ]
+
+
+def _fields(found: Iterable[Object] | None) -> list[Requirement]:
+    return [Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ())) for each in found or ()]
+
+
+def unsupported(spec: Object) -> tuple[str, ...]:
+    """What of a pod spec's wishes for a place neither Starburst nor Chakra understands, by field."""
+    found = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if _at(spec, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            found.append(f"spec.affinity.{kind}")
+    for spread in spec.get("topologySpreadConstraints") or ():
+        if spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
+            found.append("spec.topologySpreadConstraints")
+    if spec.get("resourceClaims"):
+        found.append("spec.resourceClaims")
+    return tuple(dict.fromkeys(found))
+
+
+def timestamp(text: str | None) -> float | None:
+    """Epoch seconds of a time as the API writes it: whole seconds, or any fraction of them."""
+    if not text:
+        return None
+    whole, point, fraction = text.removesuffix("Z").partition(".")
+    seconds = datetime.fromisoformat(whole + ("+00:00" if text.endswith("Z") else "")).timestamp()
+    return seconds + float(f"0.{fraction}") if point else seconds
+
+
+def _ours(found: Mapping[str, str] | None) -> dict[str, str]:
+    return shared(
+        tuple(
+            (intern(key), value)
+            for key, value in (found or {}).items()
+            if key.startswith(PREFIX) or key == COMPLETION_INDEX
+        )
+    )
+
+
+def _owner(metadata: Object) -> Owner | None:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return one(Owner(intern(owner["kind"]), owner["name"], owner["uid"]))
+    return None
+
+
+def _host_ports(spec: Object) -> tuple[str, ...]:
+    """Of all that runs at once: the containers, and the sidecars among the init containers."""
+    sidecars = (each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always")
+    return tuple(
+        f"{port.get('protocol') or 'TCP'}/{port['hostPort']}"
+        for container in (*(spec.get("containers") or ()), *sidecars)
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    )
+
+
+def _condition(status: Object, kind: str) -> Object:
+    return next((found for found in status.get("conditions") or () if found["type"] == kind), {})
+
+
+def _unschedulable(status: Object) -> str:
+    scheduled = _condition(status, "PodScheduled")
+    return scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+
+
+def _is_so(status: Object, kind: str) -> bool:
+    return bool(_condition(status, kind).get("status") == "True")
+
+
+def _at(found: Object, *path: str) -> Object:
+    for key in path:
+        found = found.get(key) or {}
+    return found

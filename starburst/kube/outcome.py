@@ -1,0 +1,65 @@
+"""How the containers of a pod go: the exit code that counts, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starburst.kube.api import Object
+
+#: Reasons of containers with which nothing is wrong.
+_USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})
+
+
+class Outcome(NamedTuple):
+    """Of one pod. `exit_code` is the highest of its ended containers, None while none has ended."""
+
+    exit_code: int | None
+    reason: str
+    message: str
+
+
+def outcome(spec: Object, status: Object) -> Outcome:
+    """Of a pod's spec and status.
+
+    Init containers count when they failed, for then the others never start. Sidecars do not: they are killed
+    when the work is done. What ended the whole pod ("Evicted", "DeadlineExceeded") comes before what its
+    containers say.
+    """
+    sidecars = {
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    }
+    ended: list[Object] = []
+    waiting: list[Object] = []
+    for container in status.get("initContainerStatuses") or ():
+        state = container.get("state") or {}
+        if (end := state.get("terminated")) and end.get("exitCode") and container.get("name") not in sidecars:
+            ended.append(end)
+        if state.get("waiting"):
+            waiting.append(state["waiting"])
+    for container in status.get("containerStatuses") or ():
+        state = container.get("state") or {}
+        if state.get("terminated"):
+            ended.append(state["terminated"])
+        if state.get("waiting"):
+            waiting.append(state["waiting"])
+    worst = max(ended, key=_code, default=None)
+    told = _told(worst, waiting)
+    return Outcome(
+        None if worst is None else _code(worst),
+        status.get("reason") or told.get("reason") or "",
+        status.get("message") or told.get("message") or "",
+    )
+
+
+def _code(end: Object) -> int:
+    return int(end.get("exitCode") or 0)
+
+
+def _told(worst: Object | None, waiting: list[Object]) -> Object:
+    """The state that says most: a bad end, then what holds a container up, then that it is on its way."""
+    if worst is not None and worst.get("reason") not in (None, "Completed"):
+        return worst
+    held_up = (state for state in waiting if state.get("reason") not in _USUAL)
+    return next(held_up, waiting[0] if waiting else {})

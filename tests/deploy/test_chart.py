@@ -1,0 +1,242 @@
+"""The chart: what it makes, what it asks for, and that the plain manifests are the same."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+import chakra_plugin.main
+import starburst
+from starburst.app.config import parse_config
+from starburst.cli.main import Subcommands
+from starburst.kube.access import (
+    CHAKRA,
+    CHAKRA_LEASE,
+    CHAKRA_PREEMPTION,
+    STARBURST,
+    STARBURST_LEASE,
+    Permission,
+)
+from tests.deploy.render import CHART, DEPLOY, NAMESPACE, RELEASE, manifests, objects
+
+Object = dict[str, Any]
+#: Every switch of the chart turned the other way.
+OTHERWISE: Mapping[str, Any] = {
+    "chakra": {"preemption": True, "serviceMonitor": True},
+    "starburst": {"storageClass": "fast"},
+    "imagePullSecrets": [{"name": "login"}],
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "system", "operator": "Exists"}],
+}
+
+
+def pick(found: Iterable[Object], kind: str, name: str) -> Object:
+    (item,) = [item for item in found if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+    return item
+
+
+def granted(role: Object) -> set[tuple[str, str, str]]:
+    """Verb, group and resource, each named: a star would not be equal to anything."""
+    return {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def needed(permissions: Iterable[Permission]) -> set[tuple[str, str, str]]:
+    return {
+        (each.verb, each.group, each.resource + (f"/{each.subresource}" if each.subresource else ""))
+        for each in permissions
+    }
+
+
+def command_of(deployment: Object) -> list[str]:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return list(container["command"])
+
+
+# What they may do.
+
+
+def test_each_program_gets_what_it_needs_and_nothing_else() -> None:
+    found = objects()
+    assert granted(pick(found, "ClusterRole", "starburst-chakra")) == needed(CHAKRA)
+    assert granted(pick(found, "ClusterRole", "starburst")) == needed(STARBURST)
+    assert granted(pick(found, "Role", "starburst-chakra")) == needed(CHAKRA_LEASE)
+    assert granted(pick(found, "Role", "starburst")) == needed(STARBURST_LEASE)
+
+
+def test_chakra_may_delete_pods_only_if_it_preempts() -> None:
+    role = pick(objects(OTHERWISE), "ClusterRole", "starburst-chakra")
+    assert granted(role) == needed((*CHAKRA, *CHAKRA_PREEMPTION))
+    assert needed(CHAKRA_PREEMPTION) == {("delete", "", "pods")}
+
+
+def test_only_chakras_own_lease_is_read_or_changed() -> None:
+    for role in (item for item in objects() if item["kind"] == "Role"):
+        for rule in role["rules"]:
+            assert rule["verbs"] == ["create"] or rule["resourceNames"] == [chakra_plugin.main.LEASE]
+
+
+def test_no_permission_stands_twice_and_each_says_what_it_is_for() -> None:
+    for several in (CHAKRA + CHAKRA_PREEMPTION + CHAKRA_LEASE, STARBURST + STARBURST_LEASE):
+        assert len(needed(several)) == len(several)
+        assert all(each.why.startswith(("to ", "so that ")) for each in several)
+
+
+def test_roles_are_bound_to_the_accounts_that_the_pods_run_under() -> None:
+    found = objects()
+    for binding in (item for item in found if item["kind"].endswith("Binding")):
+        (subject,) = binding["subjects"]
+        assert subject["namespace"] == NAMESPACE
+        pick(found, "ServiceAccount", subject["name"])
+        role = pick(found, binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        assert subject["name"] == role["metadata"]["name"]
+    for name in ("starburst", "starburst-chakra"):
+        pods = pick(found, "Deployment", name)["spec"]["template"]["spec"]
+        assert pods["serviceAccountName"] == name
+
+
+# What runs.
+
+
+@pytest.mark.parametrize("values", [{}, OTHERWISE])
+def test_chakra_understands_its_command_line(values: Mapping[str, Any]) -> None:
+    words = command_of(pick(objects(values), "Deployment", "starburst-chakra"))
+    assert words[:3] == ["python", "-m", "chakra_plugin"]
+    command = typer.main.get_command(chakra_plugin.main.app)
+    given = command.make_context("chakra", words[3:]).params
+    assert (given["leader_elect"], given["lease_namespace"], given["metrics_port"]) == (True, NAMESPACE, 8080)
+    assert given["preempt"] == bool(values)
+
+
+def test_starburst_understands_its_command_line_and_its_config() -> None:
+    found = objects()
+    words = command_of(pick(found, "Deployment", "starburst"))
+    assert words[:4] == ["python", "-m", "starburst", "up"]
+    given = Subcommands()["up"].make_context("up", words[4:]).params
+    mounts = pick(found, "Deployment", "starburst")["spec"]["template"]["spec"]["containers"][0][
+        "volumeMounts"
+    ]
+    ((name, text),) = pick(found, "ConfigMap", "starburst")["data"].items()
+    assert str(given["config"]) == f"{mounts[1]['mountPath']}/{name}"
+    config = parse_config(yaml.safe_load(text), name)
+    assert config.cluster.kind == "kubernetes"
+    assert config.cloud.catalog() == ()
+
+
+def test_two_chakras_stand_by_for_each_other_and_one_starburst_has_the_store() -> None:
+    found = objects()
+    chakra, starburst_ = pick(found, "Deployment", "starburst-chakra"), pick(found, "Deployment", "starburst")
+    assert chakra["spec"]["replicas"] == 2
+    assert starburst_["spec"]["replicas"] == 1
+    assert starburst_["spec"]["strategy"] == {"type": "Recreate"}
+    (home,) = [v for v in starburst_["spec"]["template"]["spec"]["volumes"] if v["name"] == "home"]
+    pick(found, "PersistentVolumeClaim", home["persistentVolumeClaim"]["claimName"])
+
+
+@pytest.mark.parametrize("name", ["starburst", "starburst-chakra"])
+def test_no_pod_runs_as_root_or_may_become_it(name: str) -> None:
+    pods = pick(objects(), "Deployment", name)["spec"]["template"]["spec"]
+    assert pods["securityContext"]["runAsNonRoot"]
+    assert pods["securityContext"]["runAsUser"] == 10001
+    (container,) = pods["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("values", [{}, OTHERWISE])
+def test_selectors_find_the_pods_that_they_are_for(values: Mapping[str, Any]) -> None:
+    found = objects(values)
+    labels = {
+        item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"]
+        for item in found
+        if item["kind"] == "Deployment"
+    }
+    for item in found:
+        if item["kind"] in ("Deployment", "PodDisruptionBudget", "ServiceMonitor"):
+            assert item["spec"]["selector"]["matchLabels"] == labels[item["metadata"]["name"]]
+        if item["kind"] == "Service":
+            assert item["spec"]["selector"] == labels[item["metadata"]["name"]] == item["metadata"]["labels"]
+
+
+# What the switches do.
+
+
+def kinds(values: Mapping[str, Any] = {}, apis: Iterable[str] = ("policy/v1",)) -> set[str]:
+    return {item["kind"] for item in objects(values, frozenset(apis))}
+
+
+def test_a_disruption_budget_is_made_where_the_server_has_them() -> None:
+    assert kinds() - kinds(apis=()) == {"PodDisruptionBudget"}
+
+
+def test_the_prometheus_operator_is_told_on_demand() -> None:
+    assert kinds({"chakra": {"serviceMonitor": True}}) - kinds() == {"ServiceMonitor", "Service"}
+
+
+def test_chakra_can_be_had_alone() -> None:
+    alone = objects({"starburst": {"enabled": False}})
+    assert {item["metadata"]["name"] for item in alone} == {"starburst-chakra"}
+
+
+def test_where_pods_may_run_and_who_may_pull_is_said_for_both() -> None:
+    for name in ("starburst", "starburst-chakra"):
+        pods = pick(objects(OTHERWISE), "Deployment", name)["spec"]["template"]["spec"]
+        for key in ("imagePullSecrets", "nodeSelector", "tolerations"):
+            assert pods[key] == OTHERWISE[key]
+            assert key not in pick(objects(), "Deployment", name)["spec"]["template"]["spec"]
+
+
+# The files.
+
+
+def test_the_plain_manifests_are_the_chart_with_its_defaults() -> None:
+    assert (DEPLOY / "kubernetes.yaml").read_text() == manifests(), "python -m tests.deploy.render makes them"
+    namespace, *rest = yaml.safe_load_all(manifests())
+    assert (namespace["kind"], namespace["metadata"]["name"]) == ("Namespace", NAMESPACE)
+    assert rest == objects()
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="there is no helm here")
+@pytest.mark.parametrize("values", [{}, OTHERWISE])
+def test_helm_makes_the_same_of_it(values: Mapping[str, Any]) -> None:
+    command = ["helm", "template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--values", "-"]
+    done = subprocess.run(
+        command, input=yaml.safe_dump(dict(values)), capture_output=True, text=True, check=True
+    )
+
+    def by_name(found: Iterable[Object]) -> list[Object]:
+        return sorted(found, key=lambda item: (item["kind"], item["metadata"]["name"]))
+
+    assert by_name(yaml.safe_load_all(done.stdout)) == by_name(objects(values))
+
+
+def test_chart_and_image_are_of_this_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == starburst.__version__
+    assert values["image"] == f"starburst:{starburst.__version__}"
+
+
+def test_the_image_is_made_of_locked_packages_and_runs_as_the_user_that_the_pods_name() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^FROM python:3\.12-slim$", text, re.MULTILINE)
+    assert "--require-hashes" in text
+    assert re.search(r"^USER 10001$", text, re.MULTILINE)
+    for source in re.findall(r"^COPY (\S+) ", text, re.MULTILINE):
+        assert f"!{source}" in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    assert (DEPLOY.parent / "requirements" / "kubernetes.txt").exists()

@@ -1,0 +1,266 @@
+"""A real Kubernetes to test against, made for the tests and ended by them.
+
+Taken, in this order: the laboratory beside the checkout (STARBURST_SHARED or ../shared; kubelets need root),
+the binaries of envtest (KUBEBUILDER_ASSETS: no controllers, no kubelets), kind. Nothing of a cluster that was
+there before is ever touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from starburst.kube.api import NODES, Api
+from starburst.kube.objects import read_node
+from tests.references import SHARED
+
+PREFIX = "starburst-kube-"
+#: Wall seconds a cluster may take to come up.
+UP_S = 180.0
+#: Controllers of a cluster whose nodes are made through the API alone: nothing marks them NotReady.
+NO_KUBELETS = "*,-nodeipam,-route,-cloud-node-lifecycle,-nodelifecycle"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A cluster that runs."""
+
+    kubeconfig: Path
+    #: Where the laboratory keeps its pids, keys and logs; None for other kinds of cluster.
+    state: Path | None
+
+    def restart_api_server(self) -> None:
+        """kill -9, and the same again at once, as a supervisor would."""
+        server, etcd = self._pid("kube-apiserver"), self._pid("etcd")
+        command = Path(f"/proc/{server}/cmdline").read_bytes().decode().split("\0")[:-1]
+        os.kill(server, signal.SIGKILL)
+        # In the namespaces of its neighbour, so that it ends with the cluster.
+        inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
+        subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=True)
+
+    def _pid(self, program: str) -> int:
+        """Of a part of this cluster, as this process sees it."""
+        assert self.state is not None, "only the laboratory's own cluster can be broken"
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if words[0].endswith(f"/{program}") and any(str(self.state) in word for word in words):
+                return int(process.name)
+        raise LookupError(f"no {program} runs for {self.state}")
+
+
+@contextmanager
+def control_plane(*, scheduler: bool = False) -> Iterator[Lab]:
+    """etcd, API server and controllers, for nodes that are made through the API."""
+    script = _script()
+    if script is None:
+        with _envtest_or_kind() as lab:
+            yield lab
+        return
+    ports = {name: str(_free_port()) for name in ("AP", "EP", "KCMP", "SCHEDP")}
+    with _laboratory("up", {**ports, "SCHED": str(int(scheduler)), "KCM_CONTROLLERS": NO_KUBELETS}) as lab:
+        yield lab
+
+
+@contextmanager
+def kubelets(nodes: int = 2) -> Iterator[Lab]:
+    """A cluster whose nodes truly run pods (image docker.io/local/busybox:1); one at a time per machine."""
+    script = _script()
+    if script is None or os.geteuid() != 0:
+        skip("real kubelets need the laboratory beside the checkout, and root")
+    with open(Path(tempfile.gettempdir()) / "starburst-kubelets.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _end_left_over(script)
+        with _laboratory("node-up", {"NODES": str(nodes), "SCHED": "0"}) as lab:
+            asyncio.run(_nodes_ready(lab, nodes))
+            yield lab
+
+
+def _end_left_over(script: Path) -> None:
+    """Clusters of tests that were killed; nobody else can have one while we hold the lock."""
+    for pid in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/cluster.pid"):
+        env = {**os.environ, "KUBE_TEST_HOME": str(_tools())}
+        subprocess.run([script, "down", pid.parent], env=env, capture_output=True, timeout=60, check=False)
+        shutil.rmtree(pid.parent, ignore_errors=True)
+
+
+async def _nodes_ready(lab: Lab, nodes: int) -> None:
+    """Kubelets register some seconds after the API server answers."""
+    give_up = time.monotonic() + UP_S
+    async with await Api.connect(lab.kubeconfig) as api:
+        while sum(read_node(node).ready for node in await api.list(NODES)) < nodes:
+            assert time.monotonic() < give_up, "the kubelets did not register"
+            await asyncio.sleep(0.2)
+
+
+@contextmanager
+def _laboratory(how: str, env: Mapping[str, str]) -> Iterator[Lab]:
+    script = _script()
+    assert script is not None
+    state = Path(tempfile.mkdtemp(prefix=PREFIX))
+    given = {**os.environ, "KUBE_TEST_HOME": str(_tools()), **env}
+    log = state.parent / f"{state.name}.log"
+    try:
+        with _unpacking(), log.open("w") as out:
+            subprocess.run([script, how, state], env=given, stdout=out, stderr=out, timeout=UP_S, check=True)
+        yield Lab(state / "pki" / "admin.kubeconfig", state)
+    except subprocess.SubprocessError as error:
+        raise AssertionError(f"the laboratory did not come up: {error}\n{log.read_text()}") from error
+    finally:
+        subprocess.run([script, "down", state], env=given, capture_output=True, timeout=60, check=False)
+        shutil.rmtree(state, ignore_errors=True)
+        log.unlink(missing_ok=True)
+
+
+@contextmanager
+def _unpacking() -> Iterator[None]:
+    """One process at a time starts a cluster: the first one unpacks the binaries."""
+    _tools().mkdir(parents=True, exist_ok=True)
+    with (_tools() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def skip(why: str) -> NoReturn:
+    """Skip a test, or fail it where everything it needs is known to be there."""
+    if "STARBURST_REQUIRE_SHARED" in os.environ:
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def _tools() -> Path:
+    named = os.environ.get("KUBE_TEST_HOME")
+    return Path(named) if named else Path(tempfile.gettempdir()) / "starburst-kube-tools"
+
+
+def _script() -> Path | None:
+    script = SHARED / "kube" / "kube"
+    return script if script.exists() else None
+
+
+@contextmanager
+def _envtest_or_kind() -> Iterator[Lab]:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets:
+        with _envtest(Path(assets)) as lab:
+            yield lab
+    elif shutil.which("kind"):
+        with _kind() as lab:
+            yield lab
+    else:
+        skip("there is no Kubernetes to test against: no laboratory beside the checkout, no envtest, no kind")
+
+
+@contextmanager
+def _envtest(assets: Path) -> Iterator[Lab]:
+    """etcd and API server of envtest."""
+    with tempfile.TemporaryDirectory(prefix="starburst-envtest-") as directory:
+        state, token, etcd, api = Path(directory), secrets.token_hex(16), _free_port(), _free_port()
+        (state / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+        for command in (
+            ["openssl", "genrsa", "-out", "sa.key", "2048"],
+            ["openssl", "rsa", "-in", "sa.key", "-pubout", "-out", "sa.pub"],
+        ):
+            subprocess.run(command, cwd=state, capture_output=True, timeout=60, check=True)
+        peer = f"--listen-peer-urls=http://127.0.0.1:{_free_port()}"
+        urls = [f"--{kind}-client-urls=http://127.0.0.1:{etcd}" for kind in ("listen", "advertise")]
+        server = [
+            str(assets / "kube-apiserver"),
+            f"--etcd-servers=http://127.0.0.1:{etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={api}",
+            f"--cert-dir={state}",
+            f"--token-auth-file={state}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={state}/sa.key",
+            f"--service-account-key-file={state}/sa.pub",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--disable-admission-plugins=ServiceAccount",
+        ]
+        kubeconfig = state / "kubeconfig"
+        kubeconfig.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+            "clusters: [{name: c, cluster: {server: "
+            f'"https://127.0.0.1:{api}", insecure-skip-tls-verify: true' + "}}]\n"
+            f"users: [{{name: u, user: {{token: {token}}}}}]\n"
+            "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        )
+        with (
+            _process([str(assets / "etcd"), f"--data-dir={state}/etcd", *urls, peer]),
+            _process(server),
+        ):
+            _wait_for_port(api)
+            yield Lab(kubeconfig, None)
+
+
+@contextmanager
+def _kind() -> Iterator[Lab]:
+    name = f"starburst-{secrets.token_hex(3)}"
+    with tempfile.TemporaryDirectory(prefix="starburst-kind-") as directory:
+        kubeconfig = Path(directory) / "kubeconfig"
+        make = [
+            "kind",
+            "create",
+            "cluster",
+            "--name",
+            name,
+            "--kubeconfig",
+            str(kubeconfig),
+            "--wait",
+            "120s",
+        ]
+        subprocess.run(make, capture_output=True, timeout=600, check=True)
+        try:
+            yield Lab(kubeconfig, None)
+        finally:
+            subprocess.run(
+                ["kind", "delete", "cluster", "--name", name], capture_output=True, timeout=120, check=False
+            )
+
+
+@contextmanager
+def _process(command: Sequence[str]) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _wait_for_port(port: int) -> None:
+    give_up = time.monotonic() + UP_S
+    while time.monotonic() < give_up:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.fail(f"nothing answers on port {port}")
