@@ -332,8 +332,7 @@ def unsupported(spec: Object) -> tuple[str, ...]:
     for spread in spec.get("topologySpreadConstraints") or ():
         if spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
             found.append("spec.topologySpreadConstraints")
-    if spec.get("resourceClaims"):
-        found.append("spec.resourceClaims")
+    found += [f"spec.{field}" for field in ("resourceClaims", "schedulingGates") if spec.get(field)]
     return tuple(dict.fromkeys(found))
 
 

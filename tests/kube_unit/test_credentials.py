@@ -37,8 +37,8 @@ def test_a_token_that_ran_out_is_read_anew_once_and_the_call_repeated(tmp_path: 
                 assert (refused.value.status, len(server.asked)) == (401, 3)
                 token.write_text("new")
                 server.asked.clear()
-                assert (renew := api._renew) is not None
-                renewals = []
+                renew, renewals = api._renew, []
+                assert renew is not None
 
                 async def counted() -> ApiClient:
                     renewals.append(await renew())
