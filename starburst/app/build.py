@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from starburst.app.config import Config, parse_config
+from starburst.app.config import Config, KubernetesConfig, LocalClusterConfig, parse_config
 from starburst.app.controller import Controller
+from starburst.app.desk import StoreDesk
+from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
@@ -15,23 +20,32 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.snapshot import restore
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
+from starburst.domain.job import Site
+from starburst.runs.ports import Cluster
 from starburst.store import queries
 from starburst.store.store import Store
+
+if TYPE_CHECKING:
+    from starburst.kube.api import Api
 
 
 def build(
     home: Home, config: Config, store: Store, *, on_step: Callable[[Changes], None] | None = None
 ) -> Controller:
-    """A controller that goes on where the store says; the config is noted there for the other commands."""
+    """A controller that goes on where the store says; the config is noted there for the other commands.
+
+    Raises:
+        UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
+    """
+    scheduler = restore(config.policy.settings(), store.snapshot())
+    _refuse_to_leave_behind(store, scheduler, config)
     store.set_fact("config", config.model_dump(mode="json"))
     pace = _pace(store, config)
-    scheduler = restore(config.policy.settings(), store.snapshot())
 
     def now() -> float:
         return max(scheduler.now, pace.scheduler_time(time.time()))
 
-    nodes = tuple(node for entry in config.cluster.nodes for node in entry.nodes())
-    cluster = LocalCluster(nodes, home.cluster, home.checkpoints)
+    cluster = _cluster(home, config, store, scheduler)
     cloud = LocalCloud(
         config.cloud.catalog(),
         home.cloud,
@@ -45,6 +59,63 @@ def build(
     return Controller(store, scheduler, cluster, cloud, pace, on_step=on_step)
 
 
+def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) -> None:
+    """Another cluster knows nothing of what runs on the last one: it would count as lost and run twice."""
+    kind, last = config.cluster.kind, (store.fact("config") or {}).get("cluster", {}).get("kind", "local")
+    if kind == last:
+        return
+    running = {job.id for job in scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER}
+    left = running | queries.adopted(store).keys()
+    if left:
+        raise UserError(
+            f"cluster.kind: {kind}: {len(left)} of this home's jobs live on its {last} cluster, such as "
+            f"{min(left)}; start with that config, cancel them there, or set STARBURST_HOME to another home"
+        )
+
+
+def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
+    chosen = config.cluster
+    if isinstance(chosen, LocalClusterConfig):
+        return LocalCluster(chosen.known_nodes(), home.cluster, home.checkpoints)
+    need_kubernetes()
+    from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+
+    return KubernetesCluster(
+        connect=lambda: connect(chosen),
+        desk=StoreDesk(store, Store.open(home.database), scheduler),
+        controller=_controller_id(store),
+        namespace=chosen.namespace,
+        checkpoints=chosen.checkpoints,
+        bind_limit_s=chosen.bind_limit,
+        logs=home.cluster,
+    )
+
+
+async def connect(cluster: KubernetesConfig) -> Api:
+    """The API server of a config.
+
+    Raises:
+        CredentialsError: there is no usable kubeconfig.
+    """
+    from starburst.kube.api import Api  # noqa: PLC0415 - its needs are an extra
+
+    return await Api.connect(
+        None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context
+    )
+
+
+def need_kubernetes() -> None:
+    """To be asked before anything of `starburst.kube` is imported.
+
+    Raises:
+        UserError: what it needs is not installed.
+    """
+    if find_spec("kubernetes") is None:
+        raise UserError(
+            "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
+        )
+
+
 def live_core(store: Store) -> Scheduler:
     """The running scheduler's state as last committed, at the present time; for questions, not for changes.
 
@@ -54,9 +125,8 @@ def live_core(store: Store) -> Scheduler:
     scheduler = restore(config.policy.settings(), store.snapshot())
     now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
     if not scheduler.capacity.nodes:
-        nodes = tuple(node for entry in config.cluster.nodes for node in entry.nodes())
         offers = tuple(entry.offer for entry in config.cloud.catalog())
-        scheduler.handle([NodesChanged(nodes), OffersChanged(offers)], now)
+        scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
     scheduler.now = now
     return scheduler
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
+    Tag,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
@@ -27,6 +29,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.returns import RETURNS
@@ -35,6 +38,7 @@ from translator.documents import chunks, load
 from translator.duration import seconds
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
+from translator.hints import DNS_LABEL
 
 #: Ten years: longer is taken for a slip of the keyboard.
 MOST_SECONDS = 3650 * 86_400.0
@@ -65,11 +69,42 @@ def _one_of(known: Mapping[str, object]) -> Callable[[str], str]:
     return check
 
 
+def _namespace(value: str) -> str:
+    if not DNS_LABEL.fullmatch(value):
+        raise ValueError("must be lower-case letters, digits and dashes, the ends no dashes, 63 at most")
+    return value
+
+
+def _file(value: str) -> str:
+    try:
+        return str(Path(value).expanduser().absolute())
+    except RuntimeError:
+        raise ValueError("no home directory is known for this user; write the whole path") from None
+
+
+#: Volumes that checkpoints may be kept in, with the fields that each needs.
+VOLUMES = {"hostPath": ("path",), "persistentVolumeClaim": ("claimName",), "nfs": ("server", "path")}
+
+
+def _volume(value: dict[str, Any]) -> dict[str, Any]:
+    (kind, source), *more = [*value.items(), (None, None)]
+    if kind not in VOLUMES or len(more) > 1:
+        raise ValueError(f"must be one of {', '.join(VOLUMES)}, such as {{hostPath: {{path: /data/ckpt}}}}")
+    for field in VOLUMES[kind]:
+        if not isinstance(source, dict) or not isinstance(source.get(field), str) or not source[field]:
+            raise ValueError(f"{kind} needs {field}, which is text")
+    return value
+
+
 _AsText = PlainSerializer(_text)
 _TextSchema = WithJsonSchema({"type": ["string", "integer"], "examples": ["90s", "15m", "1h30m", 0]})
 #: A duration such as 15m in the file, seconds in the program.
 Seconds = Annotated[float, _duration(), _AsText, _TextSchema]
 Lease = Annotated[float, _duration(60.0), _AsText, _TextSchema]
+BindLimit = Annotated[float, _duration(1.0), _AsText, _TextSchema]
+Namespace = Annotated[
+    str, AfterValidator(_namespace), Field(json_schema_extra={"pattern": f"^{DNS_LABEL.pattern}$"})
+]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$", max_length=63)]
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
@@ -122,6 +157,14 @@ class PolicyConfig(Section):
     prior_runtime: Seconds = Field(3600.0, description="mean run time assumed before there is history")
     prior_jobs: Positive = Field(20.0, description="how many jobs that assumption counts as")
     offer_pause: Seconds = Field(300.0, description="an offer whose launch failed is left alone this long")
+
+    @field_validator("out_of_order")
+    @classmethod
+    def _strict_order(cls, out_of_order: bool, info: ValidationInfo) -> bool:
+        order = info.data.get("order")
+        if order in DISCIPLINES and not out_of_order:
+            raise ValueError(f"order: {order} goes past what does not fit; leave out_of_order out")
+        return out_of_order
 
     @field_validator("backfill")
     @classmethod
@@ -177,10 +220,18 @@ class NodeConfig(Section):
         return [Node(name, capacity, labels) for name in names]
 
 
-class ClusterConfig(Section):
-    """The on-prem cluster."""
+def _kind(value: object) -> object:
+    if value not in CLUSTERS:
+        raise ValueError(f"must be {' or '.join(map(repr, CLUSTERS))}")
+    return value
 
-    kind: Literal["local"] = Field("local", description="local: jobs are processes of this machine")
+
+class LocalClusterConfig(Section):
+    """The embedded cluster."""
+
+    kind: Annotated[Literal["local"], BeforeValidator(_kind)] = Field(
+        "local", description="local: jobs are processes of this machine"
+    )
     nodes: list[NodeConfig] = Field(
         default=[NodeConfig(name="node", count=2, gpus=4, gpu_type="V100", cpus=32, memory_gib=244)],
         min_length=1,
@@ -192,6 +243,45 @@ class ClusterConfig(Section):
     def _names_once(cls, nodes: list[NodeConfig]) -> list[NodeConfig]:
         _refuse_twice(node.name for entry in nodes for node in entry.nodes())
         return nodes
+
+    def known_nodes(self) -> tuple[Node, ...]:
+        """The nodes that the file names."""
+        return tuple(node for entry in self.nodes for node in entry.nodes())
+
+
+class KubernetesConfig(Section):
+    """A Kubernetes cluster. Its nodes are its own truth."""
+
+    kind: Literal["kubernetes"] = Field("kubernetes", description="kubernetes: jobs are its Jobs")
+    kubeconfig: Annotated[str, AfterValidator(_file)] | None = Field(
+        None, description="a file; null is KUBECONFIG, else ~/.kube/config, else the pod's own account"
+    )
+    context: str | None = Field(None, description="of the kubeconfig; null is its current one")
+    namespace: Namespace = Field("default", description="of submitted jobs whose manifest names none")
+    checkpoints: Annotated[dict[str, Any], AfterValidator(_volume)] | None = Field(
+        None,
+        description="where jobs keep their checkpoints, as a Kubernetes volume: hostPath, "
+        "persistentVolumeClaim or nfs with its fields; null is nowhere",
+    )
+    bind_limit: BindLimit = Field(
+        60.0, description="a placed run whose pods are not bound in this time is taken back"
+    )
+
+    def known_nodes(self) -> tuple[Node, ...]:
+        """None: the file does not say."""
+        return ()
+
+
+def _kind_of(cluster: object) -> str:
+    kind = cluster.get("kind") if isinstance(cluster, dict) else getattr(cluster, "kind", None)
+    return "kubernetes" if kind == "kubernetes" else "local"
+
+
+ClusterConfig: TypeAlias = Annotated[
+    Annotated[LocalClusterConfig, Tag("local")] | Annotated[KubernetesConfig, Tag("kubernetes")],
+    Discriminator(_kind_of),
+]
+CLUSTERS = ("local", "kubernetes")
 
 
 class OfferConfig(Section):
@@ -264,7 +354,7 @@ class Config(Section):
     """All of starburst.yaml."""
 
     policy: PolicyConfig = Field(PolicyConfig(), description="when jobs wait, leave, and come home")
-    cluster: ClusterConfig = Field(ClusterConfig(), description="the on-prem cluster")
+    cluster: ClusterConfig = Field(LocalClusterConfig(), description="the on-prem cluster")
     cloud: CloudConfig = Field(CloudConfig(), description="the rented machines")
     clock: ClockConfig = Field(ClockConfig(), description="the scheduler's clock")
 
@@ -306,8 +396,10 @@ def parse_config(data: object, source: str) -> Config:
 
 def _line(source: str, problem: Any) -> str:
     kind, place = problem["type"], problem["loc"]
+    if place[:1] == ("cluster",):
+        place = (place[0], *place[2:])  # pydantic names the kind of cluster, the file has no such level
     if kind == "extra_forbidden":
-        known = _section(place[:-1]).model_fields
+        known = _section(problem["loc"][:-1]).model_fields
         mend = did_you_mean(str(place[-1]), known, f"the fields here are {', '.join(known)}")
         return f"{source}: {_path(place)}: there is no such field; {mend}"
     value = "" if kind == "missing" else shown(problem["input"])
@@ -350,7 +442,8 @@ def _mend(problem: Any) -> str:
 #: Fields that open a section of their own.
 SECTIONS: dict[str, type[BaseModel]] = {
     "policy": PolicyConfig,
-    "cluster": ClusterConfig,
+    "local": LocalClusterConfig,
+    "kubernetes": KubernetesConfig,
     "cloud": CloudConfig,
     "clock": ClockConfig,
     "nodes": NodeConfig,

@@ -30,6 +30,10 @@ cluster:
   kind: local             # the embedded cluster: jobs are processes of this machine
   nodes:
     - {name: node, count: 2, gpus: 4, gpu_type: V100, cpus: 32, memory_gib: 244}
+# cluster:
+#   kind: kubernetes      # your own cluster, by KUBECONFIG; try: starburst doctor
+#   namespace: default    # of submitted jobs whose manifest names none
+#   checkpoints: {persistentVolumeClaim: {claimName: checkpoints}}
 cloud:
   kind: local             # the embedded cloud: machines are make-believe, prices are EC2's
   offers:
@@ -43,9 +47,13 @@ cloud:
 def check(file: Annotated[Path, typer.Argument(help="A starburst.yaml.")]) -> None:
     """Say whether a config is good; if not, every problem in a line, and exit code 2."""
     config = load_config(file)
-    nodes = sum(len(entry.nodes()) for entry in config.cluster.nodes)
+    cluster = (
+        _count(len(config.cluster.known_nodes()), "node")
+        if config.cluster.kind == "local"
+        else "a Kubernetes cluster (starburst doctor looks at it)"
+    )
     title = WAITING[config.policy.waiting].title
-    print(f"{file}: ok: {_count(nodes, 'node')}, {_count(len(config.cloud.catalog()), 'offer')}, {title}")
+    print(f"{file}: ok: {cluster}, {_count(len(config.cloud.catalog()), 'offer')}, {title}")
 
 
 def _count(number: int, thing: str) -> str:

@@ -22,6 +22,7 @@ from starburst.store.errors import StoreError
 COMMANDS = (
     "up",
     "submit",
+    "translate",
     "status",
     "explain",
     "logs",
@@ -29,6 +30,7 @@ COMMANDS = (
     "instances",
     "cost",
     "events",
+    "doctor",
     "config",
     "simulate",
     "advise",

@@ -44,8 +44,7 @@ def submit(
     if dry_run and wait:
         raise UserError("--wait: a dry run submits nothing to wait for; drop --wait or --dry-run")
     with open_store() as store:
-        need_command = stored_config(store).cluster.kind == "local"
-        submissions = read_files(files, need_command=need_command)
+        submissions = read_files(files, native=stored_config(store).cluster.kind == "kubernetes")
         if dry_run:
             _foretell(store, submissions, output)
             return
@@ -57,8 +56,8 @@ def submit(
             raise typer.Exit(_wait(store, [s.job.id for s in submissions], ended))
 
 
-def read_files(files: list[str], *, need_command: bool) -> list[Submission]:
-    """Everything in the files; with `need_command` an image alone is not enough.
+def read_files(files: list[str], *, native: bool) -> list[Submission]:
+    """Everything in the files; an image alone is not enough unless a `native` Kubernetes runs it.
 
     Raises:
         UserError: something cannot be read or is bad; every problem of every file is a line.
@@ -69,7 +68,7 @@ def read_files(files: list[str], *, need_command: bool) -> list[Submission]:
         source = "<stdin>" if name == "-" else name
         try:
             text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
-            found = read_manifests(text, source, suffix=_suffix, user=_user())
+            found = read_manifests(text, source, suffix=_suffix, user=_user(), native=native)
         except OSError as error:
             problems.append(f"{source}: cannot be read ({error.strerror}); name an existing YAML file")
         except UnicodeDecodeError:
@@ -83,7 +82,7 @@ def read_files(files: list[str], *, need_command: bool) -> list[Submission]:
                 f"{source}, job {s.job.name}: containers[0].command: is missing; the embedded cluster runs "
                 "commands of this machine, not images: write the command out"
                 for s in found
-                if need_command and not s.workload.command
+                if not native and not s.workload.command
             ]
             submissions += found
     if problems:

@@ -14,10 +14,13 @@ from typing import Annotated
 import structlog
 import typer
 
-from starburst.app.build import build
-from starburst.app.config import load_config
+from starburst.app.build import build, need_kubernetes
+from starburst.app.config import Config, load_config
 from starburst.app.controller import Controller
+from starburst.app.doctor import Status
+from starburst.app.errors import UserError
 from starburst.app.home import Home
+from starburst.cli.doctor import look_at_cluster
 from starburst.cli.session import open_store
 from starburst.policy.waiting import hours
 
@@ -43,6 +46,7 @@ def up(
     home = Home.default()
     text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
     set_up_log(text=text)
+    _refuse_what_cannot_work(loaded)
     with home.lock(), open_store() as store:
         controller = build(home, loaded, store)
         log = structlog.get_logger()
@@ -53,6 +57,15 @@ def up(
         if controller.scheduler.fleet.instances:
             lease = hours(loaded.cloud.lease)
             log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
+
+
+def _refuse_what_cannot_work(config: Config) -> None:
+    """A cluster that cannot be used now; one that goes away later is waited for."""
+    if config.cluster.kind == "kubernetes":
+        need_kubernetes()
+        failed = [check for check in look_at_cluster(config, whole=False) if check.status is Status.FAIL]
+        if failed:
+            raise UserError("\n".join(check.line for check in failed))
 
 
 async def _run(controller: Controller) -> None:

@@ -12,7 +12,7 @@ from starburst.kube.api import Api
 SUSPEND = (1, 22)
 INDEXED = (1, 22)
 
-_NUMBER = re.compile(r"[0-9]+")
+_VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,15 @@ class Features:
     indexed: bool
     #: Major and minor; (0, 0) if the server does not say.
     version: tuple[int, int] = (0, 0)
+    #: As it calls itself.
+    name: str = ""
 
 
 async def detect(api: Api) -> Features:
     """Of a running server. Raises ApiError, UnreachableError."""
     told = await api.call("GET", "/version")
-    version = (_leading(told.get("major")), _leading(told.get("minor")))
-    return Features(suspend=version >= SUSPEND, indexed=version >= INDEXED, version=version)
-
-
-def _leading(text: object) -> int:
-    """Providers write a minor version as "20+" or "27.3"."""
-    match = _NUMBER.match(str(text))
-    return int(match[0]) if match else 0
+    # Not the fields major and minor: some builds leave them empty, some providers add signs.
+    name = str(told.get("gitVersion") or "")
+    number = _VERSION.match(name)
+    version = (int(number[1]), int(number[2])) if number else (0, 0)
+    return Features(suspend=version >= SUSPEND, indexed=version >= INDEXED, version=version, name=name)

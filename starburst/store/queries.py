@@ -16,10 +16,11 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, selec
 from starburst.core.fleet import InstanceRecord
 from starburst.core.jobs import JobRecord
 from starburst.domain.clock import Pace
+from starburst.domain.job import Adopted, Submission, Workload
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousError, NotFoundError
-from starburst.store.store import LIVE_INSTANCES, Store, chunks
+from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store, chunks
 
 #: Phase of a job that the scheduler has not taken up yet.
 SUBMITTED = "submitted"
@@ -170,6 +171,19 @@ def record(store: Store, job_id: str) -> JobRecord | None:
     with store.read() as conn:
         body = conn.scalar(select(t.jobs.c.record).where(t.jobs.c.id == job_id))
     return None if body is None else codec.decode(JobRecord, body)
+
+
+def adopted(store: Store) -> dict[str, Adopted]:
+    """Jobs that were found in a cluster and are not over, taken up or not, by id."""
+    found, r = '%"adopted":{%', t.requests.c  # manifests in the text have their quotes escaped
+    live = t.jobs.c.phase.in_(LIVE_JOBS) & t.jobs.c.workload.like(found)
+    taken = select(t.jobs.c.id, t.jobs.c.workload).where(live)
+    asked = select(r.job_id, r.body).where(_REQUESTED, r.body.like(found))
+    with store.read() as conn:
+        workloads = {id_: codec.decode(Workload, text) for id_, text in conn.execute(taken)}
+        for id_, text in conn.execute(asked):
+            workloads[id_] = codec.decode(Submission, text).workload
+    return {id_: workload.adopted for id_, workload in workloads.items() if workload.adopted is not None}
 
 
 def decisions(

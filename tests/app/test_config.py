@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from starburst.app.config import Config, load_config, parse_config
+from starburst.app.config import Config, KubernetesConfig, load_config, parse_config
 from starburst.app.errors import UserError
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.core.settings import Settings
@@ -71,10 +71,31 @@ def test_nodes_alike_are_numbered(load):
     config = load(
         "cluster: {nodes: [{name: a, count: 2, gpus: 4, gpu_type: V100, labels: {x: y}}, {name: b}]}"
     )
-    nodes = [node for entry in config.cluster.nodes for node in entry.nodes()]
+    nodes = config.cluster.known_nodes()
     assert [node.name for node in nodes] == ["a-0", "a-1", "b"]
     assert nodes[0].capacity == Resources.of(4, 8, 32, "V100")
     assert nodes[0].labels == (("x", "y"),)
+
+
+def test_a_kubernetes_cluster_works_with_its_kind_alone(load):
+    cluster = load("cluster: {kind: kubernetes}").cluster
+    assert cluster == KubernetesConfig(
+        kubeconfig=None, context=None, namespace="default", checkpoints=None, bind_limit="60s"
+    )
+    assert cluster.known_nodes() == ()
+
+
+def test_a_kubeconfig_means_the_same_from_any_directory(load, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+    for written, meant in {"kc": f"{tmp_path}/kc", "~/kc": "/home/ada/kc", "/kc": "/kc"}.items():
+        assert load(f"cluster: {{kind: kubernetes, kubeconfig: {written}}}").cluster.kubeconfig == meant
+
+
+def test_a_checkpoint_volume_is_kept_as_it_is_written(load):
+    volume = {"hostPath": {"path": "/data/ckpt", "type": "Directory"}}
+    text = f"cluster: {{kind: kubernetes, checkpoints: {json.dumps(volume)}}}"
+    assert load(text).cluster.checkpoints == volume
 
 
 def test_offers_are_as_they_are_written(load):
@@ -135,7 +156,58 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
             "cluster: {nodes: [{name: a, count: 2}, {name: a-1}]}",
             "cluster.nodes: the name 'a-1' stands for two of them; give each its own",
         ),
-        ("cluster: {kind: kubernetes}", "cluster.kind: \"kubernetes\": must be 'local'"),
+        ("cluster: {kind: k8s}", "cluster.kind: \"k8s\": must be 'local' or 'kubernetes'"),
+        ("cluster: {kind: [local]}", "cluster.kind: must be 'local' or 'kubernetes'"),
+        ("cluster: 3", "cluster: 3: must be a mapping of fields to values"),
+        (
+            "cluster: {kind: kubernetes, namespce: a}",
+            "cluster.namespce: there is no such field; did you mean namespace?",
+        ),
+        (
+            "cluster: {kind: kubernetes, nodes: []}",
+            "cluster.nodes: there is no such field; the fields here are kind, kubeconfig, context, "
+            "namespace, checkpoints, bind_limit",
+        ),
+        (
+            "cluster: {kind: kubernetes, namespace: My_Jobs}",
+            'cluster.namespace: "My_Jobs": must be lower-case letters, digits and dashes, the ends no dashes',
+        ),
+        (
+            "cluster: {kind: kubernetes, kubeconfig: 3}",
+            "cluster.kubeconfig: 3: must be text; put it in quotes",
+        ),
+        (
+            "cluster: {kind: kubernetes, kubeconfig: ~nosuchuser/config}",
+            'cluster.kubeconfig: "~nosuchuser/config": no home directory is known for this user',
+        ),
+        (
+            "cluster: {kind: kubernetes, bind_limit: 60}",
+            "cluster.bind_limit: 60: a duration needs a unit; write 60s",
+        ),
+        (
+            "cluster: {kind: kubernetes, bind_limit: 0s}",
+            'cluster.bind_limit: "0s": must be at least 1s and at most 3650d',
+        ),
+        (
+            "cluster: {kind: kubernetes, checkpoints: /data}",
+            'cluster.checkpoints: "/data": must be a mapping of keys to values',
+        ),
+        (
+            "cluster: {kind: kubernetes, checkpoints: {emptyDir: {}}}",
+            "must be one of hostPath, persistentVolumeClaim, nfs, such as {hostPath: {path: /data/ckpt}}",
+        ),
+        (
+            "cluster: {kind: kubernetes, checkpoints: {hostPath: {path: /a}, nfs: {server: b, path: /c}}}",
+            "must be one of hostPath, persistentVolumeClaim, nfs",
+        ),
+        (
+            "cluster: {kind: kubernetes, checkpoints: {nfs: {server: b}}}",
+            "nfs needs path, which is text",
+        ),
+        (
+            "cluster: {kind: kubernetes, checkpoints: {persistentVolumeClaim: ckpt}}",
+            "persistentVolumeClaim needs claimName, which is text",
+        ),
         ("policy: {waiting: compte}", 'policy.waiting: "compte": did you mean compute?'),
         ("policy: {order: zzz}", f'policy.order: "zzz": choose one of {", ".join(ORDERS)}'),
         (
@@ -202,6 +274,9 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path):
         "",
         "policy: {waiting: star, factor: 2, t_max: 90s, short_jobs: 1h30m}\ncloud: {lease: 2m, offers: []}",
         "cloud: {offers: [{name: x, cpus: 0.5, memory_gib: 1, usd_per_hour: 0.1, boot: 1.5s}]}",
+        "cluster: {kind: kubernetes}",
+        "cluster: {kind: kubernetes, kubeconfig: kc, context: lab, namespace: ml, bind_limit: 90s, "
+        "checkpoints: {persistentVolumeClaim: {claimName: ckpt, readOnly: false}}}",
     ],
 )
 def test_a_stored_config_is_read_back_as_it_was(load, text):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.app.config import parse_config
 from starburst.store import queries
 from tests.cli.manifests import manifest
 
@@ -86,6 +87,22 @@ def test_an_image_alone_runs_nothing_here(cli, write):
     told = cli("submit", file)
     assert told.code == 2
     assert told.err.startswith(f"error: {file}, job a: containers[0].command: is missing; ")
+
+
+def test_an_image_alone_runs_on_a_kubernetes_cluster_and_nowhere_else(cli, past, write):
+    config = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    told = cli("submit", file := write("a.yaml", manifest("a")))
+    assert (told.code, told.out) == (2, "")
+    (line,) = told.err.splitlines()
+    assert line.startswith(f"error: {file}, document 1: spec.template.spec.containers[0].command: is missing")
+    assert "starburst.io/cloud: never" in line
+    stays = write("b.yaml", manifest("b", cloud="never"))
+    assert cli("submit", "--dry-run", stays).code == 0
+    assert cli("submit", stays).code == 0
+    (request,) = past.store.requests(9)
+    assert request.submission.workload.command == ()
+    assert json.loads(request.submission.workload.manifest)["metadata"]["name"] == "b"
 
 
 def test_a_dry_run_is_not_waited_for(cli, write):

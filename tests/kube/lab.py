@@ -96,7 +96,7 @@ def kubelets(nodes: int = 2) -> Iterator[Lab]:
 def _end_left_over(script: Path) -> None:
     """Clusters of tests that were killed; nobody else can have one while we hold the lock."""
     for pid in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/cluster.pid"):
-        env = {**os.environ, "KUBE_TEST_HOME": str(_tools())}
+        env = {**os.environ, "KUBE_TEST_HOME": str(tools())}
         subprocess.run([script, "down", pid.parent], env=env, capture_output=True, timeout=60, check=False)
         shutil.rmtree(pid.parent, ignore_errors=True)
 
@@ -115,7 +115,7 @@ def _laboratory(how: str, env: Mapping[str, str]) -> Iterator[Lab]:
     script = _script()
     assert script is not None
     state = Path(tempfile.mkdtemp(prefix=PREFIX))
-    given = {**os.environ, "KUBE_TEST_HOME": str(_tools()), **env}
+    given = {**os.environ, "KUBE_TEST_HOME": str(tools()), **env}
     log = state.parent / f"{state.name}.log"
     try:
         with _unpacking(), log.open("w") as out:
@@ -132,8 +132,8 @@ def _laboratory(how: str, env: Mapping[str, str]) -> Iterator[Lab]:
 @contextmanager
 def _unpacking() -> Iterator[None]:
     """One process at a time starts a cluster: the first one unpacks the binaries."""
-    _tools().mkdir(parents=True, exist_ok=True)
-    with (_tools() / "lock").open("w") as lock:
+    tools().mkdir(parents=True, exist_ok=True)
+    with (tools() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -145,7 +145,8 @@ def skip(why: str) -> NoReturn:
     pytest.skip(why)
 
 
-def _tools() -> Path:
+def tools() -> Path:
+    """Where binaries are unpacked once and kept."""
     named = os.environ.get("KUBE_TEST_HOME")
     return Path(named) if named else Path(tempfile.gettempdir()) / "starburst-kube-tools"
 

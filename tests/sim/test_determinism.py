@@ -33,7 +33,7 @@ def decision_log(seed: int) -> bytes:
     offers = config.cloud.catalog()
     world = World(
         scheduler,
-        [node for entry in config.cluster.nodes for node in entry.nodes()],
+        config.cluster.known_nodes(),
         [entry.offer for entry in offers],
         boot_s={entry.offer.name: entry.boot_s + entry.setup_s for entry in offers},
         on_step=on_step,

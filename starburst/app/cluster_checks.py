@@ -1,0 +1,239 @@
+"""Whether a Kubernetes cluster has what Starburst needs of it, and what to do if not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starburst.app.build import connect
+from starburst.app.config import KubernetesConfig
+from starburst.app.doctor import Check, Status, fail, failed, ok, warn
+from starburst.kube.access import STARBURST, Permission
+from starburst.kube.api import (
+    ACCESS_REVIEWS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    Api,
+    ApiError,
+    CredentialsError,
+    Object,
+    Resource,
+    UnreachableError,
+)
+from starburst.kube.features import detect
+from starburst.kube.names import CHAKRA
+from starburst.kube.objects import gpus, read_node
+
+OLDEST, OLDEST_NAME = (1, 20), "Kubernetes 1.20"
+#: Where deploy/kubernetes.yaml puts Chakra and Starburst.
+SYSTEM = "starburst-system"
+#: Where a Chakra that was started by hand has its Lease.
+ALONE = "kube-system"
+CLAIMS = Resource("v1", "persistentvolumeclaims")
+#: Wall seconds between looks at a Lease; its holder renews it about every two.
+LOOK_S = 0.5
+SHARED_MODE = "ReadWriteMany"
+#: Names shown of a list before the rest is counted.
+SHOWN = 5
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+async def cluster_checks(
+    cluster: KubernetesConfig, *, whole: bool = True, sleep: Sleep = asyncio.sleep
+) -> list[Check]:
+    """All checks, up to one without which no other can be made; not `whole`: only what a start needs."""
+    try:
+        api = await connect(cluster)
+    except CredentialsError as error:
+        return failed("kubeconfig", error)
+    async with api:
+        found = [ok("kubeconfig", _source(cluster))]
+        try:
+            found += await _server(api)
+            if found[-1].status is Status.FAIL:
+                return found
+            found.append(await _permissions(api))
+            if whole:
+                found.append(await _chakra(api, sleep))
+                found.append(await _nodes(api))
+            found.append(await _namespace(api, cluster.namespace))
+            found.append(await _checkpoints(api, cluster))
+        except UnreachableError as error:
+            found.append(_unreachable(api, error))
+        return found
+
+
+def _source(cluster: KubernetesConfig) -> str:
+    named = cluster.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    paths = [os.path.expanduser(path) for path in named.split(os.pathsep)]
+    source = named if any(map(os.path.isfile, paths)) else "this pod's service account"
+    return source + (f", context {cluster.context}" if cluster.context else "")
+
+
+async def _server(api: Api) -> list[Check]:
+    """That it answers, and is new enough."""
+    try:
+        features = await detect(api)
+    except UnreachableError as error:
+        return [_unreachable(api, error)]
+    except ApiError as error:
+        if error.status == 401:
+            mend = "renew the token or certificate in the kubeconfig"
+            return [fail("server", f"{api.host} does not know these credentials (401)", mend)]
+        return [fail("server", f"{api.host}: {error}", "see the server's log")]
+    server = ok("server", api.host)
+    told = features.name
+    if features.version == (0, 0):
+        unknown = f"{told or 'it'} is not known; Starburst needs {OLDEST_NAME} or newer"
+        return [server, warn("version", unknown)]
+    if features.version < OLDEST:
+        return [server, fail("version", told, f"Starburst needs {OLDEST_NAME} or newer: upgrade it")]
+    optional = {"Job suspend": features.suspend, "Indexed Jobs": features.indexed}
+    has = [name for name, there in optional.items() if there]
+    lacks = [name for name, there in optional.items() if not there]
+    said = [told]
+    if has:
+        said.append(f"with {' and '.join(has)}")
+    if lacks:
+        said.append(f"without {' and '.join(lacks)}, so Starburst does without")
+    return [server, ok("version", ", ".join(said))]
+
+
+def _unreachable(api: Api, error: UnreachableError) -> Check:
+    why = " ".join(str(error.__cause__ or error).split())
+    mend = "check that the server runs, its address in the kubeconfig, and the network between"
+    return fail("server", f"{api.host} does not answer ({why})", mend)
+
+
+async def _permissions(api: Api) -> Check:
+    try:
+        allowed = await asyncio.gather(*(_may(api, each) for each in STARBURST))
+    except ApiError as error:
+        return warn("permissions", f"the server does not tell them: {error}")
+    missing = [each for each, may in zip(STARBURST, allowed, strict=True) if not may]
+    if not missing:
+        return ok("permissions", f"all {len(STARBURST)} that Starburst uses")
+    told = ", ".join(f"{_words(each)} ({each.why})" for each in missing)
+    mend = "bind this account to the ClusterRole starburst of deploy/kubernetes.yaml"
+    return fail("permissions", f"it may not {told}", mend)
+
+
+async def _may(api: Api, permission: Permission) -> bool:
+    asked = {
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": permission.resource,
+        "subresource": permission.subresource,
+    }
+    body = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    answer = await api.call("POST", ACCESS_REVIEWS.path(), body=body)
+    return bool(answer["status"].get("allowed"))
+
+
+def _words(permission: Permission) -> str:
+    """As kubectl auth can-i takes it: "create jobs.batch"."""
+    resource = f"{permission.resource}.{permission.group}" if permission.group else permission.resource
+    return f"{permission.verb} {resource}{'/' if permission.subresource else ''}{permission.subresource}"
+
+
+async def _chakra(api: Api, sleep: Sleep) -> Check:
+    """Its Lease, looked at until it is renewed or would have run out: nobody's clock is trusted."""
+    mend = "run it: chakra, or deploy it as docs/kubernetes.md says"
+    try:
+        lease = await _lease(api)
+        if lease is None:
+            return warn("chakra", "not seen: there is no Lease (without leader election it has none)", mend)
+        namespace, holder = lease["metadata"]["namespace"], lease["spec"].get("holderIdentity")
+        if not holder:
+            return fail("chakra", f"nobody holds its Lease in {namespace}", mend)
+        waited_s = 0.0
+        while waited_s <= lease["spec"].get("leaseDurationSeconds", 15):
+            await sleep(LOOK_S)
+            waited_s += LOOK_S
+            now = await api.get(LEASES, namespace, CHAKRA)
+            if now["spec"].get("renewTime") != lease["spec"].get("renewTime"):
+                return ok("chakra", f"{now['spec'].get('holderIdentity')} leads, in {namespace}")
+    except ApiError as error:
+        return warn("chakra", f"cannot be looked for: {error}")
+    return fail("chakra", f"{holder} holds its Lease in {namespace} and does not renew it: it is gone", mend)
+
+
+async def _lease(api: Api) -> Object | None:
+    for namespace in (SYSTEM, ALONE):
+        lease = await api.find(LEASES, namespace, CHAKRA)
+        if lease is not None:
+            return lease
+    return next((each for each in await api.list(LEASES) if each["metadata"]["name"] == CHAKRA), None)
+
+
+async def _nodes(api: Api) -> Check:
+    try:
+        nodes = [read_node(item) for item in await api.list(NODES)]
+    except ApiError as error:
+        return fail("nodes", f"cannot be listed: {error}")
+    if not nodes:
+        return warn("nodes", "there are none", "add nodes; until then jobs can only leave for the cloud")
+    away = [node.name for node in nodes if not node.ready]
+    unknown = [node.name for node in nodes if gpus(node.allocatable) and not node.gpu_type]
+    total = sum(gpus(node.allocatable) for node in nodes)
+    found = f"{len(nodes)}, {len(nodes) - len(away)} Ready, {total} GPUs"
+    if unknown:
+        label = f"kubectl label nodes {' '.join(unknown)} nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB"
+        return warn(
+            "nodes",
+            f"{found}; no label says which GPUs {_some(unknown)} {'has' if len(unknown) == 1 else 'have'}",
+            f"jobs that name a GPU type do not go there; if they are A100s: {label}",
+        )
+    if away:
+        return warn("nodes", f"{found}; not Ready: {_some(away)}", f"kubectl describe node {away[0]}")
+    return ok("nodes", found)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+async def _namespace(api: Api, name: str) -> Check:
+    try:
+        if await api.find(NAMESPACES, "", name) is None:
+            return fail("namespace", f"there is no {name}", f"kubectl create namespace {name}")
+    except ApiError as error:
+        return warn("namespace", f"{name} cannot be looked at: {error}")
+    return ok("namespace", name)
+
+
+async def _checkpoints(api: Api, cluster: KubernetesConfig) -> Check:
+    """The volume that checkpoints are kept in."""
+    volume = cluster.checkpoints
+    if volume is None:
+        return ok("checkpoints", "none; to keep those of jobs over their runs, set cluster.checkpoints")
+    ((kind, source),) = volume.items()
+    if kind == "persistentVolumeClaim":
+        return await _claim(api, cluster.namespace, source)
+    if kind == "hostPath":
+        return ok("checkpoints", f"{source['path']} of each node, which has to be the same storage on all")
+    return ok("checkpoints", f"nfs {source['server']}:{source['path']}")
+
+
+async def _claim(api: Api, namespace: str, source: dict[str, Any]) -> Check:
+    name = f"PersistentVolumeClaim {namespace}/{source['claimName']}"
+    try:
+        claim = await api.find(CLAIMS, namespace, source["claimName"])
+    except ApiError as error:
+        return warn("checkpoints", f"{name} cannot be looked at: {error}")
+    if claim is None:
+        return fail("checkpoints", f"there is no {name}", f"make it, with accessModes: [{SHARED_MODE}]")
+    modes = claim["spec"].get("accessModes") or []
+    if SHARED_MODE not in modes:
+        mend = f"runs on several nodes need one that is {SHARED_MODE}"
+        return warn("checkpoints", f"{name} is {', '.join(modes)}", mend)
+    return ok("checkpoints", f"{name}, {SHARED_MODE}")

@@ -1,0 +1,106 @@
+"""What a Starburst needs, looked at one by one: home, store and config. Clusters: `cluster_checks`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from starburst.app.build import stored_config
+from starburst.app.config import Config, load_config
+from starburst.app.errors import UserError
+from starburst.app.home import Home
+from starburst.store import queries
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
+
+
+class Status(str, Enum):
+    """Of a check."""
+
+    OK = "ok"
+    WARN = "warn"  # Starburst works, though not as well as it could
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that was looked at, what was found, and what to do about it."""
+
+    check: str
+    status: Status
+    found: str
+    #: "" if there is nothing to mend, or the finding says how.
+    mend: str = ""
+
+    @property
+    def line(self) -> str:
+        """All of it but the status."""
+        return f"{self.check}: {self.found}{'; ' if self.mend else ''}{self.mend}"
+
+
+def ok(check: str, found: str) -> Check:
+    """Nothing to mend."""
+    return Check(check, Status.OK, found)
+
+
+def warn(check: str, found: str, mend: str = "") -> Check:
+    """It could be better."""
+    return Check(check, Status.WARN, found, mend)
+
+
+def fail(check: str, found: str, mend: str = "") -> Check:
+    """It cannot work."""
+    return Check(check, Status.FAIL, found, mend)
+
+
+def failed(check: str, error: Exception) -> list[Check]:
+    """A check for each line of an error, its mend apart."""
+    parts = (line.partition("; ") for line in str(error).splitlines())
+    return [fail(check, found, mend) for found, _, mend in parts]
+
+
+def home_checks(home: Home) -> list[Check]:
+    """The home can be used, and the store in it be written."""
+    try:
+        home.make()
+    except UserError as error:
+        return failed("home", error)
+    pid = home.scheduler_pid()
+    running = "no scheduler runs" if pid is None else f"a scheduler runs (pid {pid})"
+    return [ok("home", f"{home.root}, {running}"), *_store_checks(home)]
+
+
+def _store_checks(home: Home) -> list[Check]:
+    try:
+        with Store.open(home.database) as store:
+            store.cancel([], time.time())  # nothing, in a transaction that has to write
+            jobs = sum(queries.summary(store).jobs.values())
+    except StoreError as error:
+        return failed("store", error)
+    except SQLAlchemyError as error:
+        problem = getattr(error, "orig", None) or error
+        mend = "make it writable, put a good copy in its place, or move it away"
+        return [fail("store", f"{home.database}: {problem}", mend)]
+    return [ok("store", f"{home.database}, {jobs} job{'' if jobs == 1 else 's'}")]
+
+
+def config_checks(home: Home, file: Path | None) -> tuple[list[Check], Config | None]:
+    """The config of a file, else what the last `starburst up` ran with; None if it is bad."""
+    source = str(file)
+    try:
+        if file is not None:
+            config = load_config(file)
+        else:
+            with Store.open(home.database) as store:
+                config = stored_config(store)
+                source = "as starburst up last ran with it" if store.fact("config") else "the default"
+    except UserError as error:
+        return failed("config", error), None
+    except (StoreError, SQLAlchemyError):
+        return [], None  # told as the store's
+    kind = config.cluster.kind
+    return [ok("config", f"{source}, cluster.kind: {kind}")], config

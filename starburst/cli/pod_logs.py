@@ -1,0 +1,174 @@
+"""`starburst logs` on a Kubernetes cluster: of pods while they are there, else what was kept of them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from starburst.app.build import connect, stored_config
+from starburst.app.config import KubernetesConfig
+from starburst.app.errors import UserError
+from starburst.app.home import Home
+from starburst.app.logs import Log, find_logs
+from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
+from starburst.domain.job import Site, Submission, is_over
+from starburst.kube.api import Api, ApiError, CredentialsError, UnreachableError
+from starburst.store import queries
+from starburst.store.store import Store
+
+#: Wall seconds between looks for new pods and for the end of the job.
+POLL_S = 1.0
+#: How long streams of a job that is over may take to end by themselves.
+DRAIN_S = 5.0
+
+
+async def print_logs(
+    store: Store,
+    home: Home,
+    job_id: str,
+    *,
+    follow: bool,
+    attempt: int | None,
+    rank: int | None,
+) -> set[int]:
+    """Print what a job wrote, with `follow` until it is over; the ranks of which there was a log.
+
+    Raises:
+        UserError: the cluster cannot be asked, and nothing was kept.
+    """
+    cluster, submission = stored_config(store).cluster, store.submission(job_id)
+    assert isinstance(cluster, KubernetesConfig)
+    assert submission is not None
+    try:
+        api = await connect(cluster)
+    except CredentialsError as error:
+        raise UserError(str(error)) from None
+    reader = _Reader(api, home, cluster.namespace, submission, attempt=attempt, rank=rank)
+    try:
+        while True:
+            row = queries.job(store, job_id)
+            # Asked before reading, so that nothing written before the end is missed.
+            final = not follow or is_over(row.phase)
+            await reader.look(row, final=final)
+            if final:
+                return reader.ranks
+            await asyncio.sleep(POLL_S)
+    except ApiError as error:
+        raise UserError(f"{api.host}: {error}; see what is amiss with: starburst doctor") from None
+    finally:
+        await reader.close()
+        await api.close()
+
+
+class _Reader:
+    """Prints each byte of each log once, whichever way it comes: from a pod, or from a file that was kept."""
+
+    def __init__(
+        self,
+        api: Api,
+        home: Home,
+        namespace: str,
+        submission: Submission,
+        *,
+        attempt: int | None,
+        rank: int | None,
+    ) -> None:
+        self.ranks: set[int] = set()
+        self._api = api
+        self._home = home
+        self._namespace = namespace
+        self._submission = submission
+        self._attempt = attempt
+        self._rank = rank
+        self._gang = rank is None and len(submission.job.tasks) > 1
+        #: Bytes printed of each pod's log; what was printed of its last pod was printed of a task.
+        self._printed: dict[tuple[str, int], int] = {}
+        self._printed_of: dict[tuple[int, int], int] = {}
+        self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._files: dict[tuple[int, int], Log] = {}
+        self._noted = False
+
+    async def close(self) -> None:
+        """Stop streaming."""
+        for stream in self._streams.values():
+            stream.cancel()
+        await asyncio.gather(*self._streams.values(), return_exceptions=True)
+
+    async def look(self, row: queries.JobRow, *, final: bool) -> None:
+        """Print what is new; unless `final`, what comes next is printed as it comes."""
+        if final and self._streams:
+            await asyncio.wait(self._streams.values(), timeout=DRAIN_S)
+            await self.close()
+            self._streams.clear()
+        pods = await self._find_pods(row)
+        kept = find_logs(self._home, row.id)
+        runs = [*(pod.attempt for pod in pods), *(log.attempt for log in kept)]
+        wanted = self._attempt or max(runs, default=0)
+        chosen = [pod for pod in pods if pod.attempt == wanted and self._rank in (None, pod.rank)]
+        for pod in chosen:
+            self.ranks.add(pod.rank)
+            await self._read(pod, final=final)
+        alive = {pod.rank for pod in chosen}
+        for log in find_logs(self._home, row.id, wanted, self._rank):
+            self.ranks.add(log.rank)
+            if final or log.rank not in alive:  # a pod may be there still, and its log no more
+                self._read_file(log, final=final)
+        sys.stdout.flush()
+
+    async def _find_pods(self, row: queries.JobRow) -> list[PodLog]:
+        try:
+            return await find_pod_logs(
+                self._api,
+                row.id,
+                self._submission.workload,
+                default_namespace=self._namespace,
+                current=row.attempt if row.site == Site.CLUSTER.value else None,
+            )
+        except UnreachableError:
+            if not self.ranks and not find_logs(self._home, row.id, self._attempt, self._rank):
+                raise UserError(f"{self._away()}; see what is amiss with: starburst doctor") from None
+            if not self._noted:
+                print(f"note: {self._away()}; this is what was kept of it", file=sys.stderr)
+                self._noted = True
+            return []
+
+    def _away(self) -> str:
+        return f"the API server at {self._api.host} does not answer"
+
+    async def _read(self, pod: PodLog, *, final: bool) -> None:
+        key = pod.pod, pod.restarts
+        stream = self._streams.get(key)
+        if stream is not None and stream.done():
+            stream.result()
+            if not pod.over:
+                stream = None  # it broke off, or had not begun
+        if stream is None and final:
+            await self._stream(pod, follow=False)
+        elif stream is None:
+            self._streams[key] = asyncio.create_task(self._stream(pod, follow=True), name=f"log of {pod.pod}")
+
+    async def _stream(self, pod: PodLog, *, follow: bool) -> None:
+        key = pod.pod, pod.restarts
+        printed = self._printed.get(key, 0)
+        try:
+            async for line in lines(self._api, pod, skip=printed, follow=follow):
+                printed += len(line)
+                self._printed[key] = self._printed_of[pod.attempt, pod.rank] = printed
+                self._print(pod.rank, line.decode(errors="replace"))
+                if follow:
+                    sys.stdout.flush()
+        except UnreachableError:
+            if not follow:
+                raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
+
+    def _read_file(self, log: Log, *, final: bool) -> None:
+        key = log.attempt, log.rank
+        known = self._files.get(key)
+        if known is None:
+            known = self._files[key] = log
+            known.offset = self._printed_of.get(key, 0)
+        for line in known.new_lines(final=final):
+            self._print(log.rank, line)
+
+    def _print(self, rank: int, line: str) -> None:
+        sys.stdout.write(f"[{rank}] {line}" if self._gang else line)

@@ -1,0 +1,1 @@
+"""Kubernetes as the on-prem cluster."""

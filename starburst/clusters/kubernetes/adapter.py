@@ -1,0 +1,164 @@
+"""Kubernetes as the on-prem cluster: runs are Jobs that Chakra binds, capacity is what the server says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+
+from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.manifest import restarts_in_place
+from starburst.clusters.kubernetes.mirror import Mirror
+from starburst.clusters.kubernetes.orders import Orders
+from starburst.clusters.kubernetes.runs import RunBook, RunKey
+from starburst.clusters.kubernetes.watcher import Watcher
+from starburst.core.events import Event, RunEnd
+from starburst.core.state import Changes
+from starburst.kube.api import Api, ApiError, Object, UnreachableError
+from starburst.kube.features import Features, detect
+from starburst.kube.recorder import Recorder
+from starburst.runs.ports import Desk, Report, Run
+
+log = structlog.get_logger()
+
+#: Wall seconds between tries to reach the server at the start.
+PAUSE_S = 2.0
+#: Statuses of a server that is only about to come up, or has too much to do.
+NOT_NOW = (429, 500, 502, 503, 504)
+
+
+class KubernetesCluster:
+    """A `Cluster` of a Kubernetes. All that it remembers can be read anew from the API server.
+
+    `controller` names this scheduler's store: objects of other schedulers are other people's. Submitted jobs
+    go to `namespace` unless their manifest names one. `checkpoints` is a volume source in which every job is
+    given a directory of its own. A run whose pods cannot be bound for `bind_limit_s` wall seconds is taken
+    back. Logs of runs that are ended early are kept below `logs`.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Api]],
+        *,
+        desk: Desk,
+        controller: str,
+        namespace: str,
+        checkpoints: Object | None,
+        bind_limit_s: float,
+        logs: Path,
+    ) -> None:
+        self._connect = connect
+        self._desk = desk
+        self._controller = controller
+        self._bind_limit_s = bind_limit_s
+        self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
+        #: Reports from before anybody watched.
+        self._early: list[Event] = []
+        self._report: Report = self._early.append
+        self._book = RunBook(controller, self._restarts)
+        self._orders = Orders(
+            desk=desk,
+            book=self._book,
+            controller=controller,
+            namespace=namespace,
+            checkpoints=checkpoints,
+            logs=logs,
+            report=self._tell,
+        )
+        self._watcher: Watcher | None = None
+        #: Why each job that is about to start was placed where it was.
+        self._placings: dict[str, str] = {}
+
+    def _tell(self, event: Event) -> None:
+        self._report(event)
+
+    async def start(self, run: Run) -> None:
+        """See `RunSite`."""
+        api, features = await self._server()
+        await self._orders.start(api, features, run, self._placings.get(run.job.id, ""))
+        self._placings.pop(run.job.id, None)
+
+    async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+        """See `RunSite`."""
+        self._placings.pop(job_id, None)
+        await self._end((job_id, attempt), RunEnd.STOPPED, grace_s)
+
+    async def _end(self, key: RunKey, how: RunEnd, grace_s: float) -> None:
+        api, features = await self._server()
+        await self._orders.end(api, features, key, how, grace_s)
+
+    async def _displace(self, key: RunKey) -> None:
+        record = self._desk.record(key[0])
+        await self._end(key, RunEnd.DISPLACED, 0.0 if record is None else record.job.grace_s)
+
+    def _restarts(self, job_id: str) -> bool:
+        submission = self._desk.submission(job_id)
+        return submission is not None and restarts_in_place(submission.workload)
+
+    async def watch(self, report: Report) -> None:
+        """See `RunSite`."""
+        self._report = report
+        for event in self._early:
+            report(event)
+        self._early.clear()
+        api, features = await self._reached()
+        recorder = Recorder(api, "starburst")
+        mirror = Mirror(api, features, self._desk, self._book, recorder)
+        self._watcher = Watcher(
+            api,
+            desk=self._desk,
+            book=self._book,
+            mirror=mirror,
+            adoption=Adoption(api, self._desk, self._controller, recorder, found=mirror.found),
+            recorder=recorder,
+            report=report,
+            displace=self._displace,
+            bind_limit_s=self._bind_limit_s,
+        )
+        try:
+            await self._watcher.run()
+        finally:
+            self._watcher = None
+            await self._orders.close()
+            await api.close()
+            self._connecting = None
+
+    def told(self, changes: Changes) -> None:
+        """See `Cluster`."""
+        for decision in changes.decisions:
+            if decision.kind == "placed":
+                self._placings[decision.subject] = decision.reason
+        if self._watcher is not None:
+            self._watcher.told(changes)
+
+    async def _reached(self) -> tuple[Api, Features]:
+        """The server, once it answers: one that is not there yet is waited for."""
+        while True:
+            try:
+                return await self._server()
+            except UnreachableError as error:
+                log.warning("cluster-unreachable", error=str(error))
+            except ApiError as error:
+                if error.status not in NOT_NOW:
+                    raise
+                log.warning("cluster-not-ready", error=str(error))
+            await asyncio.sleep(PAUSE_S)
+
+    async def _server(self) -> tuple[Api, Features]:
+        """The server, connected to once; a failed try is made again by the next call."""
+        connecting = self._connecting
+        if connecting is None or (
+            connecting.done() and (connecting.cancelled() or connecting.exception() is not None)
+        ):
+            connecting = self._connecting = asyncio.create_task(self._first_contact())
+        return await asyncio.shield(connecting)
+
+    async def _first_contact(self) -> tuple[Api, Features]:
+        api = await self._connect()
+        try:
+            return api, await detect(api)
+        except BaseException:
+            await api.close()
+            raise

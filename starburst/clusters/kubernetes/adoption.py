@@ -1,0 +1,150 @@
+"""Takes Jobs and Pods that users put into the cluster, with a queue's label, into that queue."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+
+import structlog
+
+from starburst.domain.job import Submission
+from starburst.kube import names
+from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.objects import JobView, PodView
+from starburst.kube.recorder import Recorder, Regarding
+from starburst.runs.ports import Desk
+from translator.adopt import read_object
+from translator.errors import ManifestErrors
+
+log = structlog.get_logger()
+
+#: Wall seconds between tries of one object when the server does not answer.
+PAUSE_S = 2.0
+MAX_ID = 63
+
+
+def adopted_id(name: str, uid: str) -> str:
+    """The id of a job that was found: the same however often it is found, and no other object's."""
+    end = "-" + hashlib.sha256(uid.encode()).hexdigest()[:8]
+    return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
+
+
+def regarding(view: JobView | PodView) -> Regarding:
+    """An object as events name it."""
+    kind, version = ("Job", "batch/v1") if isinstance(view, JobView) else ("Pod", "v1")
+    return Regarding(kind, version, view.namespace, view.name, view.uid)
+
+
+class Adoption:
+    """Hands what is found in at the desk, then marks it as ours. Both can be repeated: ids come from uids.
+
+    `found` is told of each object before its job is handed in.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        desk: Desk,
+        controller: str,
+        recorder: Recorder,
+        found: Callable[[str, JobView | PodView], None],
+    ) -> None:
+        self._api = api
+        self._desk = desk
+        self._controller = controller
+        self._recorder = recorder
+        self._found = found
+        self._views: dict[str, JobView | PodView] = {}
+        self._refused: dict[str, str] = {}
+        #: Objects that were handed in and may not be marked yet.
+        self._handed_in: set[str] = set()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+
+    def uids(self) -> set[str]:
+        """Every object with a queue's label that is there."""
+        return set(self._views)
+
+    def is_taken(self, view: JobView | PodView) -> bool:
+        """Whether a job stands for an object, marked as it is or not."""
+        return names.ADOPTED in view.annotations or view.uid in self._handed_in
+
+    def changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
+        """From the watches: an object with a queue's label."""
+        if new is None:
+            if old is not None:
+                self._views.pop(old.uid, None)
+                self._refused.pop(old.uid, None)
+                self._handed_in.discard(old.uid)
+            return
+        self._views[new.uid] = new
+        if names.ADOPTED in new.annotations:
+            self._handed_in.discard(new.uid)
+        if _waits_for_us(new):
+            self._queue.put_nowait(new.uid)
+
+    async def run(self) -> None:
+        """Adopt, one after the other, until cancelled."""
+        while True:
+            uid = await self._queue.get()
+            view = self._views.get(uid)
+            if view is None or not _waits_for_us(view):
+                continue
+            try:
+                await self._adopt(view)
+            except (ApiError, UnreachableError) as error:
+                log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
+                asyncio.get_running_loop().call_later(PAUSE_S, self._queue.put_nowait, uid)
+
+    async def _adopt(self, view: JobView | PodView) -> None:
+        resource = JOBS if isinstance(view, JobView) else PODS
+        there = await self._api.find(resource, view.namespace, view.name)
+        latest = self._views.get(view.uid)
+        if there is None or there["metadata"]["uid"] != view.uid or latest is None or latest.deleting:
+            return
+        job_id = adopted_id(view.name, view.uid)
+        try:
+            submission = read_object(there, job_id=job_id)
+        except ManifestErrors as errors:
+            await self._refuse(view, "; ".join(f"{error.field}: {error.mend}" for error in errors.errors))
+            return
+        except (ValueError, TypeError, LookupError, AttributeError):  # a bug, but no reason to end for all
+            log.exception("unreadable", object=f"{view.namespace}/{view.name}")
+            await self._refuse(view, "Starburst cannot read it; its log says why")
+            return
+        self._found(job_id, view)
+        self._handed_in.add(view.uid)
+        self._desk.submit(submission)
+        await self._api.patch(resource, view.namespace, view.name, self._mark(there, submission))
+        log.info("adopted", job=job_id, object=f"{view.namespace}/{view.name}")
+
+    def _mark(self, there: Object, submission: Submission) -> Object:
+        metadata: Object = {
+            "labels": {names.JOB: submission.job.id, names.CONTROLLER: self._controller},
+            "annotations": {names.ADOPTED: "true"},
+        }
+        limit_s = there["spec"].get("activeDeadlineSeconds")
+        if "template" not in there["spec"] or limit_s is None:
+            return {"metadata": metadata}
+        # It would count the time in the queue; the run gets it back when it starts, unless that was just now.
+        metadata["resourceVersion"] = there["metadata"]["resourceVersion"]
+        metadata["annotations"][names.ACTIVE_DEADLINE] = str(limit_s)
+        return {"metadata": metadata, "spec": {"activeDeadlineSeconds": None}}
+
+    async def _refuse(self, view: JobView | PodView, why: str) -> None:
+        """Say so where its user looks; again only if it is refused for another reason."""
+        if self._refused.get(view.uid) == why:
+            return
+        self._refused[view.uid] = why
+        log.warning("not-adopted", object=f"{view.namespace}/{view.name}", why=why)
+        self._recorder.put(regarding(view), "Warning", "NotQueued", why)
+
+
+def _waits_for_us(view: JobView | PodView) -> bool:
+    """Whether it asks for a queue and nobody has taken it yet."""
+    asks = names.QUEUE in view.labels and view.scheduler == names.CHAKRA
+    if not asks or names.JOB in view.labels or view.deleting:
+        return False
+    if isinstance(view, JobView):
+        return not view.end and not view.suspended
+    return view.owner is None and not view.node and not view.over

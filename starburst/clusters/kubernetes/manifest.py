@@ -1,0 +1,200 @@
+"""The object a run becomes: the user's own manifest, with what Starburst and Chakra need written on it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from starburst.domain.job import Site, Workload
+from starburst.kube import names
+from starburst.kube.api import Object
+from starburst.runs.files import directory_name
+from starburst.runs.ports import Run
+
+#: Where a job finds its checkpoints, if the config names a volume for them.
+CHECKPOINT_DIR = "/starburst/checkpoints"
+CHECKPOINT_VOLUME = "starburst-checkpoints"
+#: A finished Job is kept this long, unless its user says otherwise.
+KEEP_S = 7 * 86_400
+#: Of a Job: its pods' host names, with a dash and an index behind it, are labels of at most 63 letters.
+MAX_NAME = 63 - len("-9999")
+
+#: Written by servers and by kubectl; a copy under another name must not have them.
+_OTHERS_LABELS = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+)
+_OTHERS_ANNOTATIONS = ("kubectl.kubernetes.io/last-applied-configuration",)
+
+
+def object_name(job_id: str, attempt: int) -> str:
+    """Derived from job and attempt, so that a retry finds its own. The end of an id makes it unique."""
+    suffix = f"-{attempt}"
+    return job_id[-(MAX_NAME - len(suffix)) :].lstrip("-.") + suffix
+
+
+def node_names(run: Run) -> str:
+    """The annotation that tells Chakra where each rank goes."""
+    return ",".join(slot.where for slot in sorted(run.slots, key=lambda slot: slot.rank))
+
+
+def namespace_of(workload: Workload, default: str) -> str:
+    """Where a submitted job's object goes."""
+    if workload.adopted is not None:
+        return workload.adopted.namespace
+    namespace: str | None = _manifest(workload)["metadata"].get("namespace")
+    return namespace or default
+
+
+def job_object(
+    run: Run, *, namespace: str, controller: str, decision: str, indexed: bool, checkpoints: Object | None
+) -> Object:
+    """A batch/v1 Job for one run; a Pod's spec becomes the template of one."""
+    manifest = _manifest(run.workload)
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    if manifest["kind"] == "Pod":
+        spec = {"backoffLimit": 0, "template": {"metadata": copy.deepcopy(metadata), "spec": spec}}
+        for field in ("name", "generateName", "namespace"):
+            spec["template"]["metadata"].pop(field, None)
+        spec["template"]["spec"].setdefault("restartPolicy", "Never")
+        spec["template"]["spec"].pop("nodeName", None)
+    for field in ("selector", "manualSelector", "suspend"):
+        spec.pop(field, None)
+    tasks = len(run.slots)
+    spec.update(parallelism=tasks, completions=tasks)
+    spec.setdefault("ttlSecondsAfterFinished", KEEP_S)
+    if tasks > 1 and indexed:
+        spec["completionMode"] = "Indexed"
+    _mark_template(spec["template"], run, controller, indexed=tasks > 1 and indexed, checkpoints=checkpoints)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": object_name(run.job.id, run.attempt),
+            "namespace": namespace,
+            "labels": {
+                **_without(metadata.get("labels"), _OTHERS_LABELS),
+                names.QUEUE: run.job.queue,
+                names.JOB: run.job.id,
+                names.CONTROLLER: controller,
+            },
+            "annotations": {
+                **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
+                **placed(run, decision),
+            },
+        },
+        "spec": spec,
+    }
+
+
+def placed(run: Run, decision: str) -> dict[str, str]:
+    """Annotations of an object whose run has been given its place; without a decision the last one stays."""
+    marks = {names.ATTEMPT: str(run.attempt), names.NODES: node_names(run)}
+    return {**marks, names.DECISION: decision} if decision else marks
+
+
+def restarts_in_place(workload: Workload) -> bool:
+    """Whether containers that fail are started again in their pod."""
+    manifest = _manifest(workload)
+    spec = manifest["spec"] if manifest["kind"] == "Pod" else manifest["spec"]["template"]["spec"]
+    return bool(spec.get("restartPolicy") == "OnFailure")
+
+
+def pod_object(run: Run, *, controller: str, decision: str) -> Object:
+    """An adopted Pod anew, under its old name: the site took its place away, and its user still wants it."""
+    manifest = _manifest(run.workload)
+    metadata = manifest["metadata"]
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        names.JOB: run.job.id,
+        names.CONTROLLER: controller,
+    }
+    metadata["annotations"] = {
+        **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
+        names.ADOPTED: "true",
+        **placed(run, decision),
+    }
+    manifest["spec"].pop("nodeName", None)
+    return manifest
+
+
+def _manifest(workload: Workload) -> Object:
+    """As submitted; made up of the workload if the job came from somewhere without manifests."""
+    if workload.manifest is not None:
+        manifest: Object = json.loads(workload.manifest)
+        return manifest
+    container: Object = {"name": "main", "image": workload.image or ""}
+    if workload.command:
+        container["command"] = list(workload.command)
+    if workload.working_dir:
+        container["workingDir"] = workload.working_dir
+    container["env"] = [{"name": name, "value": value} for name, value in workload.env]
+    spec: Object = {"restartPolicy": "Never", "containers": [container]}
+    job: Object = {"backoffLimit": 0, "template": {"metadata": {}, "spec": spec}}
+    if workload.time_limit_s is not None:
+        job["activeDeadlineSeconds"] = int(workload.time_limit_s)
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": job}
+
+
+def _mark_template(
+    template: Object, run: Run, controller: str, *, indexed: bool, checkpoints: Object | None
+) -> None:
+    metadata = template.get("metadata") or {}
+    template["metadata"] = {
+        **metadata,
+        "labels": {
+            **_without(metadata.get("labels"), _OTHERS_LABELS),
+            names.JOB: run.job.id,
+            names.CONTROLLER: controller,
+        },
+        "annotations": {**(metadata.get("annotations") or {}), names.ATTEMPT: str(run.attempt)},
+    }
+    spec = template["spec"]
+    spec["schedulerName"] = names.CHAKRA
+    spec.setdefault("restartPolicy", "Never")
+    ours = _environment(run, indexed=indexed, with_checkpoints=checkpoints is not None)
+    for container in spec["containers"]:
+        taken = {variable["name"] for variable in ours}
+        theirs = [variable for variable in container.get("env") or () if variable["name"] not in taken]
+        container["env"] = [*ours, *theirs]  # ours first, so that theirs may refer to them
+    if checkpoints is not None:
+        spec["volumes"] = [*(spec.get("volumes") or ()), {"name": CHECKPOINT_VOLUME, **checkpoints}]
+        mount = {
+            "name": CHECKPOINT_VOLUME,
+            "mountPath": CHECKPOINT_DIR,
+            "subPath": directory_name(run.job.id),
+        }
+        for container in spec["containers"]:
+            container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+
+
+def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Object]:
+    """What every site tells a run."""
+    rank = _field(f"metadata.annotations['{names.RANK}']")
+    variables: dict[str, Any] = {
+        "STARBURST_JOB": run.job.id,
+        "STARBURST_ATTEMPT": str(run.attempt),
+        "STARBURST_SITE": Site.CLUSTER.value,
+        "STARBURST_NODE": _field("spec.nodeName"),
+        "STARBURST_RANK": rank,
+        "STARBURST_WORLD_SIZE": str(len(run.slots)),
+    }
+    if not indexed:
+        variables["JOB_COMPLETION_INDEX"] = rank
+    if with_checkpoints:
+        variables["STARBURST_CHECKPOINT_DIR"] = CHECKPOINT_DIR
+    return [
+        {"name": name, "valueFrom" if isinstance(value, dict) else "value": value}
+        for name, value in variables.items()
+    ]
+
+
+def _field(path: str) -> Object:
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def _without(found: dict[str, str] | None, keys: tuple[str, ...]) -> dict[str, str]:
+    return {key: value for key, value in (found or {}).items() if key not in keys}

@@ -1,0 +1,78 @@
+"""What the cluster's nodes have for our jobs: allocatable less what the pods of others take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starburst.domain.node import Node
+from starburst.kube.objects import NodeView, PodView, minus, plus, resources
+
+Key = tuple[str, str]
+
+
+class Room:
+    """Nodes as the core sees them. What our own runs take it counts itself, so their pods are not taken off.
+
+    `ours` says whether a pod belongs to a run that the core holds a place for.
+    """
+
+    def __init__(self, ours: Callable[[PodView], bool]) -> None:
+        self._ours = ours
+        self._views: dict[str, NodeView] = {}
+        self._pods: dict[str, dict[Key, PodView]] = {}
+        self._nodes: dict[str, Node] = {}
+        self._stale: set[str] = set()
+
+    def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        """Take in what a watch says."""
+        view = new or old
+        assert view is not None
+        if new is None:
+            del self._views[view.name]
+            self._nodes.pop(view.name, None)
+            self._stale.discard(view.name)
+        else:
+            self._views[view.name] = new
+            self._stale.add(view.name)
+
+    def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
+        """Take in what a watch says; a pod counts from when it is bound until it is over."""
+        if old is not None and old.node:
+            pods = self._pods.get(old.node, {})
+            pods.pop(old.key, None)
+            if not pods:
+                self._pods.pop(old.node, None)
+            self._stale.add(old.node)
+        if new is not None and new.node:
+            if not new.over:
+                self._pods.setdefault(new.node, {})[new.key] = new
+            self._stale.add(new.node)
+
+    def look_again(self, names: set[str]) -> None:
+        """Whose pods are whose may have changed on these nodes."""
+        self._stale |= names
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes as they are now, by name."""
+        for name in self._stale & self._views.keys():
+            self._nodes[name] = self._node(self._views[name])
+        self._stale.clear()
+        return tuple(self._nodes[name] for name in sorted(self._nodes))
+
+    def _node(self, view: NodeView) -> Node:
+        taken: dict[str, int] = {}
+        ours = 0
+        for pod in self._pods.get(view.name, {}).values():
+            if not self._ours(pod):
+                taken = plus(taken, pod.requests)
+            else:
+                ours += 1
+        free = {name: max(0, amount) for name, amount in minus(view.allocatable, taken).items()}
+        return Node(
+            name=view.name,
+            capacity=resources(free, view.gpu_type),
+            labels=tuple(sorted(view.labels.items())),
+            # A kubelet takes so many pods and no more, however small they are.
+            schedulable=view.ready and view.schedulable and free.get("pods", ours + 1) > ours,
+            taints=view.taints,
+        )

@@ -1,0 +1,77 @@
+"""Putting a Starburst together: of which cluster, and when not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from starburst.app.build import build
+from starburst.app.config import Config, parse_config
+from starburst.app.errors import UserError
+from starburst.app.home import Home
+from starburst.domain.job import Adopted, Job, Submission, Workload
+from starburst.domain.resources import Resources
+from tests.cli.past import NOON, Past
+
+KUBERNETES = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Iterator[Past]:
+    with Past.begin(tmp_path / "home" / "starburst.db", NOON) as begun:
+        yield begun
+
+
+def ran_with(past: Past, config: Config) -> None:
+    past.store.set_fact("config", config.model_dump(mode="json"))
+
+
+def start(past: Past, tmp_path: Path, config: Config) -> None:
+    build(Home(tmp_path / "home"), config, past.store)
+
+
+def test_a_kubernetes_cluster_is_put_together_without_being_asked_anything(
+    past: Past, tmp_path: Path
+) -> None:
+    start(past, tmp_path, KUBERNETES)
+    stored = parse_config(past.store.fact("config"), "stored")
+    assert stored == KUBERNETES
+
+
+@pytest.mark.parametrize(
+    ("last", "now"), [(KUBERNETES, Config()), (Config(), KUBERNETES)], ids=["to-local", "to-kubernetes"]
+)
+def test_a_home_whose_jobs_run_on_one_cluster_is_not_started_on_another(
+    past: Past, tmp_path: Path, last: Config, now: Config
+) -> None:
+    ran_with(past, last)
+    past.submit("train-44444")
+    past.start("train-44444")
+    with pytest.raises(UserError) as refused:
+        start(past, tmp_path, now)
+    assert str(refused.value) == (
+        f"cluster.kind: {now.cluster.kind}: 1 of this home's jobs live on its {last.cluster.kind} cluster, "
+        "such as train-44444; start with that config, cancel them there, "
+        "or set STARBURST_HOME to another home"
+    )
+    assert past.store.fact("config") == last.model_dump(mode="json"), "nothing was changed"
+    past.end("train-44444")
+    start(past, tmp_path, now)
+
+
+def test_an_adopted_job_that_waits_holds_its_home_to_its_cluster_too(past: Past, tmp_path: Path) -> None:
+    ran_with(past, KUBERNETES)
+    job = Job("found-1", "found", (Resources.of(1),))
+    workload = Workload(adopted=Adopted("Job", "default", "found", "uid"))
+    past.store.submit([Submission(job, workload)], 0.0)
+    with pytest.raises(UserError, match="found-1"):
+        start(past, tmp_path, Config())
+    start(past, tmp_path, KUBERNETES)
+
+
+def test_what_waits_in_the_queue_may_go_to_any_cluster(past: Past, tmp_path: Path) -> None:
+    ran_with(past, KUBERNETES)
+    past.submit("big-1", gpus=9)
+    start(past, tmp_path, Config())

@@ -1,0 +1,208 @@
+"""`starburst logs` on a Kubernetes cluster: from pods, from what was kept of them, and which of the two."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starburst.app.config import parse_config
+from starburst.app.home import Home
+from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
+from starburst.domain.resources import Resources
+from starburst.kube import api as kube_api
+from starburst.kube.api import PODS
+from starburst.runs.attempt_dir import log_path
+from tests.cli.conftest import Cli
+from tests.cli.past import Past
+from tests.kube_unit.server import FakeServer
+
+MANIFEST = json.dumps({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {}})
+FOUND = Adopted("Job", "ml", "theirs", "uid-1")
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """An API server in a thread of its own, as commands have loops of their own."""
+    found, ready = list[FakeServer](), threading.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with FakeServer() as fake:
+            found.append(fake)
+            stop = asyncio.Event()
+            fake_stop.append(lambda: loop.call_soon_threadsafe(stop.set))
+            ready.set()
+            await stop.wait()
+
+    fake_stop = list[Callable[[], Any]]()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield found[0]
+    finally:
+        fake_stop[0]()
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture(autouse=True)
+def _on_kubernetes(server: FakeServer, past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_api, "FIRST_PAUSE_S", 0.0)
+    cluster = {"kind": "kubernetes", "kubeconfig": str(server.kubeconfig(tmp_path / "kubeconfig"))}
+    past.store.set_fact("config", parse_config({"cluster": cluster}, "test").model_dump(mode="json"))
+
+
+def submit(past: Past, job_id: str, tasks: int = 1, adopted: Adopted | None = None, **of_job: Any) -> None:
+    """A job that runs."""
+    job = Job(job_id, job_id, (Resources.of(1),) * tasks, **of_job)
+    past.tell(submissions=(Submission(job, Workload(manifest=MANIFEST, adopted=adopted)),))
+    if of_job.get("cloud") is not CloudChoice.ONLY:
+        past.start(job_id)
+
+
+def pod(server: FakeServer, name: str, text: bytes, *, namespace: str = "default", **metadata: Any) -> None:
+    """A bound pod that wrote this."""
+    spec = {"nodeName": "node", "containers": [{"name": "main"}, {"name": "sidecar"}]}
+    server.add(PODS, {"metadata": {"namespace": namespace, "name": name, **metadata}, "spec": spec})
+    server.logs[namespace, name] = text
+
+
+def marks(job_id: str, attempt: int = 1, rank: int | None = None) -> dict[str, Any]:
+    """What pods of created Jobs carry."""
+    annotations = {"starburst.io/attempt": str(attempt)}
+    if rank is not None:
+        annotations["starburst.io/rank"] = str(rank)
+    return {"labels": {"starburst.io/job": job_id}, "annotations": annotations}
+
+
+def keep(home: Path, job_id: str, text: str, attempt: int = 1, rank: int = 0, *, cloud: bool = False) -> None:
+    place = Home(home)
+    path = log_path(place.cloud / "runs" if cloud else place.cluster, job_id, attempt, rank)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+def test_lines_come_from_the_first_container_of_the_jobs_pod(
+    cli: Cli, past: Past, server: FakeServer
+) -> None:
+    submit(past, "a")
+    pod(server, "a-1-xyz", b"one\n\ttwo \xff", **marks("a", rank=0))
+    pod(server, "b-1-xyz", b"another's\n", **marks("b", rank=0))
+    told = cli("logs", "a")
+    assert (told.code, told.out, told.err) == (0, "one\n\ttwo \N{REPLACEMENT CHARACTER}", "")
+    assert [asked.query["container"] for asked in server.asked if asked.path.endswith("/log")] == ["main"]
+
+
+def test_lines_of_a_gang_begin_with_their_rank(cli: Cli, past: Past, server: FakeServer) -> None:
+    submit(past, "a", tasks=2)
+    pod(server, "a-1-x", b"b\n", **marks("a", rank=1))
+    pod(server, "a-1-y", b"a\nc\n", **marks("a", rank=0))
+    assert cli("logs", "a").out == "[0] a\n[0] c\n[1] b\n"
+    assert cli("logs", "a", "--rank", "1").out == "b\n"
+    told = cli("logs", "a", "--rank", "2")
+    assert (told.code, told.err) == (
+        2,
+        "error: --rank: 2: the last task of job/a is 1; give one up to that\n",
+    )
+
+
+def test_the_pods_of_an_adopted_job_are_its_own_and_no_namesakes(
+    cli: Cli, past: Past, server: FakeServer
+) -> None:
+    submit(past, "a", adopted=FOUND)
+    for uid in ("uid-1", "uid-of-one-before"):
+        owner = {"kind": "Job", "name": "theirs", "uid": uid, "controller": True}
+        of_job = {"labels": {"job-name": "theirs"}, "ownerReferences": [owner]}
+        pod(server, f"theirs-{uid}", f"of {uid}\n".encode(), namespace="ml", **of_job)
+    assert cli("logs", "a").out == "of uid-1\n"
+    told = cli("logs", "a", "--attempt", "2")
+    assert (told.code, told.err) == (
+        2,
+        "error: --attempt: 2: the last run of job/a is 1; give one up to that\n",
+    )
+
+
+def test_an_adopted_pod_is_found_by_its_name(cli: Cli, past: Past, server: FakeServer) -> None:
+    submit(past, "a", adopted=Adopted("Pod", "ml", "mine", "uid-1"))
+    pod(server, "mine", b"hi\n", namespace="ml")
+    assert cli("logs", "a").out == "hi\n"
+
+
+def test_a_pod_that_is_not_bound_or_has_no_log_yet_has_written_nothing(
+    cli: Cli, past: Past, server: FakeServer
+) -> None:
+    submit(past, "a")
+    server.add(
+        PODS,
+        {"metadata": {"namespace": "default", "name": "a-1-x", **marks("a")}, "spec": {"containers": []}},
+    )
+    told = cli("logs", "a")
+    assert (told.code, told.out, told.err) == (0, "", "job/a has written nothing: running\n")
+    server.remove(PODS, "default", "a-1-x")
+    pod(server, "a-1-x", b"", **marks("a", rank=0))
+    server.fail("a-1-x/log", status=400, reason="BadRequest")
+    told = cli("logs", "a")
+    assert (told.code, told.out) == (0, "")
+
+
+def test_what_was_kept_is_read_when_the_pods_are_gone(cli: Cli, past: Past, home: Path) -> None:
+    submit(past, "a", tasks=2)
+    keep(home, "a", "kept 0\n")
+    keep(home, "a", "kept 1\n", rank=1)
+    assert cli("logs", "a").out == "[0] kept 0\n[1] kept 1\n"
+
+
+def test_a_dying_pod_whose_log_is_gone_is_finished_from_what_was_kept(
+    cli: Cli, past: Past, server: FakeServer, home: Path
+) -> None:
+    submit(past, "a")
+    keep(home, "a", "one\ntwo\n")
+    pod(server, "a-1-x", b"unable to retrieve container logs for containerd://64", **marks("a", rank=0))
+    assert cli("logs", "a").out == "one\ntwo\n"
+    server.logs["default", "a-1-x"] = b"one\n"
+    assert cli("logs", "a").out == "one\ntwo\n", "each byte once"
+
+
+def test_the_last_run_is_shown_wherever_it_was(cli: Cli, past: Past, server: FakeServer, home: Path) -> None:
+    submit(past, "a")
+    pod(server, "a-2-x", b"second\n", **marks("a", attempt=2, rank=0))
+    keep(home, "a", "first\n", attempt=1)
+    assert cli("logs", "a").out == "second\n"
+    assert cli("logs", "a", "--attempt", "1").out == "first\n"
+    keep(home, "a", "third\n", attempt=3, cloud=True)
+    assert cli("logs", "a").out == "third\n"
+
+
+def test_following_a_job_that_is_over_prints_it_once(cli: Cli, past: Past, server: FakeServer) -> None:
+    submit(past, "a")
+    past.end("a")
+    pod(server, "a-1-x", b"all of it\n", **marks("a", rank=0))
+    assert cli("logs", "a", "-f").out == "all of it\n"
+
+
+def test_a_server_that_is_away_is_one_line(cli: Cli, past: Past, server: FakeServer, home: Path) -> None:
+    submit(past, "a")
+    server.fail("", times=99)
+    told = cli("logs", "a")
+    away = f"the API server at {server.url} does not answer"
+    assert (told.code, told.out) == (2, "")
+    assert told.err == f"error: {away}; see what is amiss with: starburst doctor\n"
+    keep(home, "a", "kept\n")
+    told = cli("logs", "a")
+    assert (told.code, told.out, told.err) == (0, "kept\n", f"note: {away}; this is what was kept of it\n")
+
+
+def test_a_server_that_says_no_is_one_line(cli: Cli, past: Past, server: FakeServer) -> None:
+    submit(past, "a")
+    server.fail("GET /api/v1/namespaces/default/pods", status=403, reason="Forbidden", times=9)
+    told = cli("logs", "a")
+    assert told.code == 2
+    assert told.err.startswith(f"error: {server.url}: 403 Forbidden: ")
+    assert len(told.err.splitlines()) == 1
