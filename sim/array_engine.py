@@ -16,6 +16,7 @@ from sim.array.columns import columns, learns_run_times
 from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Floats, Trace
+from starburst.policy.disciplines.registry import DISCIPLINES
 
 if TYPE_CHECKING:
     from sim.array.cluster import Cluster
@@ -28,6 +29,8 @@ def why_not(spec: Spec) -> str:
         return "Numba is not installed (the extra `fast`)."
     if spec.t_max_h is not None:
         return "Jobs that come home from the cloud are simulated by the core only."
+    if spec.order in DISCIPLINES:
+        return f"The order {spec.order} is a discipline, which only the core follows"
     if spec.backfill:
         return "Backfill is simulated by the core only."
     if spec.hopeless != "wait":

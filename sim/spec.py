@@ -10,6 +10,7 @@ from sim.errors import SimulationError
 from starburst.core.settings import Settings
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.waiting import WAITING
@@ -53,6 +54,7 @@ class Spec:
     #: No wait is longer than this.
     max_wait_h: float = float("inf")
     order: str = "fifo"
+    #: Without effect on the orders that are disciplines: they are never strict.
     out_of_order: bool = False
     backfill: bool = False
     #: "easy" (Lifka 1995) or "artifact": as in the simulator published with Starburst.
@@ -83,6 +85,8 @@ class Spec:
             for field in fields(self)
             if (problem := _problem(field.name, getattr(self, field.name)))
         ]
+        if self.backfill and self.order in DISCIPLINES:
+            problems.append(f"--backfill: is for a strict queue, which {self.order} is not; leave out one")
         if self.backfill and self.out_of_order:
             problems.append("--backfill: is for a strict queue; leave out --out-of-order or --backfill")
         if self.backfill_rule != "easy" and not self.backfill:
@@ -107,7 +111,9 @@ class Spec:
             if self.factor is None
             else f"{policy.symbol} {self.factor:g}{unit}"
         )
-        order = f"{self.order.upper()}{' out of order' * self.out_of_order}{' with backfill' * self.backfill}"
+        how = f"{' out of order' * self.out_of_order}{' with backfill' * self.backfill}"
+        discipline = DISCIPLINES.get(self.order)
+        order = discipline.title if discipline else f"{self.order.upper()}{how}"
         parts = [policy.title, *[share] * bool(policy.symbol), order, self.binpack]
         return ", ".join(parts)
 

@@ -90,7 +90,9 @@ def simulate(
     max_wait: Annotated[
         float, typer.Option(metavar="H", help="Nothing waits longer; hours.")
     ] = DEFAULT.max_wait_h,
-    order: Annotated[str, typer.Option(metavar=one_of("order"), help="Of the queue.")] = DEFAULT.order,
+    order: Annotated[
+        str, typer.Option(metavar=one_of("order"), help="Of the queue; a discipline also places.")
+    ] = DEFAULT.order,
     out_of_order: Annotated[bool, typer.Option("--out-of-order", help="Skip jobs that do not fit.")] = False,
     backfill: Annotated[
         bool, typer.Option("--backfill", help="Skip them if that delays none (EASY).")

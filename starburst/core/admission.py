@@ -93,7 +93,7 @@ def join(state: State, record: JobRecord) -> None:
     )
     state.queue.add(record)
     state.meter.waits(record)
-    state.walk.arrived(record.job.shape)
+    state.walk.joined(record)
     state.set_deadline(record, record.deadline)
     if state.prospects is not None:
         state.prospects.suspect(record)

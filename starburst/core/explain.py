@@ -17,6 +17,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
+from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.waiting import hours
 
 #: Says a scheduler time as people read it, e.g. "14:32".
@@ -110,6 +111,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
         parts = [_wait(record, clock)]
         if position is not None:
             parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
+            parts += _discipline(state, job)
         if never_fits:
             parts.append("the cluster could not hold it even if it were empty")
         if job.cloud is not CloudChoice.NEVER:
@@ -146,6 +148,16 @@ def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> lis
     if isinstance(offers, str) and not isinf(record.deadline):
         return [f"then it waits on, since {offers}"]
     return []
+
+
+def _discipline(state: State, job: Job) -> list[str]:
+    """Why others may go first, or room stays empty, under an order that is a discipline."""
+    order = DISCIPLINES.get(state.settings.order)
+    if order is None:
+        return []
+    if order.keeps_room and state.capacity.place(job) is not None:
+        return [f"there is room for it, but under {order.title} {order.first}"]
+    return [f"under {order.title} {order.first}"]
 
 
 def _position(state: State, record: JobRecord) -> int:

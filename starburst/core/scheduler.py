@@ -142,6 +142,7 @@ def _cancelled(state: State, event: CancelRequested) -> None:
 
 def _nodes_changed(state: State, event: NodesChanged) -> None:
     state.capacity.update(event.nodes)
+    state.walk.rebuild(state.queue, state.capacity, state.walk.configurations())
     state.grew = True
     if state.prospects is not None:
         state.prospects.nodes_changed()

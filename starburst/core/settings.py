@@ -22,7 +22,7 @@ class Settings:
     #: A job that, by estimates, cannot start before its wait ends: "wait" all the same, or "leave" at once.
     hopeless: str = "wait"
     order: str = "fifo"
-    #: Go on past a job that does not fit.
+    #: Go on past a job that does not fit; the orders that are disciplines always do.
     out_of_order: bool = True
     #: In strict order, let later jobs run that do not delay the first (EASY).
     backfill: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 
@@ -16,6 +16,7 @@ from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.policy.budget import Account
+from starburst.policy.disciplines.configurations import Configuration
 from starburst.policy.packing.plan import Packer
 
 
@@ -31,6 +32,8 @@ class Facts:
     load: LoadEstimate | None = None
     paused: dict[str, float] = field(default_factory=dict)
     account: Account = field(default_factory=Account)
+    #: The walk's configurations of nodes (see core/disciplined.py); empty but under vqs and vqs-bf.
+    configurations: Mapping[str, Configuration] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ def facts(state: Scheduler) -> Facts:
         state.load,
         {name: until for name, until in state.fleet.paused.items() if until > state.now},
         state.meter.account,
+        state.walk.configurations(),
     )
 
 
@@ -80,6 +84,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):
         _take_over(state, record)
     state.homesick = dict.fromkeys(sorted(state.homesick, key=lambda name: state.jobs[name].look_at or 0.0))
+    state.walk.rebuild(state.queue, state.capacity, known.configurations)
     state.walk.grew(state.queue)
     return state
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isinf
 
 from starburst.core.actions import Action, Slot
 from starburst.core.capacity import Capacity
 from starburst.core.decisions import Decision
+from starburst.core.disciplined import Disciplined
 from starburst.core.fleet import Fleet, InstanceRecord
 from starburst.core.jobs import JobRecord
 from starburst.core.load import LoadEstimate
@@ -15,8 +17,9 @@ from starburst.core.prospects import Prospects
 from starburst.core.queue import ShapeQueue
 from starburst.core.settings import Settings
 from starburst.core.timers import Timers
-from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder
+from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.domain.job import CloudChoice, Job, Phase, Site
+from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS
 from starburst.policy.packing.none import NoPacking
 from starburst.policy.packing.plan import Packer
@@ -129,12 +132,14 @@ class State:
     def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
         """The job holds these slots of the cluster."""
         self.capacity.take(slots)
+        self.walk.took(record, slots)
         if self.prospects is not None:
             self.prospects.hold(record.id, slots)
 
     def give(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
         """The job holds these slots of the cluster no longer."""
         self.capacity.give(slots)
+        self.walk.gave(record, slots)
         self.grew = True
         if self.prospects is not None:
             self.prospects.drop(record.id, slots)
@@ -142,6 +147,7 @@ class State:
     def dequeue(self, record: JobRecord) -> None:
         """Take a job out of the queue."""
         self.queue.remove(record)
+        self.walk.left(record)
         self.meter.rests(record)
 
     def set_deadline(self, record: JobRecord, deadline: float) -> None:
@@ -169,7 +175,17 @@ class State:
         record = self.jobs.get(job_id)
         return record.look_at if record is not None and record.phase is Phase.RUNNING else None
 
-    def _make_walk(self) -> OutOfOrder | InOrder:
+    def runs(self) -> Iterator[tuple[JobRecord, tuple[Slot, ...]]]:
+        """Who holds which slots of the cluster."""
+        for record in self.jobs.values():
+            if record.alive and record.site is Site.CLUSTER:
+                yield record, record.slots
+            if record.reserved:
+                yield record, record.reserved
+
+    def _make_walk(self) -> Walk:
+        if self.settings.order in DISCIPLINES:
+            return Disciplined(DISCIPLINES[self.settings.order], self.runs)
         if self.settings.out_of_order:
             return OutOfOrder()
         if not self.settings.backfill:

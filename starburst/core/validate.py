@@ -8,11 +8,13 @@ from math import isinf
 
 from starburst.core.actions import Slot
 from starburst.core.capacity import amount
+from starburst.core.disciplined import Disciplined
 from starburst.core.fleet import OPEN_PHASES
 from starburst.core.jobs import JobRecord
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.policy.disciplines.registry import DISCIPLINES
 
 
 class InvariantError(AssertionError):
@@ -25,7 +27,8 @@ def validate(state: State) -> None:
     Raises:
         InvariantError: one does not hold.
     """
-    broken = [*_queue(state), *_jobs(state), *_meter(state), *_nodes(state), *_fleet(state)]
+    checks = (_queue, _walk, _jobs, _meter, _nodes, _fleet)
+    broken = [problem for check in checks for problem in check(state)]
     if broken:
         raise InvariantError("; ".join(broken))
 
@@ -42,6 +45,19 @@ def _queue(state: State) -> Iterator[str]:
     due = [r.id for r in state.queue if not isinf(r.deadline) and r.deadline < state.now]
     if due and not state.resting:
         yield f"{due} overstayed their wait"
+
+
+def _walk(state: State) -> Iterator[str]:
+    """A discipline must know of queue and runs what one that is told of them anew would."""
+    if not isinstance(state.walk, Disciplined):
+        return
+    again = Disciplined(DISCIPLINES[state.settings.order], state.runs)
+    again.rebuild(state.queue, state.capacity, state.walk.configurations())
+    if state.walk.picture() != again.picture():
+        yield f"the walk errs on who waits or runs: {state.walk.picture()}, not {again.picture()}"
+    kept, may = sorted(state.walk.configurations()), sorted(again.configurations())
+    if not state.resting and kept != may:
+        yield f"{kept} keep configurations, {may} may"
 
 
 def _jobs(state: State) -> Iterator[str]:

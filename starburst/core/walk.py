@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from starburst.core.actions import Slot
@@ -10,13 +10,48 @@ from starburst.core.capacity import Capacity
 from starburst.core.jobs import JobRecord
 from starburst.core.queue import Key, ShapeQueue
 from starburst.domain.job import Shape
+from starburst.policy.disciplines.configurations import Configuration
 
 #: A job to start: where, and the first earlier job that stays behind, if any. The consumer must take the
 #: slots and remove the job from the queue before it asks for the next.
 Start = tuple[JobRecord, tuple[Slot, ...], str]
 
 
-class OutOfOrder:
+#: Node → the discipline's configuration of it.
+Configurations = Mapping[str, Configuration]
+
+
+class Walk:
+    """What every walk is told between two walks; most need little of it."""
+
+    def joined(self, record: JobRecord) -> None:
+        """A job joined the queue."""
+
+    def left(self, record: JobRecord) -> None:
+        """A job left the queue, for whatever place."""
+
+    def took(self, record: JobRecord, slots: Iterable[Slot]) -> None:
+        """A job holds these slots of the cluster now."""
+
+    def gave(self, record: JobRecord, slots: Iterable[Slot]) -> None:
+        """A job has given these slots of the cluster back."""
+
+    def grew(self, queue: ShapeQueue) -> None:
+        """Capacity was freed or added: everything is worth a try again."""
+
+    def rebuild(self, queue: ShapeQueue, capacity: Capacity, known: Configurations) -> None:
+        """There are new nodes, or a new scheduler, which `known` is stored for."""
+
+    def configurations(self) -> Configurations:
+        """What cannot be told from queue, runs and nodes, for a restart."""
+        return {}
+
+    def walk(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
+        """Jobs to start, in order."""
+        raise NotImplementedError
+
+
+class OutOfOrder(Walk):
     """Tries every job in order and skips what does not fit.
 
     A shape that failed stays blocked until capacity grows, so an arrival of a blocked shape costs nothing.
@@ -26,6 +61,10 @@ class OutOfOrder:
         self._blocked: set[Shape] = set()
         self._untried: set[Shape] = set()
 
+    def joined(self, record: JobRecord) -> None:
+        """A job joined the queue."""
+        self.arrived(record.job.shape)
+
     def arrived(self, shape: Shape) -> None:
         """A job of this shape joined the queue."""
         if shape not in self._blocked:
@@ -33,8 +72,12 @@ class OutOfOrder:
 
     def grew(self, queue: ShapeQueue) -> None:
         """Capacity was freed or added: everything is worth a try again."""
+        self.retry(queue.shapes())
+
+    def retry(self, shapes: Iterable[Shape]) -> None:
+        """Of all that waits, these shapes are worth a try."""
         self._blocked.clear()
-        self._untried.update(queue.shapes())
+        self._untried.update(shapes)
 
     def walk(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
         """Jobs to start, in order."""
@@ -60,14 +103,8 @@ class OutOfOrder:
         return min((head for head in heads if head is not None), default=None)
 
 
-class InOrder:
+class InOrder(Walk):
     """Stops at the first job that does not fit."""
-
-    def arrived(self, shape: Shape) -> None:
-        """Nothing to remember."""
-
-    def grew(self, queue: ShapeQueue) -> None:
-        """Nothing to remember."""
 
     def walk(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
         """Jobs to start, in order."""

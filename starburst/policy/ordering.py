@@ -1,9 +1,15 @@
-"""Who goes first: the sort key of the queue. Smaller goes first; ties go to whoever came first."""
+"""Who goes first: the sort key of the queue. Smaller goes first; ties go to whoever came first.
+
+Under a discipline (`policy.disciplines`) the key only says who came first of equals, and who is last when the
+queue is too long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from starburst.policy.disciplines.registry import DISCIPLINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +47,10 @@ def priority(job: Candidate) -> float:
     return -job.priority
 
 
-ORDERS: dict[str, Order] = {"fifo": fifo, "sjf": sjf, "edf": edf, "priority": priority}
+ORDERS: dict[str, Order] = {
+    "fifo": fifo,
+    "sjf": sjf,
+    "edf": edf,
+    "priority": priority,
+    **dict.fromkeys(DISCIPLINES, fifo),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS, Candidate
 
 FIRST = Candidate(seq=1, runtime_s=300, deadline=900, priority=0)
@@ -20,4 +21,4 @@ def test_each_order_has_its_favourite(order: str, first: Candidate) -> None:
 
 
 def test_every_order_is_named_in_this_test() -> None:
-    assert set(ORDERS) == {"fifo", "sjf", "edf", "priority"}
+    assert set(ORDERS) == {"fifo", "sjf", "edf", "priority"} | set(DISCIPLINES)

@@ -24,6 +24,7 @@ from sim.array.compiled import kept
 from sim.outcomes import Outcomes, measure
 from sim.spec import Spec
 from sim.trace import Trace
+from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.waiting import WAITING
@@ -200,7 +201,7 @@ def specs(draw: st.DrawFn) -> Spec:
         cpu_offload=one_of(False, True),
         no_short_jobs_h=one_of(0.0, 0.0, 0.25),
         max_wait_h=one_of(float("inf"), 0.5),
-        order=one_of(*ORDERS),
+        order=one_of(*(name for name in ORDERS if name not in DISCIPLINES)),
         out_of_order=one_of(False, True),
         binpack=one_of(*PLACEMENTS),
         queue_cap=one_of(None, None, 0, 1, 3),

@@ -92,7 +92,10 @@ def test_keys_are_json_without_infinities() -> None:
             "--waiting: 'compte': did you mean compute? "
             "choose one of no-wait, constant, runtime, resource, compute, star, infinite",
         ),
-        (Spec(order="lifo"), "--order: 'lifo': did you mean fifo? choose one of fifo, sjf, edf, priority"),
+        (
+            Spec(order="lifo"),
+            "--order: 'lifo': did you mean fifo? choose one of fifo, sjf, edf, priority, bf-js, vqs, vqs-bf",
+        ),
         (Spec(binpack="x"), "--binpack: 'x': choose one of first-fit, best-fit, worst-fit, tetris"),
         (Spec(factor=float("nan")), "--factor: nan: must be a finite number"),
         (Spec(budget_percent=float("inf")), "--budget: inf: must be a finite number"),

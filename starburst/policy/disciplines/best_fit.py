@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.by_size import BySize
+from starburst.policy.disciplines.configurations import Configuration
 from starburst.policy.disciplines.discipline import Start
 from starburst.policy.disciplines.earliest import Earliest
 from starburst.policy.disciplines.rooms import CLOSED, FirstRoom, TightRoom
@@ -106,14 +109,35 @@ class BestFitBoth:
     def arrive(self, job: int, size: int) -> None:
         """A job joins the queue."""
         self._queue.add(job, size)
-        self._new.append(size)
+        self._new.append(job)
+
+    def withdraw(self, job: int) -> None:
+        """A job that waits does so no longer."""
+        self._queue.remove(job)
 
     def leave(self, job: int, server: int) -> None:
         """A job is done."""
-        self._free[server] += self._held.pop(job)
-        if self._rooms[server] != CLOSED or self._free[server] == self._capacity:
-            self._rooms.set(server, self._free[server])
-            self._left.add(server)
+        self.room(server, min(self._capacity, self._free[server] + self._held.pop(job)))
+
+    def hold(self, job: int, size: int, server: int) -> None:
+        """A job runs there that was not started from here; `room` is told next."""
+        self._held[job] = size
+
+    def room(self, server: int, room: int) -> None:
+        """What is free on a server, whoever took or freed the rest."""
+        grew = room > self._free[server]
+        self._free[server] = room
+        if self._rooms[server] != CLOSED or room == self._capacity:
+            self._rooms.set(server, room)
+            if grew:
+                self._left.add(server)
+
+    def kept(self) -> Mapping[int, Configuration]:
+        """Nothing has to be remembered: no waiting job fits any server once `start` is done."""
+        return {}
+
+    def keep(self, server: int, configuration: Configuration) -> None:
+        """There are no configurations."""
 
     def start(self) -> list[Start]:
         """Jobs that start now."""
@@ -124,9 +148,10 @@ class BestFitBoth:
             if self._stall and self._queue and stalling.half_empty(self._free[server], self._capacity):
                 self._rooms.set(server, CLOSED)
         self._left.clear()
-        for size in self._new:
+        for job in self._new:
+            size = self._queue.size(job)
             # Had an older job of this size been waiting, it would not have fitted, and neither would this.
-            if size in self._queue and (tightest := self._rooms.tightest(size)) is not None:
+            if size is not None and (tightest := self._rooms.tightest(size)) is not None:
                 self._place(size, tightest, started)
         self._new.clear()
         return started

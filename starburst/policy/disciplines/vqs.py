@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.configurations import LARGE, Configuration, heaviest, reduced
 from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.line import Line
 from starburst.policy.disciplines.partition import Partition
 from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
 
@@ -26,13 +27,19 @@ class VirtualQueues:
         self._stall = stall
         self._types = Partition(capacity, levels)
         self._choices = reduced(levels)
-        self._queues: list[deque[tuple[int, int]]] = [deque() for _ in range(len(self._types))]
-        self._waiting = [0] * len(self._types)
+        types = range(len(self._types))
+        self._queues = [Line() for _ in types]
+        self._waiting = [0 for _ in types]
+        self._sizes: dict[int, int] = {}
         #: Per type, the room for it on each server that serves it.
-        self._rooms = [FirstRoom(servers, CLOSED) for _ in range(len(self._types))]
+        self._rooms = [FirstRoom(servers, CLOSED) for _ in types]
         self._configured: list[Configuration | None] = [None] * servers
         self._stalled = [False] * servers
-        self._running = [0] * servers
+        self._free = [capacity] * servers
+        #: Per server and type, jobs that run and what they take.
+        self._running = [[0 for _ in types] for _ in range(servers)]
+        self._taken = [[0 for _ in types] for _ in range(servers)]
+        #: Servers without a configuration.
         self._empty = list(range(servers))
         heapify(self._empty)
         self._held: dict[int, tuple[int, int]] = {}
@@ -49,47 +56,106 @@ class VirtualQueues:
     def arrive(self, job: int, size: int) -> None:
         """A job joins the queue of its type."""
         kind = self._types.kind(size)
-        self._queues[kind].append((job, self._types.rounded(size)))
+        self._sizes[job] = self._types.rounded(size)
+        self._queues[kind].add(job)
         self._waiting[kind] += 1
-        if self._waiting[kind] == 1:
+        if self._queues[kind].first == job:
             self._changed.add(kind)
+
+    def withdraw(self, job: int) -> None:
+        """A job that waits does so no longer."""
+        kind = self._types.kind(self._sizes[job])
+        if self._queues[kind].first == job:
+            self._changed.add(kind)
+        self._depart(kind, job)
 
     def leave(self, job: int, server: int) -> None:
         """A job is done."""
         kind, size = self._held.pop(job)
-        self._running[server] -= 1
-        if not self._running[server]:
+        self._running[server][kind] -= 1
+        self._taken[server][kind] -= size
+        self.room(server, min(self._capacity, self._free[server] + size))
+
+    def hold(self, job: int, size: int, server: int) -> None:
+        """A job runs there that was not started from here; `room` is told next."""
+        self._occupy(job, self._types.kind(size), self._types.rounded(size), server)
+
+    def room(self, server: int, room: int) -> None:
+        """What is free on a server, whoever took or freed the rest."""
+        self._free[server] = room
+        if self._configured[server] is None:
+            return
+        if self._is_idle(server):
             self._clear(server)
-        elif not self._stalled[server]:
-            rooms = self._rooms[kind]
-            rooms.set(server, rooms[server] + size)
-            self._changed.add(kind)
+        else:
+            self._refresh(server)
+
+    def kept(self) -> Mapping[int, Configuration]:
+        """The configurations of servers that have one."""
+        return {server: chosen for server, chosen in enumerate(self._configured) if chosen is not None}
+
+    def keep(self, server: int, configuration: Configuration) -> None:
+        """A server has this configuration from before."""
+        self._empty.remove(server)
+        heapify(self._empty)
+        self._configured[server] = configuration
 
     def start(self) -> list[Start]:
         """Jobs that start now: on servers that are under way, then on empty ones, one after the other."""
         started: list[Start] = []
-        while True:
-            while self._changed:
-                self._serve(self._changed.pop(), started)
-            if not self._empty or not any(self._waiting):
-                return started
-            self._renew(heappop(self._empty))
+        self._serve_changed(started)
+        barren: list[int] = []
+        while self._empty and any(self._waiting):
+            server = heappop(self._empty)
+            if self._free[server]:
+                self._renew(server)
+                self._serve_changed(started)
+                if not self._is_idle(server):
+                    continue
+                self._close(server)
+                self._configured[server] = None
+            barren.append(server)  # what is there besides leaves too little room
+        for server in barren:
+            heappush(self._empty, server)
+        return started
+
+    def _serve_changed(self, started: list[Start]) -> None:
+        while self._changed:
+            kind = min(self._changed)
+            self._changed.remove(kind)
+            self._serve(kind, started)
 
     def _serve(self, kind: int, started: list[Start]) -> None:
         """Heads of this queue go while one fits."""
         queue, rooms = self._queues[kind], self._rooms[kind]
-        while queue and (server := rooms.first(queue[0][1])) is not None:
-            if self._stall and self._running[server] and self._inefficient(server):
+        while (job := queue.first) is not None and (server := rooms.first(self._sizes[job])) is not None:
+            if self._stall and not self._is_idle(server) and self._inefficient(server):
                 self._close(server)
                 self._stalled[server] = True
                 continue
-            job, size = queue.popleft()
-            self._waiting[kind] -= 1
-            self._held[job] = kind, size
-            self._running[server] += 1
-            # What a job of type 1 leaves of its slot is too small for another.
-            rooms.set(server, rooms[server] - size)
+            size = self._depart(kind, job)
+            self._occupy(job, kind, size, server)
+            self._free[server] -= size
+            self._refresh(server)
             started.append((job, server))
+
+    def _depart(self, kind: int, job: int) -> int:
+        """A job waits no longer; says its size."""
+        self._queues[kind].remove(job)
+        self._waiting[kind] -= 1
+        return self._sizes.pop(job)
+
+    def _occupy(self, job: int, kind: int, size: int, server: int) -> None:
+        self._held[job] = kind, size
+        self._running[server][kind] += 1
+        self._taken[server][kind] += size
+
+    def _is_idle(self, server: int) -> bool:
+        """Whether nothing runs of the types that the server serves."""
+        chosen = self._configured[server]
+        assert chosen is not None
+        running = self._running[server]
+        return not running[chosen.kind] and not (chosen.large and running[LARGE])
 
     def _inefficient(self, server: int) -> bool:
         chosen = self._configured[server]
@@ -99,13 +165,29 @@ class VirtualQueues:
 
     def _renew(self, server: int) -> None:
         """An empty server takes the heaviest configuration."""
-        _, chosen = heaviest(self._choices, self._waiting)
-        self._configured[server] = chosen
-        self._rooms[chosen.kind].set(server, self._capacity // 3 if chosen.large else self._capacity)
-        self._changed.add(chosen.kind)
-        if chosen.large:
-            self._rooms[LARGE].set(server, self._types.tops[LARGE])
-            self._changed.add(LARGE)
+        _, self._configured[server] = heaviest(self._choices, self._waiting)
+        self._refresh(server)
+
+    def _refresh(self, server: int) -> None:
+        """The room for each type that the server serves: what is left of its part, if that is free."""
+        chosen = self._configured[server]
+        if chosen is None or self._stalled[server]:
+            return
+        if not chosen.large:
+            self._set_room(chosen.kind, server, self._capacity)
+            return
+        self._set_room(chosen.kind, server, self._capacity // 3)
+        # What a job of type 1 leaves of its part is too small for another.
+        self._set_room(LARGE, server, self._types.tops[LARGE])
+
+    def _set_room(self, kind: int, server: int, part: int) -> None:
+        room = max(0, min(part - self._taken[server][kind], self._free[server]))
+        rooms = self._rooms[kind]
+        before = rooms[server]
+        if room != before:
+            rooms.set(server, room)
+        if room > before:
+            self._changed.add(kind)
 
     def _clear(self, server: int) -> None:
         """The server is empty."""

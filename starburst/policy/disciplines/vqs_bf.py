@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.by_size import BySize
 from starburst.policy.disciplines.configurations import LARGE, Configuration, heaviest, reduced
@@ -46,13 +48,39 @@ class VirtualQueuesBestFit:
         self._queue.add(job, size)
         self._waiting[self._types.kind(size)] += 1
 
+    def withdraw(self, job: int) -> None:
+        """A job that waits does so no longer."""
+        self._waiting[self._types.kind(self._queue.remove(job))] -= 1
+
     def leave(self, job: int, server: int) -> None:
         """A job is done."""
         kind, size = self._held.pop(job)
         self._running[server][kind] -= 1
-        self._free[server] += size
-        if self._rooms[server] != CLOSED or self._free[server] == self._capacity:
-            self._rooms.set(server, self._free[server])
+        self.room(server, min(self._capacity, self._free[server] + size))
+
+    def hold(self, job: int, size: int, server: int) -> None:
+        """A job runs there that was not started from here; `room` is told next."""
+        kind = self._types.kind(size)
+        self._held[job] = kind, size
+        self._running[server][kind] += 1
+
+    def room(self, server: int, room: int) -> None:
+        """What is free on a server, whoever took or freed the rest."""
+        self._free[server] = room
+        if room == self._capacity:
+            self._configured[server] = self._choices[0]  # until it takes one
+        elif self._rooms[server] == CLOSED:
+            return
+        self._rooms.set(server, room)
+
+    def kept(self) -> Mapping[int, Configuration]:
+        """The configurations of servers that are not empty; all others have the first there is."""
+        first = self._choices[0]
+        return {server: chosen for server, chosen in enumerate(self._configured) if chosen != first}
+
+    def keep(self, server: int, configuration: Configuration) -> None:
+        """A server has this configuration from before."""
+        self._configured[server] = configuration
 
     def start(self) -> list[Start]:
         """Jobs that start now."""
