@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 from starburst.domain.job import CloudChoice
 from translator.duration import seconds
 from translator.field import Field, did_you_mean
+from translator.quantity import quantity
 
 PREFIX = "starburst.io/"
-KEYS = ("checkpoint", "cloud", "max-wait", "priority", "queue", "runtime-estimate")
+#: What a user may say about the machine in a cloud.
+MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
+KEYS = ("checkpoint", "cloud", "max-wait", "priority", "queue", "runtime-estimate", *MACHINE_KEYS)
 #: What Starburst writes on objects of a cluster itself.
 OWN_KEYS = (
     "active-deadline",
@@ -30,6 +35,51 @@ OWN_KEYS = (
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 MAX_PRIORITY = 10**9
+MAX_DISK_GIB = 65_536
+
+#: Clouds with machines for rent, by SkyPilot 0.14.1's names (sky/skylet/constants.py, ALL_CLOUDS).
+CLOUDS = (
+    "aws",
+    "azure",
+    "cudo",
+    "do",
+    "fluidstack",
+    "gcp",
+    "hyperbolic",
+    "ibm",
+    "lambda",
+    "mithril",
+    "nebius",
+    "oci",
+    "paperspace",
+    "primeintellect",
+    "runpod",
+    "scp",
+    "seeweb",
+    "shadeform",
+    "vast",
+    "verda",
+    "vsphere",
+    "yotta",
+)
+_PLACE = re.compile(r"(?:/(?:\*|[A-Za-z0-9][-A-Za-z0-9._ ]*)){0,2}")
+_DOLLARS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineHints:
+    """Wishes for the machine in a cloud; None leaves the choice to Starburst."""
+
+    #: "cloud", "cloud/region" or "cloud/region/zone"; a star stands for any.
+    infra: str | None = None
+    use_spot: bool | None = None
+    disk_gib: int | None = None
+    #: Dollars.
+    max_hourly_cost: Decimal | None = None
+    #: Minutes without a job after which it is given back.
+    autostop_min: int | None = None
+    #: "container": in the job's image; "host": on the machine itself.
+    runtime: str = "container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +92,7 @@ class Hints:
     cloud: CloudChoice = CloudChoice.AUTO
     checkpoint: bool = False
     priority: int = 0
+    machine: MachineHints = MachineHints()
 
 
 def read_hints(metadata: Field) -> Hints:
@@ -64,6 +115,7 @@ def read_hints(metadata: Field) -> Hints:
         ),
         checkpoint=_switch(found.get("checkpoint", absent)),
         priority=_priority(found.get("priority", absent)),
+        machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
 
 
@@ -79,6 +131,55 @@ def _is_hint(key: str, field: Field) -> bool:
     if not key.startswith(PREFIX) or field.value is None:
         return False
     return not (field.report.native and key.removeprefix(PREFIX) in OWN_KEYS)
+
+
+def _machine(found: dict[str, Field]) -> MachineHints:
+    idle_s = _duration(found["autostop"])
+    if idle_s is not None and not 60 <= idle_s <= 7 * 86400:
+        found["autostop"].refuse("must be at least 1m and at most 7d")
+    return MachineHints(
+        infra=_infra(found["infra"]),
+        use_spot=None if found["use-spot"].value is None else _switch(found["use-spot"]),
+        disk_gib=_disk_gib(found["disk-size"]),
+        max_hourly_cost=_dollars(found["max-hourly-cost"]),
+        autostop_min=None if idle_s is None else math.ceil(idle_s / 60),
+        runtime=found["runtime"].choice(("container", "host")) or "container",
+    )
+
+
+def _infra(field: Field) -> str | None:
+    where = field.text()
+    if where is None:
+        return None
+    cloud = where.partition("/")[0]
+    if cloud != "*" and cloud not in CLOUDS:
+        field.refuse(did_you_mean(cloud, CLOUDS, f"begin with * or one of {', '.join(CLOUDS)}"))
+    elif not _PLACE.fullmatch(where.removeprefix(cloud)):
+        field.refuse("write a cloud, cloud/region or cloud/region/zone, such as aws/us-east-1 or */us-east-1")
+    return where
+
+
+def _disk_gib(field: Field) -> int | None:
+    if field.value is None:
+        return None
+    try:
+        size = quantity(field.value if isinstance(field.value, (str, int, float)) else "")
+    except ValueError as bad:
+        field.refuse(str(bad))
+        return None
+    if not 2**30 <= size <= MAX_DISK_GIB * 2**30:
+        field.refuse(f"must be at least 1Gi and at most {MAX_DISK_GIB}Gi, such as 200Gi")
+    return math.ceil(size / 2**30)
+
+
+def _dollars(field: Field) -> Decimal | None:
+    if field.value is None:
+        return None
+    text = "" if isinstance(field.value, bool) else str(field.value)
+    if not _DOLLARS.fullmatch(text) or not Decimal(text):
+        field.refuse("must be dollars per hour, such as 3.50")
+        return None
+    return Decimal(text)
 
 
 def _duration(field: Field) -> float | None:

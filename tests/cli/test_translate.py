@@ -100,7 +100,7 @@ def test_a_bad_config_is_one_line(cli, tmp_path, manifest, volumes, error):
     [
         (b"", "there is no Job or Pod in it; write at least one"),
         (b"\xff", "is not a text file; write YAML in UTF-8"),
-        (b"- 1", "document 1: not a manifest; write a Job or a Pod"),
+        (b"- 1", "document 1: not a manifest; write a batch/v1 Job or a v1 Pod"),
         (b"a: [", "check the indentation"),
     ],
 )

@@ -1,0 +1,134 @@
+"""What became of each field of a manifest on its way to a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from translator.errors import ManifestError, shown
+from translator.field import Field
+
+#: The way out of a refusal, where there is another.
+STAY = "set the annotation starburst.io/cloud: never"
+
+
+class Verdict(str, Enum):
+    """How much of a field is left."""
+
+    KEPT = "kept"
+    APPROXIMATED = "approximated"
+    DROPPED = "dropped"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One field, by its dotted path, and what became of it. No line holds the value of a Secret."""
+
+    field: str
+    verdict: Verdict
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A SkyPilot task and its fidelity report; the task is empty if the manifest itself is wrong."""
+
+    #: Not shown in a repr, for its `secrets` are secret.
+    task: dict[str, Any] = field(repr=False)
+    report: tuple[Line, ...]
+
+    def refused(self, *, strict: bool = False) -> tuple[Line, ...]:
+        """The lines that stand in the way; `strict` counts every loss among them."""
+        if strict:
+            return tuple(line for line in self.report if line.verdict is not Verdict.KEPT)
+        return tuple(line for line in self.report if line.verdict is Verdict.REFUSED)
+
+    @property
+    def without_secrets(self) -> dict[str, Any]:
+        """The task as it may be shown: SkyPilot takes a null for a secret that is given at the launch."""
+        secrets = dict.fromkeys(self.task.get("secrets", {}))
+        return {**self.task, "secrets": secrets} if secrets else self.task
+
+
+@dataclass(slots=True)
+class Fidelity:
+    """Gathers the lines of a report."""
+
+    lines: list[Line] = field(default_factory=list)
+
+    def kept(self, where: Field, text: str) -> None:
+        """The field means the same in the cloud."""
+        self._add(where, Verdict.KEPT, text)
+
+    def approximated(self, where: Field, text: str) -> None:
+        """The cloud has something like it; the text says how it differs."""
+        self._add(where, Verdict.APPROXIMATED, text)
+
+    def dropped(self, where: Field, text: str) -> None:
+        """The task runs without it; the text says why."""
+        self._add(where, Verdict.DROPPED, text)
+
+    def refused(self, where: Field, text: str) -> None:
+        """The task must not run like this; the text says what to do."""
+        self._add(where, Verdict.REFUSED, text)
+
+    def errors(self, errors: Collection[ManifestError]) -> None:
+        """Mistakes in the manifest itself."""
+        for error in errors:
+            text = ": ".join(part for part in (shown(error.value), error.mend) if part)
+            self.lines.append(Line(error.field, Verdict.REFUSED, text))
+
+    def in_order_of(self, manifest: Field) -> tuple[Line, ...]:
+        """The lines in the order of the manifest; what stands nowhere in it follows its nearest parent."""
+        places = {path: place for place, path in enumerate(_paths(manifest))}
+        return tuple(sorted(dict.fromkeys(self.lines), key=lambda line: _place(line.field, places)))
+
+    def _add(self, where: Field, verdict: Verdict, text: str) -> None:
+        self.lines.append(Line(where.path, verdict, text))
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What becomes of the fields of one kind of mapping that no code translates, each with its reason."""
+
+    #: Fields that code looks at.
+    translated: Collection[str]
+    kept: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        """Every field that is spoken of."""
+        return {*self.translated, *self.kept, *self.dropped, *self.refused}
+
+    def judge(self, mapping: Field, fidelity: Fidelity) -> None:
+        """Put a line for each field of a mapping that says something."""
+        for key, found in mapping.entries().items():
+            if found.value in (None, False, "", [], {}) or key in self.translated:
+                continue
+            if key in self.kept:
+                fidelity.kept(found, self.kept[key])
+            elif key in self.refused:
+                fidelity.refused(found, self.refused[key])
+            else:
+                fidelity.dropped(found, self.dropped.get(key, "has no meaning outside a cluster"))
+
+
+def _paths(where: Field) -> Iterator[str]:
+    yield where.path
+    if isinstance(where.value, dict):
+        for key in where.value:
+            yield from _paths(where.at(key))
+    elif isinstance(where.value, list):
+        for item in where.items():
+            yield from _paths(item)
+
+
+def _place(path: str, places: Mapping[str, int]) -> int:
+    while path and path not in places:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return places.get(path, -1)

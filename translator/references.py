@@ -1,0 +1,64 @@
+"""What a manifest takes from elsewhere: ConfigMaps and Secrets of its namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from translator.fidelity import Fidelity
+from translator.field import ONLY_THE_CLUSTER, Field
+
+SECRET = "Secret"
+CONFIG_MAP = "ConfigMap"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A ConfigMap or a Secret."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+#: The data of an object, decoded, by key; None if there is no such object.
+Resolve = Callable[[Reference], Mapping[str, str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What a reference led to."""
+
+    #: None where nobody could be asked.
+    values: Mapping[str, str] | None
+    #: Not there, and allowed not to be.
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Follows references, and says in the report when one leads nowhere."""
+
+    resolve: Resolve | None
+    namespace: str
+    fidelity: Fidelity
+
+    def data(self, kind: str, where: Field, name: Field, *, mend: str = ONLY_THE_CLUSTER) -> Data:
+        """The data of an object named by a field; `where` may say `optional`. A failure is refused there."""
+        reference = Reference(kind, self.namespace, name.text() or "")
+        if not reference.name:
+            name.refuse(f"is missing; name the {kind}")
+            return Data(None)
+        if self.resolve is None:
+            self.fidelity.refused(where, f"unresolved: {reference} is in the cluster, not here; {mend}")
+            return Data(None)
+        found = self.resolve(reference)
+        if found is None and where.at("optional").flag():
+            self.fidelity.kept(where, f"{reference} is optional and not there")
+            return Data({}, absent=True)
+        if found is None:
+            self.fidelity.refused(where, f"there is no {reference} in namespace {self.namespace}; create it")
+        return Data(found)

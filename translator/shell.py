@@ -1,0 +1,148 @@
+"""The shell text that runs a container's command line on a machine, argument by argument as it was given."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A part of a text that is known when the task runs: shell text that stands between double quotes."""
+
+    code: str
+
+
+#: A text in parts.
+Word = tuple[str | Live, ...]
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+
+#: Creates a directory as root where the task's user may not.
+_MAKE_DIR = (
+    'make_dir() { mkdir -p "$1" 2>/dev/null || '
+    '{ sudo mkdir -p "$1" && sudo chown "$(id -u):$(id -g)" "$1"; }; }'
+)
+
+
+#: Interactive bash takes a line that begins with ^ for a wish to change the line before, even within quotes.
+_NO_HISTORY = '[ -z "${BASH_VERSION:-}" ] || set +H'
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that is written before the command starts; `mode` is its permissions, None the usual ones."""
+
+    path: str
+    content: Word
+    mode: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one node of a task does."""
+
+    command: tuple[Word, ...]
+    #: Variables whose values are known when the task runs.
+    exports: tuple[tuple[str, Word], ...] = ()
+    #: Variables that a shell would change or cannot hold; they are given to the command alone.
+    beside: tuple[tuple[str, Word], ...] = ()
+    directories: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    #: Variables that have served their turn once the files are written.
+    forgotten: tuple[str, ...] = ()
+    working_dir: str | None = None
+    #: Seconds until SIGTERM, and from there until SIGKILL.
+    limit_s: int | None = None
+    grace_s: int = 30
+
+
+def is_changed(text: str) -> bool:
+    """Whether SkyPilot's `bash -i` would change a text that stands between quotes (see `_NO_HISTORY`)."""
+    return "\n^" in text
+
+
+def text_of(word: Word) -> str | None:
+    """The text, if all of it is known."""
+    parts = [part for part in word if isinstance(part, str)]
+    return "".join(parts) if len(parts) == len(word) else None
+
+
+def quoted(word: Word) -> str:
+    """A word as a shell must be given it, to read it as one argument and change nothing in it."""
+    parts = [f'"{part.code}"' if isinstance(part, Live) else shlex.quote(part) for part in word if part]
+    return "".join(parts) or "''"
+
+
+def expand(text: str, values: Mapping[str, Word]) -> Word:
+    """A text with its `$(NAME)` filled in as Kubernetes does.
+
+    `$$` is a dollar, and an unknown name stays as it is written (Kubernetes documentation, "Define
+    Dependent Environment Variables").
+    """
+    parts: list[str | Live] = []
+    end = 0
+    for match in _REFERENCE.finditer(text):
+        parts.append(text[end : match.start()])
+        end = match.end()
+        parts.extend(("$",) if match[1] is None else values.get(match[1], (match[0],)))
+    return _joined([*parts, text[end:]])
+
+
+def needs_env(command: Sequence[Word], beside: Sequence[object]) -> bool:
+    """Whether `env` starts the command; a first word with "=" would be a variable to it."""
+    return bool(beside) or (text_of(command[0]) or "").startswith("-")
+
+
+def script(run: Run) -> str:
+    """The `run` of a task: the command takes the shell's place, so signals and exit codes are its own.
+
+    POSIX shell; SkyPilot gives it to `bash -i`, in ~/sky_workdir, with the task's envs and secrets set.
+    """
+    lines = [f"make_dir {shlex.quote(path)} || exit 1" for path in run.directories]
+    for file in run.files:
+        lines += _write(file)
+    if run.forgotten:
+        lines.append(f"unset {' '.join(run.forgotten)}")
+    lines += [f"export {name}={quoted(word)}" for name, word in run.exports]
+    if run.working_dir:
+        directory = shlex.quote(run.working_dir)
+        lines.append(f"make_dir {directory} && cd {directory} || exit 1")
+    if any(line.startswith("make_dir") for line in lines):
+        lines.insert(0, _MAKE_DIR)
+    text = "\n".join([*lines, _exec(run), ""])
+    return f"{_NO_HISTORY}\n{text}" if is_changed(text) else text
+
+
+def _exec(run: Run) -> str:
+    words = ["exec"]
+    if run.limit_s is not None and run.grace_s:
+        words += ["timeout", "-s", "TERM", "-k", str(run.grace_s), str(run.limit_s)]
+    elif run.limit_s is not None:  # to timeout, -k 0 means never
+        words += ["timeout", "-s", "KILL", str(run.limit_s)]
+    if needs_env(run.command, run.beside):
+        words += ["env", "--", *(quoted((f"{name}=", *word)) for name, word in run.beside)]
+    return " ".join([*words, *map(quoted, run.command)])
+
+
+def _write(file: File) -> list[str]:
+    path = shlex.quote(file.path)
+    directory = shlex.quote(file.path.rpartition("/")[0] or "/")
+    written = f"printf %s {quoted(file.content)} > {path}"
+    if file.mode is not None:  # never open to more than it says, not even for a moment
+        written = f"(umask 077 && {written}) && chmod {file.mode:o} {path}"
+    return [f"make_dir {directory} && rm -f {path} && {written} || exit 1"]
+
+
+def _joined(parts: Iterable[str | Live]) -> Word:
+    """The same with texts side by side made one, and empty ones left out."""
+    joined: list[str | Live] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, str) and isinstance(last, str):
+            joined[-1] = last + part
+        elif part:
+            joined.append(part)
+    return tuple(joined)

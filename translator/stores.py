@@ -1,0 +1,97 @@
+"""`cloud.volumes` of the config: what stands in for a cluster's volumes in the cloud."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from translator.field import Field, Fields
+
+#: Kinds of volumes that can be mapped, and how each is named as a key.
+KEYS = "pvc/NAME, nfs:SERVER:/PATH or hostPath:/PATH"
+MODES = ("MOUNT", "MOUNT_CACHED", "COPY")
+
+_KEY = re.compile(r"pvc/[a-z0-9][a-z0-9.-]*|nfs:[^:]+:/.*|hostPath:/.*")
+_BUCKET = re.compile(r"(?:s3|gs|r2|cos|oci|nebius|cw|hf|https)://[^/$\s]+(?:/[^$]*)?")
+_VOLUME_NAME = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?")
+_BUCKET_FIELDS = Fields("a bucket", read=("source", "mode"))
+_VOLUME_FIELDS = Fields("a volume", read=("volume",))
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket, or a part of one, and SkyPilot's way of mounting it."""
+
+    source: str
+    mode: str = "MOUNT"
+
+    def below(self, path: str) -> Bucket:
+        """A directory in it."""
+        return Bucket("/".join(part for part in (self.source, path.strip("/")) if part), self.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class SkyVolume:
+    """A volume that SkyPilot knows by name, or a directory in it."""
+
+    name: str
+    sub_path: str = ""
+
+    def below(self, path: str) -> SkyVolume:
+        """A directory in it."""
+        return SkyVolume(self.name, "/".join(part for part in (self.sub_path, path.strip("/")) if part))
+
+
+Store = Bucket | SkyVolume
+
+
+def read_stores(mapping: Field) -> dict[str, Store]:
+    """The mapping of a config file; what is wrong with it goes to the field's report."""
+    found: dict[str, Store] = {}
+    for key, field in mapping.entries().items():
+        if not _KEY.fullmatch(key) or "$" in key:
+            field.refuse(f"no volume is named like this; write {KEYS}", show=False)
+            continue
+        store = _store(field)
+        if store is not None:
+            found[key.rstrip("/") if not key.endswith(":/") else key] = store
+    return found
+
+
+def find_store(stores: Mapping[str, Store], kind: str, path: str) -> Store | None:
+    """What stands in for a path of a host or a server: mapped itself, or within a mapped directory."""
+    rest: list[str] = []
+    parts = path.strip("/").split("/") if path.strip("/") else []
+    while True:
+        store = stores.get(f"{kind}/{'/'.join(parts)}")
+        if store is not None:
+            return store.below("/".join(reversed(rest)))
+        if not parts:
+            return None
+        rest.append(parts.pop())
+
+
+def _store(field: Field) -> Store | None:
+    if isinstance(field.value, str):
+        return _bucket(field, "MOUNT")
+    if not isinstance(field.value, dict):
+        field.refuse("write a bucket such as s3://data/sets, or {volume: NAME} for a volume of SkyPilot")
+        return None
+    if field.at("volume").value is None:
+        field.check(_BUCKET_FIELDS)
+        return _bucket(field.at("source"), field.at("mode").choice(MODES) or "MOUNT")
+    field.check(_VOLUME_FIELDS)
+    name = field.at("volume").text()
+    if name is None or not _VOLUME_NAME.fullmatch(name):
+        field.at("volume").refuse("must be the name of a volume that sky volumes ls shows")
+        return None
+    return SkyVolume(name)
+
+
+def _bucket(source: Field, mode: str) -> Bucket | None:
+    url = source.text()
+    if url is None or not _BUCKET.fullmatch(url):
+        source.refuse("must be the URL of a bucket, such as s3://data/sets or gs://data")
+        return None
+    return Bucket(url.rstrip("/"), mode)

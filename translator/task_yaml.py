@@ -1,0 +1,35 @@
+"""SkyPilot tasks as YAML text: the run as a block that people can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes blocks where they are asked for, and aliases nowhere."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Whether a value that comes twice is written twice."""
+        return True
+
+
+class _Block(str):
+    """A text of several lines."""
+
+    __slots__ = ()
+
+
+def _block(dumper: _Dumper, text: _Block) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style="|")
+
+
+_Dumper.add_representer(_Block, _block)
+
+
+def as_yaml(task: dict[str, Any]) -> str:
+    """A task as a YAML document, without the marker that begins it."""
+    shown = {key: _Block(value) if key == "run" else value for key, value in task.items()}
+    text: str = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return text
