@@ -358,7 +358,10 @@ def _ours(found: Mapping[str, str] | None) -> dict[str, str]:
 def _owner(metadata: Object) -> Owner | None:
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
-            return one(Owner(intern(owner["kind"]), owner["name"], owner["uid"]))
+            kind, group = owner["kind"], owner.get("apiVersion", "").rpartition("/")[0]
+            if kind == "Job" and group not in ("", "batch"):
+                kind = f"Job.{group}"  # Volcano and others have kinds of that name, too
+            return one(Owner(intern(kind), owner["name"], owner["uid"]))
     return None
 
 

@@ -123,9 +123,6 @@ class Orders:
             return False  # it never got a place
         if not pod.over:
             raise RuntimeError(f"run {key[1]} of {key[0]} is still ending")  # asked again after a pause
-        if names.STOPPING not in pod.annotations:  # so that nobody takes this for its user's doing
-            mark = {names.STOPPING: f"{key[1]} {RunEnd.DISPLACED.value}"}
-            await api.patch(PODS, pod.namespace, pod.name, {"metadata": {"annotations": mark}})
         await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
         return True
 

@@ -75,8 +75,6 @@ class Watcher:
         self._synced = asyncio.Event()
         self._unsynced = {JOBS.plural, NODES.plural, PODS.plural}
         self._unbound_since: dict[RunKey, float] = {}
-        #: Nodes of the runs that the core holds a place for, by job.
-        self._places: dict[str, set[str]] = {}
         #: Runs whose pods were left behind by a Job that is gone.
         self._orphans: set[RunKey] = set()
         #: Jobs that nobody wants any more and that the core has not taken up yet.
@@ -107,10 +105,7 @@ class Watcher:
     def told(self, changes: Changes) -> None:
         """See `Cluster.told`."""
         for record in changes.jobs.values():
-            places = {slot.where for slot in record.slots} if record.site is Site.CLUSTER else set()
-            self._room.look_again(places | self._places.pop(record.id, set()))
-            if places and record.alive:
-                self._places[record.id] = places
+            self._room.look_again({slot.where for slot in record.slots})
             if record.id in self._unwanted:
                 self._unwanted.discard(record.id)
                 self._report(CancelRequested(record.id))

@@ -1,0 +1,304 @@
+"""The object of a run is the user's own manifest, with the marks of Starburst and nothing lost."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starburst.clusters.kubernetes.manifest import (
+    KEEP_S,
+    job_object,
+    namespace_of,
+    object_name,
+    placed,
+    pod_object,
+    restarts_in_place,
+)
+from starburst.core.actions import Slot
+from starburst.domain.job import Adopted, Job, Workload
+from starburst.domain.resources import Resources
+from starburst.kube import names
+from starburst.runs.ports import Run
+from translator.manifest import MAX_TASKS
+
+TRAIN: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {
+        "name": "train",
+        "namespace": "team",
+        "labels": {"app": "train", "starburst.io/queue": "big", "job-name": "copied"},
+        "annotations": {
+            "note": "mine",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        },
+    },
+    "spec": {
+        "backoffLimit": 3,
+        "activeDeadlineSeconds": 60,
+        "selector": {"matchLabels": {"controller-uid": "x"}},
+        "podFailurePolicy": {"rules": [{"action": "Ignore"}]},
+        "template": {
+            "metadata": {"labels": {"app": "train", "controller-uid": "x"}, "annotations": {"sidecar": "no"}},
+            "spec": {
+                "restartPolicy": "OnFailure",
+                "schedulerName": "default-scheduler",
+                "serviceAccountName": "robot",
+                "somethingNew": {"kept": True},
+                "volumes": [{"name": "data", "emptyDir": {}}],
+                "initContainers": [{"name": "fetch", "image": "fetcher"}],
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "trainer",
+                        "env": [
+                            {"name": "LR", "value": "$(STARBURST_RANK)"},
+                            {"name": "STARBURST_RANK", "value": "mine"},
+                        ],
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                    },
+                    {"name": "side", "image": "other"},
+                ],
+            },
+        },
+    },
+}
+
+
+def run(
+    manifest: Any = TRAIN, *, tasks: int = 1, attempt: int = 2, job_id: str = "train-abcde", **workload: Any
+) -> Run:
+    job = Job(job_id, "train", (Resources(1),) * tasks, queue="big")
+    slots = tuple(Slot(rank, f"n{rank}", Resources(1)) for rank in reversed(range(tasks)))
+    text = None if manifest is None else json.dumps(manifest)
+    return Run(job, attempt, slots, Workload(manifest=text, **workload))
+
+
+def made(
+    run: Run, *, indexed: bool = False, checkpoints: Any = None, decision: str = "because"
+) -> dict[str, Any]:
+    return job_object(
+        run,
+        namespace="team",
+        controller="me",
+        decision=decision,
+        indexed=indexed,
+        checkpoints=checkpoints,
+    )
+
+
+def env_of(made: dict[str, Any], container: int = 0) -> dict[str, Any]:
+    listed = made["spec"]["template"]["spec"]["containers"][container]["env"]
+    assert len({each["name"] for each in listed}) == len(listed)
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in listed}
+
+
+def test_all_that_its_user_wrote_is_there_but_for_what_servers_write() -> None:
+    job = made(run())
+    expected = copy.deepcopy(TRAIN)
+    expected["metadata"] = {
+        "name": "train-abcde-2",
+        "namespace": "team",
+        "labels": {
+            "app": "train",
+            names.QUEUE: "big",
+            names.JOB: "train-abcde",
+            names.CONTROLLER: "me",
+        },
+        "annotations": {
+            "note": "mine",
+            names.ATTEMPT: "2",
+            names.NODES: "n0",
+            names.DECISION: "because",
+        },
+    }
+    spec, template = expected["spec"], expected["spec"]["template"]
+    del spec["selector"]
+    spec |= {"parallelism": 1, "completions": 1, "ttlSecondsAfterFinished": KEEP_S}
+    template["metadata"] = {
+        "labels": {"app": "train", names.JOB: "train-abcde", names.CONTROLLER: "me"},
+        "annotations": {"sidecar": "no", names.ATTEMPT: "2"},
+    }
+    template["spec"]["schedulerName"] = "chakra"
+    environment = [
+        {"name": "STARBURST_JOB", "value": "train-abcde"},
+        {"name": "STARBURST_ATTEMPT", "value": "2"},
+        {"name": "STARBURST_SITE", "value": "cluster"},
+        {"name": "STARBURST_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {
+            "name": "STARBURST_RANK",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['starburst.io/rank']"}},
+        },
+        {"name": "STARBURST_WORLD_SIZE", "value": "1"},
+        {
+            "name": "JOB_COMPLETION_INDEX",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['starburst.io/rank']"}},
+        },
+    ]
+    main, side = template["spec"]["containers"]
+    main["env"] = [*environment, {"name": "LR", "value": "$(STARBURST_RANK)"}]
+    side["env"] = environment
+    assert job == expected
+
+
+def test_the_submission_itself_is_not_touched() -> None:
+    given_run = run()
+    assert made(given_run) == made(given_run)
+
+
+def test_the_user_may_say_how_long_a_finished_job_is_kept() -> None:
+    manifest = copy.deepcopy(TRAIN)
+    manifest["spec"]["ttlSecondsAfterFinished"] = 5
+    assert made(run(manifest))["spec"]["ttlSecondsAfterFinished"] == 5
+
+
+def test_a_gang_is_as_many_pods_at_once_and_told_its_nodes_by_rank() -> None:
+    job = made(run(tasks=3))
+    assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (3, 3)
+    assert "completionMode" not in job["spec"]
+    assert job["metadata"]["annotations"][names.NODES] == "n0,n1,n2"
+    assert env_of(job)["STARBURST_WORLD_SIZE"] == "3"
+
+
+def test_where_the_server_has_indexed_jobs_a_gang_is_one_and_its_index_is_the_servers() -> None:
+    job = made(run(tasks=3), indexed=True)
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert "JOB_COMPLETION_INDEX" not in env_of(job)
+    assert "completionMode" not in made(run(), indexed=True)["spec"], "a single pod needs none"
+
+
+def test_every_container_finds_the_jobs_own_directory_of_the_checkpoint_volume() -> None:
+    claim = {"persistentVolumeClaim": {"claimName": "checkpoints"}}
+    pod = made(run(job_id="a.b"), checkpoints=claim)["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "data", "emptyDir": {}}, {"name": "starburst-checkpoints", **claim}]
+    mount = {"name": "starburst-checkpoints", "mountPath": "/starburst/checkpoints", "subPath": "a%2Eb"}
+    assert pod["containers"][0]["volumeMounts"] == [{"name": "data", "mountPath": "/data"}, mount]
+    assert pod["containers"][1]["volumeMounts"] == [mount]
+
+
+def test_its_place_in_there_is_told_and_only_if_there_is_one() -> None:
+    assert env_of(made(run(), checkpoints={"emptyDir": {}}))["STARBURST_CHECKPOINT_DIR"]
+    assert "STARBURST_CHECKPOINT_DIR" not in env_of(made(run()))
+
+
+def test_a_pod_becomes_a_job_of_one_that_does_not_try_again() -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "team", "labels": {"app": "p"}, "annotations": {"note": "x"}},
+        "spec": {"nodeName": "n9", "hostNetwork": True, "containers": [{"name": "main"}]},
+    }
+    job = made(run(pod))
+    assert (job["kind"], job["metadata"]["name"]) == ("Job", "train-abcde-2")
+    assert job["metadata"]["labels"]["app"] == "p"
+    assert (job["spec"]["backoffLimit"], job["spec"]["parallelism"]) == (0, 1)
+    template = job["spec"]["template"]
+    assert template["metadata"]["labels"]["app"] == "p"
+    assert template["metadata"]["annotations"]["note"] == "x"
+    assert set(template["metadata"]) == {"labels", "annotations"}
+    assert (template["spec"]["hostNetwork"], template["spec"]["restartPolicy"]) == (True, "Never")
+    assert "nodeName" not in template["spec"]
+
+
+def test_a_job_that_came_without_a_manifest_is_made_up_of_its_workload() -> None:
+    workload = {
+        "command": ("python", "t.py"),
+        "image": "img",
+        "env": (("A", "1"),),
+        "working_dir": "/w",
+        "time_limit_s": 90.0,
+    }
+    job = made(run(None, **workload))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert (container["command"], container["image"]) == (["python", "t.py"], "img")
+    assert (container["workingDir"], env_of(job)["A"]) == ("/w", "1")
+    assert (job["spec"]["activeDeadlineSeconds"], job["spec"]["backoffLimit"]) == (90, 0)
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_empty_fields_are_as_good_as_none() -> None:
+    manifest = {
+        "kind": "Job",
+        "metadata": {"name": "a", "labels": None, "annotations": None},
+        "spec": {
+            "template": {
+                "metadata": None,
+                "spec": {"volumes": None, "containers": [{"name": "m", "env": None, "volumeMounts": None}]},
+            }
+        },
+    }
+    job = made(run(manifest), checkpoints={"emptyDir": {}})
+    assert job["metadata"]["labels"][names.JOB] == "train-abcde"
+
+
+def test_without_a_reason_the_one_that_is_there_stays() -> None:
+    assert names.DECISION not in placed(run(), "")
+    assert placed(run(), "because")[names.DECISION] == "because"
+
+
+def test_its_namespace_is_its_own_then_the_configs() -> None:
+    assert namespace_of(run().workload, "default") == "team"
+    assert namespace_of(run(None).workload, "default") == "default"
+    found = Adopted("Pod", "theirs", "p", "uid")
+    assert namespace_of(run(None, adopted=found).workload, "default") == "theirs"
+
+
+def test_an_adopted_pod_made_anew_is_as_it_was_and_marked() -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "team", "labels": {"starburst.io/queue": "q"}},
+        "spec": {"nodeName": "n9", "schedulerName": "chakra", "containers": [{"name": "main"}]},
+    }
+    again = pod_object(run(pod), controller="me", decision="because")
+    assert again["metadata"] == {
+        "name": "p",
+        "namespace": "team",
+        "labels": {"starburst.io/queue": "q", names.JOB: "train-abcde", names.CONTROLLER: "me"},
+        "annotations": {
+            names.ADOPTED: "true",
+            names.ATTEMPT: "2",
+            names.NODES: "n0",
+            names.DECISION: "because",
+        },
+    }
+    assert again["spec"] == {"schedulerName": "chakra", "containers": [{"name": "main"}]}
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("OnFailure", True), ("Never", False), (None, False)])
+def test_whether_failed_containers_are_restarted_is_the_manifests_to_say(
+    policy: str | None, expected: bool
+) -> None:
+    spec = {"containers": [], "restartPolicy": policy}
+    job = {"kind": "Job", "metadata": {}, "spec": {"template": {"spec": spec}}}
+    assert restarts_in_place(run(job).workload) is expected
+    assert restarts_in_place(run({"kind": "Pod", "metadata": {}, "spec": spec}).workload) is expected
+    assert not restarts_in_place(run(None).workload)
+
+
+ids = st.from_regex(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+
+
+@given(ids, st.integers(1, 10**6))
+def test_a_name_is_a_dns_label_and_leaves_room_for_the_index_of_a_pod(job_id: str, attempt: int) -> None:
+    name = object_name(job_id, attempt)
+    assert name[0].isalnum()
+    assert name.endswith(f"-{attempt}")
+    assert len(f"{name}-{MAX_TASKS - 1}") <= 63
+
+
+@given(
+    ids.filter(lambda id_: len(id_) < 50), ids.filter(lambda id_: len(id_) < 50), *[st.integers(1, 99)] * 2
+)
+def test_names_of_two_runs_differ(one: str, other: str, first: int, second: int) -> None:
+    same = (one, first) == (other, second)
+    assert (object_name(one, first) == object_name(other, second)) is same
+
+
+def test_ids_that_are_cut_still_differ_for_their_ends_do() -> None:
+    long = "x" * 57
+    assert len({object_name(f"{long}-{end}", 1) for end in ("abcde", "abcdf")}) == 2

@@ -1,0 +1,369 @@
+"""What a run's Job and pods say of it: once, only when nothing lives, and whoever is heard first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starburst.clusters.kubernetes.runs import DELETED, RunBook
+from starburst.core.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
+from starburst.kube import names
+from starburst.kube.objects import JobView, PodView
+from tests.clusters.kubernetes.views import ME, a_job, a_pod, failed, marked, running, succeeded
+
+View = JobView | PodView
+ADOPTED = {names.ADOPTED: "true"}
+
+
+class Reader:
+    """A book, fed with the states of objects in their order; None takes the last one away."""
+
+    def __init__(self, *, restarts: bool = False) -> None:
+        self.book = RunBook(ME, lambda _: restarts)
+        self._last: dict[str, View] = {}
+
+    def see(self, *views: View) -> list[Event]:
+        """What it tells after these."""
+        for view in views:
+            self._change(self._last.get(view.uid), view)
+            self._last[view.uid] = view
+        return self.book.take_events()
+
+    def lose(self, *views: View) -> list[Event]:
+        """What it tells after these are gone."""
+        for view in views:
+            self._change(self._last.pop(view.uid), None)
+        return self.book.take_events()
+
+    def _change(self, old: View | None, new: View | None) -> None:
+        if isinstance(new or old, JobView):
+            self.book.job_changed(old, new)  # type: ignore[arg-type]
+        else:
+            self.book.pod_changed(old, new)  # type: ignore[arg-type]
+
+
+def ended(how: RunEnd, code: int | None = None, message: str = "", key: tuple[str, int] = ("a", 1)) -> Event:
+    return RunEnded(*key, how, code, message)
+
+
+# --- a Job that we made
+
+
+def test_a_run_starts_when_its_pod_runs_and_ends_when_its_job_is_complete() -> None:
+    reader, job = Reader(), a_job()
+    pod = a_pod(job=job)
+    assert reader.see(job, pod) == []
+    assert reader.see(running(pod)) == [RunStarted("a", 1)]
+    assert reader.see(succeeded(pod)) == []
+    assert reader.see(replace(job, end="Complete")) == [ended(RunEnd.EXITED, 0)]
+    assert reader.see(replace(job, end="Complete", started_at=1.0)) == [], "once"
+
+
+def test_a_gang_starts_when_each_of_its_pods_runs() -> None:
+    reader, job = Reader(), a_job(parallelism=2)
+    one, two = a_pod("one", job), a_pod("two", job)
+    assert reader.see(job, running(one), two) == []
+    assert reader.see(running(two)) == [RunStarted("a", 1)]
+
+
+def test_a_pod_that_the_job_controller_made_again_is_no_second_start_and_no_end() -> None:
+    reader, job = Reader(), a_job(parallelism=2)
+    one, two, again = a_pod("one", job), a_pod("two", job), a_pod("again", job)
+    assert reader.see(job, running(one), running(two)) == [RunStarted("a", 1)]
+    assert reader.see(failed(one, 3), again) == []
+    assert reader.see(running(again)) == []
+    assert reader.see(succeeded(two), succeeded(again), replace(job, end="Complete")) == [
+        ended(RunEnd.EXITED, 0)
+    ]
+
+
+def test_it_fails_with_the_worst_exit_code_once_the_rest_of_its_gang_is_dead() -> None:
+    reader, job = Reader(), a_job(parallelism=3)
+    one, two, three = (a_pod(name, job) for name in ("one", "two", "three"))
+    reader.see(job, running(one), running(two), running(three))
+    over = replace(job, end="Failed", end_reason="BackoffLimitExceeded")
+    assert reader.see(failed(one, 3), failed(two, 4), over) == []
+    assert reader.see(replace(running(three), deleting=True)) == []
+    assert reader.lose(replace(running(three), deleting=True)) == [ended(RunEnd.EXITED, 4)]
+
+
+def test_pods_that_die_with_their_failed_job_have_no_say_in_its_exit_code() -> None:
+    reader, job = Reader(), a_job(parallelism=2)
+    over = replace(job, end="Failed", end_reason="BackoffLimitExceeded")
+    killed = failed(a_pod("two", job), 143, deleting=True)
+    assert reader.see(over, failed(a_pod("one", job), 3), killed)[-1] == ended(RunEnd.EXITED, 3)
+
+
+def test_a_time_limit_is_told_in_kubernetes_words() -> None:
+    job = a_job(end="Failed", end_reason="DeadlineExceeded", end_message="was active too long")
+    assert Reader().see(job) == [ended(RunEnd.EXITED, 1, "DeadlineExceeded: was active too long")]
+
+
+def test_so_is_a_container_that_was_killed() -> None:
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    told = Reader().see(job, failed(a_pod(job=job), 137, "OOMKilled"))
+    assert told[-1] == ended(RunEnd.EXITED, 137, "OOMKilled")
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "OutOfcpu", "NodeLost", "Shutdown"])
+def test_a_pod_whose_node_gave_its_place_away_makes_the_run_displaced(reason: str) -> None:
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    pod = failed(a_pod(job=job), None, reason, message="no room")
+    assert Reader().see(job, pod) == [RunStarted("a", 1), ended(RunEnd.DISPLACED, None, f"{reason}: no room")]
+
+
+def test_so_does_a_pod_that_was_deleted_whether_it_is_still_seen_or_not() -> None:
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    gone = Reader().see(job)
+    assert gone == [ended(RunEnd.DISPLACED, None, "its pods were taken away")]
+    seen = Reader().see(job, failed(a_pod(job=job), 143, deleting=True))
+    assert [getattr(event, "end", None) for event in seen] == [None, RunEnd.DISPLACED]
+
+
+def test_but_not_where_containers_are_restarted_in_place_for_there_the_job_controller_deletes() -> None:
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    assert Reader(restarts=True).see(job) == [ended(RunEnd.EXITED, 1)]
+
+
+def test_one_pod_that_failed_by_itself_is_enough_for_a_failure() -> None:
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    evicted = failed(a_pod("one", job), None, "Evicted")
+    assert Reader().see(job, evicted, failed(a_pod("two", job), 7))[-1] == ended(RunEnd.EXITED, 7)
+
+
+@pytest.mark.parametrize("how", [RunEnd.STOPPED, RunEnd.DISPLACED])
+def test_a_run_that_we_end_is_over_when_its_job_and_pods_are_gone(how: RunEnd) -> None:
+    reader, job = Reader(), a_job()
+    pod = running(a_pod(job=job))
+    reader.see(job, pod)
+    stopping = marked(job, how.value, deleting=True)
+    assert reader.see(stopping, replace(pod, deleting=True)) == []
+    assert reader.see(replace(stopping, end="Failed")) == [], "its pod lives"
+    assert reader.lose(stopping) == []
+    assert reader.lose(pod) == [ended(how)]
+
+
+def test_what_succeeded_before_it_was_ended_has_succeeded() -> None:
+    reader, job = Reader(), a_job()
+    assert reader.see(marked(job, "stopped", end="Complete"))[-1] == ended(RunEnd.EXITED, 0)
+
+
+def test_the_mark_of_an_earlier_run_and_marks_that_say_nothing_count_for_nothing() -> None:
+    job = a_job(attempt=2, annotations={names.STOPPING: "1 stopped"}, parallelism=0)
+    assert Reader().see(job) == []
+    assert Reader().see(a_job(annotations={names.STOPPING: "1 nonsense"}, parallelism=0)) == []
+
+
+def test_a_job_that_its_user_deletes_is_cancelled_at_once_and_ends_with_its_pods() -> None:
+    reader, job = Reader(), a_job()
+    pod = running(a_pod(job=job))
+    reader.see(job, pod)
+    assert reader.see(replace(job, deleting=True), replace(pod, deleting=True)) == []
+    assert reader.see(replace(job, deleting=True, end="Failed")) == [], "that is for the pods it lost"
+    assert reader.lose(job) == [CancelRequested("a")]
+    assert reader.lose(pod) == [ended(RunEnd.STOPPED, None, DELETED)]
+
+
+def test_objects_of_others_and_objects_that_wait_are_no_runs() -> None:
+    reader = Reader()
+    others = a_job(labels={names.CONTROLLER: "store-2"}, end="Failed")
+    assert reader.see(others, a_job(attempt=None), a_pod(), a_pod("q", others)) == []
+    assert reader.book.known() == frozenset()
+
+
+@pytest.mark.parametrize("attempt", ["", "x", "²", "-1", "9" * 5000])
+def test_nonsense_in_the_annotation_is_no_run(attempt: str) -> None:
+    assert Reader().see(a_job(annotations={names.ATTEMPT: attempt}, end="Complete")) == []
+
+
+def test_a_job_whose_annotations_somebody_strips_off_stays_the_run_it_is() -> None:
+    reader, job = Reader(), a_job()
+    reader.see(job)
+    assert reader.see(replace(job, annotations={}, labels={}, end="Complete"))[-1] == ended(RunEnd.EXITED, 0)
+
+
+def test_a_copy_of_its_object_is_not_the_run() -> None:
+    reader, job = Reader(), a_job()
+    reader.see(job)
+    assert reader.see(replace(job, uid="copy", name="copy", end="Complete")) == []
+    assert reader.lose(replace(job, uid="copy")) == []
+    assert reader.see(replace(job, end="Complete"))[-1] == ended(RunEnd.EXITED, 0)
+
+
+def test_pods_that_outlive_their_job_are_known_by_their_marks() -> None:
+    job = a_job()
+    labels = {names.JOB: "a", names.CONTROLLER: ME}
+    pod = running(a_pod(job=job, labels=labels, annotations={names.ATTEMPT: "1"}))
+    reader = Reader()
+    reader.see(pod, running(a_pod("other", a_job("b"))))
+    assert reader.book.orphans() == {("a", 1)}
+    assert reader.book.run_of(pod) == ("a", 1)
+    reader.see(job)
+    assert reader.book.orphans() == frozenset()
+
+
+# --- an object that its user made
+
+
+def adopted(attempt: int | None = 1, **more: object) -> JobView:
+    more["annotations"] = {**ADOPTED, **more.get("annotations", {})}  # type: ignore[dict-item]
+    return a_job(attempt=attempt, uid="uid-a", name="a", **more)
+
+
+def test_an_adopted_job_that_is_withdrawn_has_ended_its_run_when_its_pods_are_gone() -> None:
+    reader, job = Reader(), adopted()
+    pod = running(a_pod(job=job))
+    reader.see(job, pod)
+    assert reader.see(marked(job, "displaced", parallelism=0)) == []
+    assert reader.lose(pod) == [ended(RunEnd.DISPLACED)]
+    assert reader.see(marked(job, "displaced", parallelism=0, started_at=2.0)) == []
+
+
+def test_its_next_run_is_another_one_even_if_news_of_the_last_one_came_in_the_same_moment() -> None:
+    reader, job = Reader(), adopted()
+    old, new = failed(a_pod("old", job), deleting=True), a_pod("new", job)
+    assert reader.see(marked(job, "displaced", parallelism=0), old)[-1] == ended(RunEnd.DISPLACED)
+    reader.book.pod_changed(old, replace(old, message="more"))  # news of the first run
+    assert reader.see(adopted(attempt=2)) == []
+    assert reader.lose(old) == []
+    assert reader.see(running(new)) == [RunStarted("a", 2)]
+    done = reader.see(succeeded(new), adopted(attempt=2, end="Complete"))
+    assert done == [ended(RunEnd.EXITED, 0, key=("a", 2))]
+
+
+@pytest.mark.parametrize("how", ["", "displaced"])
+def test_an_adopted_job_does_not_come_back_from_failed_whoever_took_its_pod(how: str) -> None:
+    job = adopted(end="Failed", end_reason="BackoffLimitExceeded")
+    pod = failed(a_pod(job=job), None, "Evicted", message="low on memory")
+    end = ended(RunEnd.EXITED, 1, "Evicted: low on memory")
+    assert Reader().see(marked(job, how) if how else job, pod)[-1] == end
+
+
+def test_but_one_that_was_told_to_stop_has_stopped() -> None:
+    assert Reader().see(marked(adopted(end="Failed"), "stopped")) == [ended(RunEnd.STOPPED)]
+
+
+def bare(**more: object) -> PodView:
+    marks = {names.ATTEMPT: "1", **ADOPTED, **more.pop("annotations", {})}  # type: ignore[dict-item]
+    return a_pod(labels={names.JOB: "a", names.CONTROLLER: ME}, annotations=marks, **more)
+
+
+def test_a_bare_pod_is_a_run_too() -> None:
+    reader, pod = Reader(), bare()
+    assert reader.see(pod) == []
+    assert reader.see(running(pod)) == [RunStarted("a", 1)]
+    assert reader.see(failed(pod, 9)) == [ended(RunEnd.EXITED, 9)]
+    assert reader.lose(pod) == []
+    assert reader.book.known() == frozenset()
+
+
+def test_a_bare_pod_that_was_evicted_is_displaced() -> None:
+    assert Reader().see(failed(bare(), None, "Evicted"))[-1] == ended(RunEnd.DISPLACED, None, "Evicted")
+
+
+def test_a_bare_pod_that_its_user_deletes_is_cancelled_though_it_fails_of_it() -> None:
+    reader, pod = Reader(), running(bare())
+    reader.see(pod)
+    assert reader.see(failed(pod, 143, deleting=True)) == []
+    assert reader.lose(pod) == [CancelRequested("a"), ended(RunEnd.STOPPED, None, DELETED)]
+
+
+def test_a_bare_pod_that_we_delete_is_not() -> None:
+    reader = Reader()
+    pod = running(bare(annotations={names.STOPPING: "1 displaced"}, deleting=True))
+    reader.see(pod)
+    assert reader.lose(pod) == [ended(RunEnd.DISPLACED)]
+
+
+# --- whatever happens
+
+STORIES = st.sampled_from(["success", "failure", "eviction", "stop", "withdrawal", "deletion"])
+
+
+def story(kind: str, tasks: int) -> tuple[list[JobView | None], list[list[PodView | None]]]:
+    """The states of a Job, and those of each of its pods, in their order; None: it is gone."""
+    job = adopted(parallelism=tasks) if kind == "withdrawal" else a_job(parallelism=tasks)
+    pods = [a_pod(f"p{rank}", job) for rank in range(tasks)]
+    ends: dict[str, tuple[list[JobView | None], list[PodView | None]]] = {
+        "success": ([replace(job, end="Complete")], [succeeded(pods[0])]),
+        "failure": (
+            [replace(job, end="Failed", end_reason="BackoffLimitExceeded")],
+            [failed(pods[0], 7)],
+        ),
+        "eviction": (
+            [replace(job, end="Failed", end_reason="BackoffLimitExceeded")],
+            [failed(pods[0], None, "Evicted")],
+        ),
+        "stop": ([marked(job, "stopped"), marked(job, "stopped", deleting=True), None], [None]),
+        "withdrawal": ([marked(job, "displaced", parallelism=0)], [None]),
+        "deletion": ([replace(job, deleting=True), None], [None]),
+    }
+    of_job, of_pod = ends[kind]
+    histories: list[list[PodView | None]] = []
+    for pod in pods:
+        last = [None if end is None else replace(end, name=pod.name, uid=pod.uid) for end in of_pod]
+        histories.append([pod, running(pod), replace(running(pod), deleting=kind == "stop"), *last])
+    return [job, *of_job], histories
+
+
+EXPECTED = {
+    "success": (RunEnd.EXITED, 0),
+    "failure": (RunEnd.EXITED, 7),
+    "eviction": (RunEnd.DISPLACED, None),
+    "stop": (RunEnd.STOPPED, None),
+    "withdrawal": (RunEnd.DISPLACED, None),
+    "deletion": (RunEnd.STOPPED, None),
+}
+
+
+def play(histories: Sequence[Sequence[View | None]], draw: st.DataObject) -> tuple[Reader, list[RunEnded]]:
+    """Tell them in any order that keeps each object's own, and look at any time."""
+    reader, left, ends = Reader(), [list(history) for history in histories], []
+    states: list[View | None] = [None] * len(left)
+    # Pods are heard of before their end is; of a Job nobody says that it ended before they were made.
+    for index in range(len(left)):
+        states[index] = left[index].pop(0)
+        reader._change(None, states[index])
+    while any(left):
+        index = draw.draw(st.sampled_from([i for i, states_left in enumerate(left) if states_left]))
+        new = left[index].pop(0)
+        reader._change(states[index], new)
+        states[index] = new
+        if draw.draw(st.booleans()):
+            told = [event for event in reader.book.take_events() if isinstance(event, RunEnded)]
+            alive = [s for s in states[1:] if isinstance(s, PodView) and not s.over]
+            assert not (told and alive), "an end while a pod may be alive"
+            ends += told
+    ends += [event for event in reader.book.take_events() if isinstance(event, RunEnded)]
+    return reader, ends
+
+
+@given(STORIES, st.integers(1, 3), st.data())
+def test_every_story_has_one_end_in_whatever_order_it_is_heard(
+    kind: str, tasks: int, data: st.DataObject
+) -> None:
+    job, pods = story(kind, tasks)
+    _, ends = play([job, *pods], data)
+    assert [(end.end, end.exit_code) for end in ends] == [EXPECTED[kind]]
+
+
+@given(STORIES.filter(lambda kind: kind not in ("stop", "deletion")), st.integers(1, 3), st.data())
+def test_who_sees_only_what_is_left_tells_the_same_end(kind: str, tasks: int, data: st.DataObject) -> None:
+    job, pods = story(kind, tasks)
+    _, ends = play([job, *pods], data)
+    left = [history[-1] for history in (job, *pods) if history[-1] is not None]
+    told = Reader().see(*data.draw(st.permutations(left)))
+    assert [event for event in told if isinstance(event, RunEnded)] == ends
+
+
+@given(STORIES, st.integers(1, 3), st.data())
+def test_nothing_is_remembered_of_what_is_gone(kind: str, tasks: int, data: st.DataObject) -> None:
+    job, pods = story(kind, tasks)
+    end = [history if history[-1] is None else [*history, None] for history in (job, *pods)]
+    reader, _ = play(end, data)
+    book = reader.book
+    assert (book._units, book._by_uid, book._pods, book._news) == ({}, {}, {}, {})
