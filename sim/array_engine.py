@@ -30,7 +30,7 @@ def why_not(spec: Spec) -> str:
     if spec.t_max_h is not None:
         return "Jobs that come home from the cloud are simulated by the core only."
     if spec.order in DISCIPLINES:
-        return f"The order {spec.order} is a discipline, which only the core follows"
+        return f"The order {spec.order} is a discipline, which only the core follows."
     if spec.backfill:
         return "Backfill is simulated by the core only."
     if spec.hopeless != "wait":

@@ -14,7 +14,9 @@ from starburst.core.events import (
     Event,
     InstanceFailed,
     InstanceGone,
+    InstanceReachable,
     InstanceReady,
+    InstanceUnreachable,
     JobSubmitted,
     NodesChanged,
     OffersChanged,
@@ -175,6 +177,14 @@ class Desk:
     def no_launch(self, instance: str) -> list[Action]:
         """A machine could not be had."""
         return self.tell(InstanceFailed(instance, "no capacity", sold_out=True))
+
+    def cut_off(self, instance: str) -> list[Action]:
+        """Nobody gets through to a machine."""
+        return self.tell(InstanceUnreachable(instance))
+
+    def heard_of(self, instance: str) -> list[Action]:
+        """A machine answers again."""
+        return self.tell(InstanceReachable(instance))
 
     def gone(self, instance: str, *, preempted: bool = False) -> list[Action]:
         """A machine is no more."""

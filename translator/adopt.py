@@ -28,8 +28,10 @@ _SERVERS_KEYS = frozenset(
     }
 )
 _DEADLINE = f"{PREFIX}active-deadline"
-#: Volumes with the credentials of the pod's account, which the server mounts by itself.
+#: Volumes with the credentials of the pod's account, which the server mounts by itself: projected ones, and
+#: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
+_INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
 _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
@@ -102,7 +104,10 @@ def _clean_pod(spec: dict[str, Any]) -> None:
 
 
 def _is_credentials(volume: dict[str, Any]) -> bool:
-    return _INJECTED_VOLUME.fullmatch(str(volume.get("name"))) is not None
+    name = str(volume.get("name"))
+    if _INJECTED_SECRET.fullmatch(name) and _mapping(volume, "secret").get("secretName") == name:
+        return True
+    return _INJECTED_VOLUME.fullmatch(name) is not None
 
 
 def _is_injected(toleration: dict[str, Any]) -> bool:

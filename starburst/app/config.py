@@ -31,6 +31,7 @@ from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS
+from starburst.policy.packing.registry import PACKERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import HOUR_S, WAITING
@@ -114,6 +115,7 @@ Order = Annotated[str, AfterValidator(_one_of(ORDERS)), Field(json_schema_extra=
 Placement = Annotated[
     str, AfterValidator(_one_of(PLACEMENTS)), Field(json_schema_extra={"enum": [*PLACEMENTS]})
 ]
+PackerName = Annotated[str, AfterValidator(_one_of(PACKERS)), Field(json_schema_extra={"enum": [*PACKERS]})]
 Returns = Annotated[str, AfterValidator(_one_of(RETURNS)), Field(json_schema_extra={"enum": [*RETURNS]})]
 
 
@@ -157,6 +159,13 @@ class PolicyConfig(Section):
     prior_runtime: Seconds = Field(3600.0, description="mean run time assumed before there is history")
     prior_jobs: Positive = Field(20.0, description="how many jobs that assumption counts as")
     offer_pause: Seconds = Field(300.0, description="an offer whose launch failed is left alone this long")
+    packer: PackerName = Field("none", description="how jobs that leave share machines; none is one each")
+    pack_window: Seconds = Field(
+        0.0, description="how long the first to leave waits for others, to be packed with them"
+    )
+    unreachable: Seconds = Field(
+        600.0, description="a rented machine that does not answer for this long is ended"
+    )
 
     @field_validator("out_of_order")
     @classmethod
@@ -198,6 +207,9 @@ class PolicyConfig(Section):
             prior_runtime_s=self.prior_runtime,
             prior_jobs=self.prior_jobs,
             offer_pause_s=self.offer_pause,
+            packer=self.packer,
+            pack_window_s=self.pack_window,
+            unreachable_s=self.unreachable,
         )
 
 

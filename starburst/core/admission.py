@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import inf, isinf
 
-from starburst.core.actions import LaunchInstance
 from starburst.core.events import JobSubmitted
 from starburst.core.jobs import JobRecord
 from starburst.core.state import State
@@ -135,39 +134,24 @@ def trim(state: State) -> None:
 
 
 def leave(state: State, record: JobRecord, why: str) -> None:
-    """Off to the cloud, or, if no offer will have it, back to waiting."""
-    rented = state.fleet.rent(record.job, state.now)
-    if isinstance(rented, str):
+    """Off to the cloud with all who leave about now, or, if no offer will have it, back to waiting."""
+    offers = state.fleet.price(record.job, state.fleet.available(state.now))
+    if isinstance(offers, str):
         if why not in ("queue-full", "hopeless"):  # else its own wait goes on
-            _keep(state, record, rented)
+            keep(state, record, offers)
         return
     if record.id in state.queue:
         state.dequeue(record)
-    instances, record.slots = rented
     record.phase = Phase.OFFLOADING
-    record.open_bills += len(instances)
+    record.slots = ()
+    record.leaving = why
+    state.departing.setdefault(record.id, state.now)
     state.touch(record)
     if why in ("expired", "hopeless"):
         state.meter.cut_short(state.load.load.mean_runtime_s)
-    state.decide(
-        record.id,
-        "offloaded",
-        why=why,
-        need=str(record.job.resources),
-        waited_s=state.now - record.queued_at,
-        short_job_s=state.settings.short_job_s,
-        queue_limit=state.settings.queue_limit,
-        offers=", ".join(instance.offer.name for instance in instances),
-        rate=sum(instance.rate.micro_usd for instance in instances),
-    )
-    for instance in instances:
-        numbers = {"offer": instance.offer.name, "rate": instance.rate.micro_usd, "jobs": record.id}
-        state.decide(instance.id, "launched", **numbers)
-        state.touch_instance(instance)
-        state.do(LaunchInstance(instance.id, instance.offer.name))
 
 
-def _keep(state: State, record: JobRecord, lacks: str) -> None:
+def keep(state: State, record: JobRecord, lacks: str) -> None:
     """It should leave but cannot: it waits on, and tries again when an offer's pause ends."""
     retry_at = state.fleet.retry_at(record.job, state.now)
     if retry_at is not None:

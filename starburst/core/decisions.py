@@ -67,12 +67,19 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
     "again": lambda n: "its first machine did not come up",
 }
 
+
+def _machines(n: Numbers) -> str:
+    """What a job that leaves rents, or whose machine it shares; logs of old know of no sharing."""
+    rate = f"{n['offers']} at {usd(n['rate'])}/h"
+    if n.get("joins"):
+        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
+    return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}"
+
+
 REASONS: dict[str, Callable[[Numbers], str]] = {
     "waits": _wait,
     "placed": _placed,
-    "offloaded": lambda n: (
-        f"leaves for the cloud: {WHY_OFFLOAD[str(n['why'])](n)}; rents {n['offers']} at {usd(n['rate'])}/h"
-    ),
+    "offloaded": lambda n: f"leaves for the cloud: {WHY_OFFLOAD[str(n['why'])](n)}; {_machines(n)}",
     "no-offer": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
     "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
     "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",
@@ -94,5 +101,10 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"could not be rented ({n['message']}); {n['offer']} is left alone for {_span(n, 'pause_s')}"
     ),
     "terminating": lambda n: "given back: nothing runs on it any more",
+    "unreachable": lambda n: (
+        f"does not answer, though its cloud says it runs; not heard of for {_span(n, 'grace_s')} it is ended"
+    ),
+    "reachable": lambda n: f"answers again after {_span(n, 'after_s')}",
+    "fenced": lambda n: f"is ended: not heard of for {_span(n, 'after_s')}; then its jobs start anew",
     "gone": lambda n: f"{n['how']} after {_span(n, 'billed_s')}; bill {usd(n['micro_usd'])}",
 }

@@ -105,6 +105,20 @@ class InstanceGone:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceUnreachable:
+    """Nobody gets through to a machine that, by its cloud, runs: what runs there may be alive."""
+
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceReachable:
+    """A machine answers again."""
+
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Nothing happened but time."""
 
@@ -120,5 +134,7 @@ Event = (
     | InstanceReady
     | InstanceFailed
     | InstanceGone
+    | InstanceUnreachable
+    | InstanceReachable
     | Tick
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isinf
 
 from starburst.core.decisions import WHY_OFFLOAD, usd, where
+from starburst.core.departures import pack_at
 from starburst.core.events import JobSubmitted
 from starburst.core.fleet import InstanceRecord
 from starburst.core.jobs import JobRecord
@@ -72,15 +73,15 @@ def _at_once(scheduler: Scheduler, record: JobRecord) -> Explanation:
         sentence = f"would start at once on the cluster on {where(record.slots)}"
         return Explanation(record.id, record.phase.value, sentence)
     decision = next(
-        d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded"
+        (d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded"), None
     )
-    why = WHY_OFFLOAD[str(decision.numbers["why"])](decision.numbers)
+    why = "" if decision is None else f": {WHY_OFFLOAD[str(decision.numbers['why'])](decision.numbers)}"
     offers = [machine.offer for machine in _machines(scheduler, record)]
     cost, price = _price(scheduler, record.job, offers)
     return Explanation(
         record.id,
         record.phase.value,
-        f"would leave for the cloud at once: {why}; would cost {price}",
+        f"would leave for the cloud at once{why}; would cost {price}",
         cloud_cost=cost,
         offers=tuple(offer.name for offer in offers),
     )
@@ -205,6 +206,9 @@ def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
 
 def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
     machines = _machines(state, record)
+    if not machines:
+        when = clock(pack_at(state))
+        return f"leaves for the cloud; machines are chosen at {when}, for all who leave by then"
     what = ", ".join(f"{m.id} ({m.offer.name}, {m.rate}/h)" for m in machines)
     are = "are" if len(machines) > 1 else "is"
     return f"leaves for the cloud: {what}, asked for at {clock(machines[0].requested_at)}, {are} coming up"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from starburst.core.actions import Slot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
+from starburst.domain.resources import Resources, total
+from starburst.policy.packing.none import NoPacking
 from starburst.policy.packing.plan import Packer, Situation
 
 OPEN_PHASES = (InstancePhase.LAUNCHING, InstancePhase.READY)
@@ -28,10 +30,17 @@ class InstanceRecord:
     ended_at: float | None = None
     preempted: bool = False
     micro_usd: int = 0
+    #: Since when nobody gets through to it though the cloud says that it runs.
+    unreachable_since: float | None = None
     #: Jobs it is for, in the order they came.
     job_ids: list[str] = field(default_factory=list)
     #: Everyone who shares its bill.
     billed_to: list[str] = field(default_factory=list)
+    #: What each job that it is for has of it, and since when.
+    held: dict[str, Resources] = field(default_factory=dict)
+    held_since: dict[str, float] = field(default_factory=dict)
+    #: Seconds that each job had all of it, or longer and less of it: the key its bill is split by.
+    used_s: dict[str, float] = field(default_factory=dict)
 
     def cost(self, now: float) -> Money:
         """What it has cost up to `now`."""
@@ -40,12 +49,56 @@ class InstanceRecord:
         until = self.ended_at if self.ended_at is not None else now
         return self.rate.for_seconds(max(0.0, until - self.launched_at))
 
+    @property
+    def free(self) -> Resources:
+        """What no job has of it."""
+        return _less(self.offer.resources, total(self.held.values()))
+
+    def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> None:
+        """A job has these slots of it from now on."""
+        self.job_ids.append(job_id)
+        self.held[job_id] = total(slot.resources for slot in slots)
+        self.held_since[job_id] = now
+        if job_id not in self.billed_to:
+            self.billed_to.append(job_id)
+
+    def leave(self, job_id: str, now: float) -> None:
+        """A job has nothing of it any more."""
+        self.job_ids.remove(job_id)
+        if job_id in self.held:
+            share = _largest_share(self.held.pop(job_id), self.offer.resources)
+            used_s = max(0.0, now - self.held_since.pop(job_id)) * share
+            self.used_s[job_id] = self.used_s.get(job_id, 0.0) + used_s
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A job on its way out, and when it will be done if it starts now."""
+
+    job: Job
+    until: float
+
+
+@dataclass(slots=True)
+class Packed:
+    """Where jobs that left together go."""
+
+    #: Job → its slots, by rank; the others are in `lacking`.
+    slots: dict[str, tuple[Slot, ...]] = field(default_factory=dict)
+    #: Jobs on machines that were there already.
+    joined: set[str] = field(default_factory=set)
+    launched: dict[str, InstanceRecord] = field(default_factory=dict)
+    #: Job → what is lacking.
+    lacking: dict[str, str] = field(default_factory=dict)
+
 
 class Fleet:
     """Offers and instances. Decides nothing by itself: it asks the packer and keeps the books."""
 
     def __init__(self, packer: Packer) -> None:
         self._packer = packer
+        #: Whether jobs may share machines.
+        self.shares = not isinstance(packer, NoPacking)
         self.offers: dict[str, Offer] = {}
         #: Offer name → when it may be asked for again.
         self.paused: dict[str, float] = {}
@@ -66,24 +119,70 @@ class Fleet:
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers a job would be given, one per machine, or what is lacking."""
-        plan = self._packer.plan(Situation(_tasks(job), tuple(offers)))
+        plan = self._packer.plan(Situation(_tasks(job, None), tuple(offers)))
         return plan.unplaced[0][1] if plan.unplaced else [launch.offer for launch in plan.launches]
 
-    def rent(self, job: Job, now: float) -> tuple[list[InstanceRecord], tuple[Slot, ...]] | str:
-        """New machines for a job and its slots on them, or what is lacking."""
-        plan = self._packer.plan(Situation(_tasks(job), tuple(self.available(now)), now=now))
-        if plan.unplaced:
-            return plan.unplaced[0][1]
-        records, slots = [], []
+    def pack(self, leavers: Sequence[Leaver], busy_until: Mapping[str, float], now: float) -> Packed:
+        """Room for jobs that leave together.
+
+        A job joins a machine that others need for longer anyway, which costs nothing (the rule of Stratus'
+        runtime bins, section 4); for all the rest together the packer says what to rent. `busy_until` says of
+        each machine until when its jobs will need it, by estimates.
+        """
+        packed, rest = Packed(), []
+        for leaver in leavers:
+            slots = self._join(leaver, busy_until) if self.shares else ()
+            if slots:
+                packed.joined.add(leaver.job.id)
+                self._hold(leaver.job.id, slots, now)
+                packed.slots[leaver.job.id] = slots
+            else:
+                rest.append(leaver)
+        if rest:
+            self._rent(rest, packed, now)
+        return packed
+
+    def _rent(self, leavers: Sequence[Leaver], packed: Packed, now: float) -> None:
+        tasks = tuple(task for leaver in leavers for task in _tasks(leaver.job, leaver.until - now))
+        plan = self._packer.plan(Situation(tasks, tuple(self.available(now)), now=now))
+        packed.lacking = {task.job_id: lacking for task, lacking in reversed(plan.unplaced)}
+        slots: dict[str, list[Slot]] = {}
         for launch in plan.launches:
+            here = [task for task in launch.tasks if task.job_id not in packed.lacking]
+            if not here:
+                continue
             self.launches += 1
             record = InstanceRecord(f"i-{self.launches:06d}", launch.offer, self.rate(launch.offer), now)
-            record.job_ids = [job.id]
-            record.billed_to = [job.id]
-            self.instances[record.id] = record
-            records.append(record)
-            slots += [Slot(task.rank, record.id, task.resources) for task in launch.tasks]
-        return records, tuple(sorted(slots, key=lambda slot: slot.rank))
+            self.instances[record.id] = packed.launched[record.id] = record
+            for task in here:
+                slots.setdefault(task.job_id, []).append(Slot(task.rank, record.id, task.resources))
+        for job_id, found in slots.items():
+            packed.slots[job_id] = tuple(sorted(found, key=lambda slot: slot.rank))
+            self._hold(job_id, packed.slots[job_id], now)
+
+    def _join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
+        """Slots on machines that outlast the job anyway, tightest fit first; none if not all tasks fit."""
+        free = {
+            instance.id: instance.free
+            for instance in self.instances.values()
+            if instance.phase in OPEN_PHASES
+            and instance.unreachable_since is None
+            and instance.held.keys() == set(instance.job_ids)
+            and busy_until.get(instance.id, 0.0) >= leaver.until
+        }
+        slots = []
+        for rank, demand in enumerate(leaver.job.tasks):
+            fitting = [name for name, room in free.items() if demand.fits(room)]
+            if not fitting:
+                return ()
+            name = min(fitting, key=lambda n: _largest_share(free[n], self.instances[n].offer.resources))
+            free[name] = _less(free[name], demand)
+            slots.append(Slot(rank, name, demand))
+        return tuple(slots)
+
+    def _hold(self, job_id: str, slots: Sequence[Slot], now: float) -> None:
+        for name in dict.fromkeys(slot.where for slot in slots):
+            self.instances[name].hold(job_id, [slot for slot in slots if slot.where == name], now)
 
     def retry_at(self, job: Job, now: float) -> float | None:
         """When a pause ends after which the job could leave; None if no offer could ever hold it."""
@@ -95,27 +194,65 @@ class Fleet:
         """Whether every machine of these slots is up."""
         return all(self.instances[slot.where].phase is InstancePhase.READY for slot in slots)
 
-    def release(self, job_id: str, slots: Sequence[Slot]) -> list[InstanceRecord]:
+    def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """The job no longer needs these machines; those that now nobody needs are to be given back."""
         empty = []
         for name in dict.fromkeys(slot.where for slot in slots):
             record = self.instances.get(name)
             if record is None or job_id not in record.job_ids:
                 continue
-            record.job_ids.remove(job_id)
+            record.leave(job_id, now)
             if not record.job_ids and record.phase in OPEN_PHASES:
                 record.phase = InstancePhase.TERMINATING
                 empty.append(record)
         return empty
 
     def settle(self, record: InstanceRecord) -> dict[str, int]:
-        """Close the books of a machine that has ended: each job's share of the bill in micro-dollars."""
-        record.micro_usd = record.cost(record.ended_at or 0.0).micro_usd
+        """Close the books of a machine that has ended: each job's share of the bill in micro-dollars.
+
+        Jobs pay for the time they had it, by their largest share of it; they bear what nobody had, too.
+        """
+        ended_at = record.ended_at or 0.0
+        record.micro_usd = record.cost(ended_at).micro_usd
         self.settled += Money(record.micro_usd)
         del self.instances[record.id]
-        share, rest = divmod(record.micro_usd, len(record.billed_to))
-        return {job_id: share + (rank < rest) for rank, job_id in enumerate(record.billed_to)}
+        used_s = dict.fromkeys(record.billed_to, 0.0) | record.used_s
+        for job_id, held in record.held.items():
+            share = _largest_share(held, record.offer.resources)
+            used_s[job_id] += max(0.0, ended_at - record.held_since[job_id]) * share
+        return _split(record.micro_usd, used_s)
 
 
-def _tasks(job: Job) -> tuple[Task, ...]:
-    return tuple(Task(job.id, rank, demand) for rank, demand in enumerate(job.tasks))
+def _tasks(job: Job, remaining_s: float | None) -> tuple[Task, ...]:
+    return tuple(Task(job.id, rank, demand, remaining_s=remaining_s) for rank, demand in enumerate(job.tasks))
+
+
+def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """Whole parts in proportion, which add up; equal parts if nothing weighs anything."""
+    whole = sum(weights.values())
+    if whole <= 0:
+        weights, whole = dict.fromkeys(weights, 1.0), float(len(weights))
+    parts = {name: int(amount * weight / whole) for name, weight in weights.items()}
+    rest = amount - sum(parts.values())
+    for name in sorted(parts, key=lambda name: parts[name] - amount * weights[name] / whole)[: abs(rest)]:
+        parts[name] += 1 if rest > 0 else -1
+    return parts
+
+
+def _less(whole: Resources, part: Resources) -> Resources:
+    return Resources(
+        whole.gpus - part.gpus,
+        whole.cpu_milli - part.cpu_milli,
+        whole.memory_mib - part.memory_mib,
+        whole.gpu_type,
+    )
+
+
+def _largest_share(part: Resources, whole: Resources) -> float:
+    """The largest fraction over GPUs, CPUs and memory."""
+    pairs = (
+        (part.gpus, whole.gpus),
+        (part.cpu_milli, whole.cpu_milli),
+        (part.memory_mib, whole.memory_mib),
+    )
+    return max((have / of for have, of in pairs if of), default=0.0)

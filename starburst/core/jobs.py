@@ -41,6 +41,8 @@ class JobRecord:
     returned: bool = False
     #: From when on a cloud run is looked at for coming home; None if never.
     look_at: float | None = None
+    #: Why it leaves for the cloud, until it has a machine there.
+    leaving: str = ""
     #: Attempts known dead without a result.
     losses: int = 0
     #: Overtook an earlier job in the queue at its last start.

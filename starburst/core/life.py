@@ -122,7 +122,7 @@ def _throw_away(state: State, record: JobRecord) -> None:
 
 def release(state: State, record: JobRecord) -> None:
     """The job leaves its machines; those that nobody needs any more are given back."""
-    for instance in state.fleet.release(record.id, record.slots):
+    for instance in state.fleet.release(record.id, record.slots, state.now):
         state.decide(instance.id, "terminating")
         state.touch_instance(instance)
         state.do(TerminateInstance(instance.id))
@@ -132,6 +132,7 @@ def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: 
     """The job is over."""
     state.unreserve(record)
     state.homesick.pop(record.id, None)
+    state.departing.pop(record.id, None)
     state.meter.rests(record)
     record.phase = phase
     record.ended_at = state.now

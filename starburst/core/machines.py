@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
+
+from starburst.core.actions import TerminateInstance
 from starburst.core.admission import leave
-from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady
-from starburst.core.fleet import InstanceRecord
+from starburst.core.events import (
+    InstanceFailed,
+    InstanceGone,
+    InstanceReachable,
+    InstanceReady,
+    InstanceUnreachable,
+)
+from starburst.core.fleet import OPEN_PHASES, InstanceRecord
 from starburst.core.jobs import JobRecord
 from starburst.core.life import gone, release, start, stop
 from starburst.core.state import State
@@ -26,7 +35,7 @@ def instance_ready(state: State, event: InstanceReady) -> None:
     state.decide(instance.id, "ready", boot_s=state.now - instance.requested_at)
     for job_id in instance.job_ids:
         record = state.jobs[job_id]
-        if record.phase is Phase.OFFLOADING and state.fleet.ready(record.slots):
+        if record.phase is Phase.OFFLOADING and record.slots and state.fleet.ready(record.slots):
             start(state, record, Site.CLOUD, record.slots)
 
 
@@ -54,6 +63,8 @@ def instance_gone(state: State, event: InstanceGone) -> None:
     instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
     instance.preempted = event.preempted
     how = "given back" if instance.phase is InstancePhase.TERMINATING else "ended by itself"
+    if instance.unreachable_since is not None:
+        how = "ended, for nobody got through to it"
     if event.preempted:
         how = "preempted by the cloud"
     _close(state, instance, InstancePhase.GONE)
@@ -61,6 +72,47 @@ def instance_gone(state: State, event: InstanceGone) -> None:
     state.decide(instance.id, "gone", how=how, billed_s=billed_s, micro_usd=instance.micro_usd)
     for job_id in list(instance.job_ids):
         _machine_took(state, state.jobs[job_id], f"{instance.id} was {how}", preempted=event.preempted)
+
+
+def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
+    """Not dead for that: it gets a grace, which survives a restart, to be heard of again."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None or instance.phase not in OPEN_PHASES or instance.unreachable_since is not None:
+        return
+    instance.unreachable_since = state.now
+    state.touch_instance(instance)
+    state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s)
+
+
+def instance_reachable(state: State, event: InstanceReachable) -> None:
+    """It answers again; if it was ended meanwhile, that stands."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None or instance.phase not in OPEN_PHASES or instance.unreachable_since is None:
+        return
+    state.decide(instance.id, "reachable", after_s=state.now - instance.unreachable_since)
+    instance.unreachable_since = None
+    state.touch_instance(instance)
+
+
+def fence_at(state: State) -> float:
+    """When the next grace of a machine that is not heard of is over; infinity if none is running."""
+    since = (i.unreachable_since for i in state.fleet.instances.values() if i.phase in OPEN_PHASES)
+    return min((at for at in since if at is not None), default=inf) + state.settings.unreachable_s
+
+
+def fence(state: State) -> None:
+    """End machines that were not heard of for too long. Their jobs go on only once they are known dead."""
+    if fence_at(state) > state.now:
+        return
+    for instance in state.fleet.instances.values():
+        since = instance.unreachable_since
+        if since is None or instance.phase not in OPEN_PHASES:
+            continue
+        if since + state.settings.unreachable_s <= state.now:
+            instance.phase = InstancePhase.TERMINATING
+            state.decide(instance.id, "fenced", after_s=state.now - since)
+            state.touch_instance(instance)
+            state.do(TerminateInstance(instance.id))
 
 
 def confirm_instances(state: State, known: frozenset[str]) -> None:

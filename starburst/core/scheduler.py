@@ -14,12 +14,15 @@ from typing import Any
 from starburst.core.actions import Action
 from starburst.core.admission import expire, give_up, join, submitted, trim
 from starburst.core.decisions import where
+from starburst.core.departures import pack, pack_at
 from starburst.core.events import (
     CancelRequested,
     Event,
     InstanceFailed,
     InstanceGone,
+    InstanceReachable,
     InstanceReady,
+    InstanceUnreachable,
     JobSubmitted,
     NodesChanged,
     OffersChanged,
@@ -31,7 +34,16 @@ from starburst.core.events import (
 )
 from starburst.core.homecoming import bring_home
 from starburst.core.life import finish, release, run_ended, run_started, start, stop
-from starburst.core.machines import confirm_instances, instance_failed, instance_gone, instance_ready
+from starburst.core.machines import (
+    confirm_instances,
+    fence,
+    fence_at,
+    instance_failed,
+    instance_gone,
+    instance_reachable,
+    instance_ready,
+    instance_unreachable,
+)
 from starburst.core.state import Changes, State
 from starburst.domain.job import Phase, Site
 
@@ -80,12 +92,16 @@ class Scheduler(State):
 
     def next_wakeup(self) -> float:
         """When time alone will change something next; infinity if never."""
-        return inf if self.resting else min(self.deadlines.next(), self.looks.next())
+        if self.resting:
+            return inf
+        return min(self.deadlines.next(), self.looks.next(), pack_at(self), fence_at(self))
 
     def _schedule(self) -> None:
         if self.resting:
             self._join_arrivals()
+            pack(self)
             return
+        fence(self)
         room = self.grew
         expire(self)
         self._join_arrivals()
@@ -95,6 +111,7 @@ class Scheduler(State):
         while expire(self):
             self._place_queued()
         bring_home(self, room=room)
+        pack(self)
 
     def _join_arrivals(self) -> None:
         for record in self.joining:
@@ -185,5 +202,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceReady: instance_ready,
     InstanceFailed: instance_failed,
     InstanceGone: instance_gone,
+    InstanceUnreachable: instance_unreachable,
+    InstanceReachable: instance_reachable,
     Tick: _tick,
 }

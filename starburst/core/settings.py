@@ -44,5 +44,11 @@ class Settings:
     prior_jobs: float = 20.0
     #: An offer whose launch failed is left alone this long.
     offer_pause_s: float = 300.0
+    #: How jobs that leave together share machines (policy/packing/registry.py), and how long the first of
+    #: them waits for others.
+    packer: str = "none"
+    pack_window_s: float = 0.0
+    #: A machine that nobody gets through to is given this long before it is ended.
+    unreachable_s: float = 600.0
     #: A job whose runs were lost (not preempted) this often has failed.
     max_losses: int = 6

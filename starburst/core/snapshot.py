@@ -102,6 +102,8 @@ def _take_over(state: Scheduler, record: JobRecord) -> None:
                 state.prospects.suspect(record)
         if not isinf(record.deadline):
             state.deadlines.set(record.deadline, record)
+    if record.phase is Phase.OFFLOADING and not record.slots:
+        state.departing[record.id] = state.now
     if record.alive:
         state.unconfirmed_runs.add((record.id, record.attempt))
         if record.started_at is not None:

@@ -21,8 +21,8 @@ from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.ordering import ORDERS
-from starburst.policy.packing.none import NoPacking
 from starburst.policy.packing.plan import Packer
+from starburst.policy.packing.registry import packer as packer_named
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
@@ -58,7 +58,9 @@ class State:
         self.grew = False
         #: None where waits are sat out, hopeless or not.
         self.prospects = Prospects(self.jobs) if settings.hopeless == "leave" else None
-        self.fleet = Fleet(packer or NoPacking())
+        self.fleet = Fleet(packer or packer_named(settings.packer))
+        #: Jobs that leave and have no machine yet, and since when.
+        self.departing: dict[str, float] = {}
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
         self.meter = Meter(settings)
         self.deadlines = Timers(self._deadline)

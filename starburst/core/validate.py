@@ -63,7 +63,8 @@ def _walk(state: State) -> Iterator[str]:
 def _jobs(state: State) -> Iterator[str]:
     for record in state.jobs.values():
         holds = bool(record.slots)
-        if (record.alive or record.phase is Phase.OFFLOADING) != holds and not record.phase.is_end:
+        leaves = record.phase is Phase.OFFLOADING and record.id not in state.departing
+        if (record.alive or leaves) != holds and not record.phase.is_end:
             yield f"{record.id} is {record.phase.value} and holds {len(record.slots)} slots"
         if record.reserved and record.stop_why != "return":
             yield f"{record.id} has slots reserved without being on its way home"
@@ -111,6 +112,8 @@ def _fleet(state: State) -> Iterator[str]:
         bills.update(instance.billed_to)
         if instance.phase in OPEN_PHASES and not instance.job_ids:
             yield f"{instance.id} is {instance.phase.value} for nobody"
+        if min(amount(instance.free)) < 0:
+            yield f"{instance.id} is over its capacity"
         for job_id in instance.job_ids:
             record = state.jobs.get(job_id)
             if record is None or instance.id not in {slot.where for slot in record.slots}:
@@ -122,5 +125,6 @@ def _fleet(state: State) -> Iterator[str]:
         if record.phase is Phase.OFFLOADING or runs:
             for slot in record.slots:
                 instance_of = state.fleet.instances.get(slot.where)
-                if instance_of is None or instance_of.phase is InstancePhase.TERMINATING:
+                fenced = instance_of is not None and instance_of.unreachable_since is not None
+                if instance_of is None or (instance_of.phase is InstancePhase.TERMINATING and not fenced):
                     yield f"{record.id} is on {slot.where}, which is not ours any more"

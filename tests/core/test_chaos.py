@@ -17,7 +17,9 @@ from starburst.core.events import (
     Event,
     InstanceFailed,
     InstanceGone,
+    InstanceReachable,
     InstanceReady,
+    InstanceUnreachable,
     JobSubmitted,
     NodesChanged,
     OffersChanged,
@@ -83,7 +85,8 @@ class Chaos:
             case TerminateInstance(name):
                 assert name in self.machines, "a machine is given back that we do not have"
                 busy = [run for run in self.runs.values() if name in {slot.where for slot in run.slots}]
-                assert not busy, "a machine is given back under a live run"
+                fenced = self.scheduler.fleet.instances[name].unreachable_since is not None
+                assert fenced or not busy, "a machine is given back under a live run"
 
     def step(self, what: str, pick: int) -> None:
         """One thing happens; `pick` chooses to whom."""
@@ -144,6 +147,11 @@ class Chaos:
         begun = self.now if launched_at is None else launched_at
         self.tell(InstanceGone(name, begun, self.now, preempted))
 
+    def _cut_off(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if self.machines:
+            name = list(self.machines)[pick % len(self.machines)]
+            self.tell((InstanceUnreachable, InstanceReachable)[pick % 3 == 0](name))
+
     def _nodes(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.tell(NodesChanged(((), nodes(4), nodes(4, 4), nodes(4, 4, 4))[pick % 4]))
 
@@ -189,7 +197,7 @@ class Chaos:
 THINGS = [
     *["submit"] * 4,
     *["start", "boot"] * 3,
-    *["end", "pass_time", "machine_ends"] * 2,
+    *["end", "pass_time", "machine_ends", "cut_off"] * 2,
     *["cancel", "no_launch", "nodes", "offers", "repeat", "restart"],
 ]
 scripts = st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 60)), min_size=10, max_size=80)
@@ -210,6 +218,9 @@ def tellings(draw: st.DrawFn) -> Settings:
         "t_max_s": 300.0,
         "offload_cpu_only": draw(st.booleans()),
         "max_losses": draw(st.sampled_from([1, 6])),
+        "packer": draw(st.sampled_from(["none", "eva", "stratus"])),
+        "pack_window_s": draw(st.sampled_from([0.0, 30.0])),
+        "unreachable_s": 200.0,
     }
     return Settings(**more)
 

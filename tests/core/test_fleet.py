@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.fleet import Fleet
+from starburst.core.fleet import Fleet, Leaver
 from starburst.domain.money import Money
 from starburst.policy.packing.none import NoPacking
 from tests.builders import job, offer
@@ -15,9 +15,8 @@ from tests.builders import job, offer
 def test_a_shared_bill_is_split_to_the_last_micro_dollar(rate: int, sharers: int, seconds: float) -> None:
     fleet = Fleet(NoPacking())
     fleet.offers = {"small": offer("small", dollars=rate / 1e6)}
-    rented = fleet.rent(job("j0"), 0.0)
-    assert not isinstance(rented, str)
-    (machine,) = rented[0]
+    (machine,) = fleet.pack([Leaver(job("j0"), 60.0)], {}, 0.0).launched.values()
+    machine.held.clear()
     machine.billed_to = [f"j{n}" for n in range(sharers)]
     machine.launched_at, machine.ended_at = 0.0, seconds
     shares = fleet.settle(machine)

@@ -99,10 +99,33 @@ def homecoming_of_star() -> Desk:
     return desk
 
 
+def cut_off() -> Desk:
+    """Machines that are not heard of, one of them for too long; one that two jobs share and a third joins."""
+    desk = Desk(offers=[offer("big", 4, 3)], packer="eva", unreachable_s=MINUTE)
+    desk.submit(job("a", 2, cloud="only", hours=2), job("b", 1, cloud="only"))
+    desk.offload("a")
+    desk.submit(job("c", 1, cloud="only", hours=0.1))
+    desk.cut_off("i-000001")
+    desk.wait(30)
+    desk.heard_of("i-000001")
+    desk.cut_off("i-000001")
+    desk.wait(MINUTE)
+    desk.gone("i-000001")
+    return desk
+
+
 @cache
 def decisions() -> tuple[Decision, ...]:
     """All that was decided in the scenarios."""
-    scenarios = (waits_and_runs, cloud_life, reasons_to_leave, no_hope, homecoming, homecoming_of_star)
+    scenarios = (
+        waits_and_runs,
+        cloud_life,
+        reasons_to_leave,
+        no_hope,
+        homecoming,
+        homecoming_of_star,
+        cut_off,
+    )
     return tuple(decision for scenario in scenarios for decision in scenario().scheduler.log)
 
 

@@ -1,0 +1,90 @@
+"""Jobs on their way out are gathered for a moment, then given machines together."""
+
+from __future__ import annotations
+
+from math import inf
+
+from starburst.core.actions import LaunchInstance
+from starburst.core.admission import keep
+from starburst.core.fleet import InstanceRecord, Leaver, Packed
+from starburst.core.jobs import JobRecord
+from starburst.core.life import start
+from starburst.core.state import State
+from starburst.domain.job import Phase, Site
+
+
+def pack_at(state: State) -> float:
+    """When those who leave are packed; infinity while nobody does."""
+    first = min(state.departing.values(), default=inf)
+    return first + state.settings.pack_window_s
+
+
+def pack(state: State) -> None:
+    """Give everybody who leaves a machine, once the first of them has waited long enough for company."""
+    if pack_at(state) > state.now:
+        return
+    leavers = [state.jobs[job_id] for job_id in state.departing]
+    state.departing.clear()
+    packed = state.fleet.pack(
+        [Leaver(record.job, state.now + state.runtime_s(record.job)) for record in leavers],
+        _busy_until(state) if state.fleet.shares else {},
+        state.now,
+    )
+    told: set[str] = set()
+    for record in leavers:
+        if record.id in packed.lacking:
+            record.leaving = ""
+            keep(state, record, packed.lacking[record.id])
+        else:
+            _offload(state, record, packed, told)
+
+
+def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) -> None:
+    """The job has its slots; machines that it is the first of are asked for."""
+    record.slots = packed.slots[record.id]
+    machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
+    record.open_bills += len(machines)
+    state.touch(record)
+    everyone = dict.fromkeys(job_id for machine in machines for job_id in machine.job_ids)
+    state.decide(
+        record.id,
+        "offloaded",
+        why=record.leaving,
+        need=str(record.job.resources),
+        waited_s=state.now - record.queued_at,
+        short_job_s=state.settings.short_job_s,
+        queue_limit=state.settings.queue_limit,
+        offers=", ".join(machine.offer.name for machine in machines),
+        rate=sum(machine.rate.micro_usd for machine in machines),
+        joins=", ".join(machine.id for machine in machines) if record.id in packed.joined else "",
+        sharers=", ".join(job_id for job_id in everyone if job_id != record.id),
+    )
+    record.leaving = ""
+    for machine in machines:
+        state.touch_instance(machine)
+        if machine.id in packed.launched and machine.id not in told:
+            told.add(machine.id)
+            _launch(state, machine)
+    if state.fleet.ready(record.slots):
+        start(state, record, Site.CLOUD, record.slots)
+
+
+def _launch(state: State, machine: InstanceRecord) -> None:
+    numbers = {
+        "offer": machine.offer.name,
+        "rate": machine.rate.micro_usd,
+        "jobs": ", ".join(machine.job_ids),
+    }
+    state.decide(machine.id, "launched", **numbers)
+    state.do(LaunchInstance(machine.id, machine.offer.name))
+
+
+def _busy_until(state: State) -> dict[str, float]:
+    """Until when each machine will be needed by the jobs it is for, by estimates."""
+    until: dict[str, float] = {}
+    for machine in state.fleet.instances.values():
+        for record in (state.jobs[job_id] for job_id in machine.job_ids):
+            if record.phase is not Phase.STOPPING:
+                began = state.now if record.started_at is None else record.started_at
+                until[machine.id] = max(until.get(machine.id, 0.0), began + state.runtime_s(record.job))
+    return until

@@ -1,0 +1,155 @@
+"""Jobs that leave together are packed together, and share a machine and its bill."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starburst.core.fleet import Fleet, InstanceRecord
+from starburst.core.snapshot import restore
+from starburst.domain.money import Money
+from starburst.policy.packing.none import NoPacking
+from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns, snapshot, starts
+
+BIG, SMALL = offer("big", 4, 3), offer("small", 1, 1)
+
+
+def test_without_a_packer_each_job_has_a_machine_of_its_own() -> None:
+    desk = Desk(offers=[BIG, SMALL])
+    assert launches(desk.submit(*(job(f"j{n}", cloud="only") for n in range(4)))) == ["small"] * 4
+
+
+def test_jobs_that_leave_at_one_instant_share_what_is_cheaper_together() -> None:
+    desk = Desk(offers=[BIG, SMALL], packer="eva")
+    assert launches(desk.submit(*(job(f"j{n}", cloud="only") for n in range(4)))) == ["big"]
+    assert starts(desk.ready("i-000001")) == ["j0", "j1", "j2", "j3"]
+    assert desk.why("j1", "offloaded").endswith("rents big at $3.00/h with j0, j2, j3")
+    assert desk.why("i-000001", "launched") == "rented big at $3.00/h for j0, j1, j2, j3"
+
+
+def test_who_leaves_waits_a_moment_for_company() -> None:
+    desk = Desk(offers=[BIG, SMALL], packer="eva", pack_window_s=30.0)
+    assert desk.submit(job("a", cloud="only"), job("b", cloud="only")) == []
+    assert desk.phase("a") == "offloading"
+    desk.now = 20
+    assert desk.submit(job("c", cloud="only"), job("d", cloud="only")) == []
+    assert desk.scheduler.next_wakeup() == 30
+    assert launches(desk.wait(10)) == ["big"]
+
+
+def test_who_is_cancelled_while_it_waits_for_company_rents_nothing() -> None:
+    desk = Desk(offers=[SMALL], packer="eva", pack_window_s=30.0)
+    desk.submit(job("a", cloud="only"))
+    desk.cancel("a")
+    assert desk.phase("a") == "cancelled"
+    assert desk.wait(MINUTE) == []
+
+
+def test_a_restart_forgets_nobody_who_waits_for_company() -> None:
+    desk = Desk(offers=[SMALL], packer="eva", pack_window_s=30.0)
+    desk.submit(job("a", cloud="only"))
+    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    assert launches(again.handle((), 30.0)) == ["small"]
+
+
+def test_a_job_joins_a_machine_that_others_need_for_longer_anyway() -> None:
+    desk = Desk(offers=[BIG], packer="eva")
+    desk.submit(job("a", 2, cloud="only", hours=2))
+    desk.offload("a")
+    assert starts(desk.submit(job("b", 1, cloud="only", hours=1))) == ["b"]
+    assert desk.nodes_of("b") == ["i-000001"]
+    assert desk.why("b", "offloaded").endswith(
+        "joins i-000001 (big at $3.00/h), which a needs for longer anyway"
+    )
+
+
+@pytest.mark.parametrize("other", [job("b", 3, cloud="only", hours=1), job("b", 1, cloud="only", hours=3)])
+def test_a_job_that_does_not_fit_or_would_keep_the_machine_longer_gets_another(other: object) -> None:
+    desk = Desk(offers=[BIG], packer="eva")
+    desk.submit(job("a", 2, cloud="only", hours=2))
+    desk.offload("a")
+    assert launches(desk.submit(other)) == ["big"]  # type: ignore[arg-type]
+
+
+def test_a_shared_machine_is_given_back_when_the_last_job_leaves_it() -> None:
+    desk = Desk(offers=[BIG], packer="eva")
+    desk.submit(job("a", 2, cloud="only", hours=2), job("b", 2, cloud="only", hours=1))
+    desk.ready("i-000001")
+    desk.started("a", "b")
+    desk.now = HOUR
+    assert returns(desk.ended("b")) == []
+    desk.now = 2 * HOUR
+    assert returns(desk.ended("a")) == ["i-000001"]
+
+
+def test_the_bill_is_split_by_what_each_had_of_the_machine_and_how_long() -> None:
+    desk = Desk(offers=[BIG], packer="eva")
+    desk.submit(job("a", 3, cloud="only", hours=2), job("b", 1, cloud="only", hours=1))
+    desk.ready("i-000001")
+    desk.started("a", "b")
+    desk.now = HOUR
+    desk.ended("b")
+    desk.now = 2 * HOUR
+    desk.ended("a")
+    desk.gone("i-000001")
+    assert desk["a"].cloud_micro_usd + desk["b"].cloud_micro_usd == 6_000_000
+    assert desk["b"].cloud_micro_usd == pytest.approx(6_000_000 / 7, abs=1)
+
+
+def test_all_jobs_of_a_machine_that_does_not_come_look_elsewhere_together() -> None:
+    desk = Desk(offers=[BIG, offer("dear", 4, 9)], packer="eva")
+    desk.submit(job("a", 2, cloud="only"), job("b", 2, cloud="only"))
+    assert launches(desk.no_launch("i-000001")) == ["dear"]
+    assert desk.nodes_of("a") == desk.nodes_of("b") == ["i-000002"]
+
+
+def test_a_gang_may_span_machines_that_others_share() -> None:
+    desk = Desk(offers=[BIG], packer="eva")
+    desk.submit(job("g", gang=(3, 3), cloud="only"), job("b", 1, cloud="only"), job("c", 1, cloud="only"))
+    assert len(desk.instances) == 2
+    assert starts(desk.ready(*desk.instances)) == ["b", "c", "g"] or desk.phase("g") == "starting"
+
+
+def test_unreachable_is_not_dead() -> None:
+    desk = Desk(offers=[BIG], unreachable_s=MINUTE)
+    desk.submit(job("a", cloud="only"))
+    desk.offload("a")
+    assert desk.cut_off("i-000001") == []
+    assert desk.wait(MINUTE - 1) == []
+    assert desk.phase("a") == "running"
+    desk.heard_of("i-000001")
+    assert desk.wait(HOUR) == []
+
+
+def test_who_is_not_heard_of_for_too_long_is_ended_before_its_jobs_start_anew() -> None:
+    desk = Desk(offers=[BIG], unreachable_s=MINUTE)
+    desk.submit(job("a", cloud="only"))
+    desk.offload("a")
+    desk.cut_off("i-000001")
+    assert returns(desk.wait(MINUTE)) == ["i-000001"]
+    assert desk.phase("a") == "running"
+    assert launches(desk.gone("i-000001")) == ["big"]
+
+
+def test_the_grace_survives_a_restart() -> None:
+    desk = Desk(offers=[BIG], unreachable_s=MINUTE)
+    desk.submit(job("a", cloud="only"))
+    desk.offload("a")
+    desk.cut_off("i-000001")
+    desk.now = 30
+    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    assert again.next_wakeup() == MINUTE
+    assert returns(again.handle((), MINUTE)) == ["i-000001"]
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.integers(0, 10**12))
+def test_parts_of_a_bill_add_up_whatever_the_shares(used_s: list[float], rate: int) -> None:
+    fleet = Fleet(NoPacking())
+    record = InstanceRecord("i-1", BIG, Money(rate), 0.0, launched_at=0.0, ended_at=HOUR)
+    fleet.instances[record.id] = record
+    record.billed_to = [f"j{n}" for n in range(len(used_s))]
+    record.used_s = dict(zip(record.billed_to, used_s, strict=True))
+    parts = fleet.settle(record)
+    assert sum(parts.values()) == record.micro_usd
+    assert min(parts.values()) >= 0
