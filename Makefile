@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test kube lint types check bench wheel lock clean
+.PHONY: help demo test kube sky lint types check bench wheel lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -18,6 +18,9 @@ test: $(VENV)/.dev  ## all tests
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube $(ARGS)
 
+sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
+	$(BIN)/python -m pytest -m sky tests/sky_lab $(ARGS)
+
 lint: $(VENV)/.dev  ## style and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -28,10 +31,11 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks
+bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; Chakra beside kube-scheduler
 	$(BIN)/python -m bench.queue $(ARGS)
 	$(BIN)/python -m bench.simulate $(ARGS)
 	$(BIN)/python -m bench.packing $(ARGS)
+	$(BIN)/python -m bench.chakra $(ARGS)
 
 wheel: $(VENV)/.dev  ## build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel

@@ -1,70 +1,57 @@
-"""Which node a pod goes to, or, as kube-scheduler says it, why none: filter, then score."""
+"""The best node for pods of one demand, by one of the core's placements, while rooms change."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
 
-from starburst.core.capacity import amount
-from starburst.domain.node import Node
-from starburst.domain.resources import Resources
-from starburst.policy.placement import PLACEMENTS
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node and what is free on it."""
-
-    node: Node
-    free: Resources
+from chakra_plugin.cache import Cache, Room
+from chakra_plugin.demand import Demand
+from chakra_plugin.filters import admits
+from starburst.kube.objects import MIB
+from starburst.policy.placement import Amount, Score
+from translator.amounts import GPUS
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The chosen node, or None and the message of the FailedScheduling event."""
-
-    node: str | None
-    message: str
-
-
-def choose(
-    demand: Resources,
-    selector: Sequence[tuple[str, str]],
-    candidates: Sequence[Candidate],
-    placement: str = "best-fit",
-) -> Decision:
-    """Filter by node state, labels and room, score what is left; ties go to the first candidate."""
-    rejected: Counter[str] = Counter()
-    fitting = []
-    for candidate in candidates:
-        reasons = _rejections(demand, selector, candidate)
-        rejected.update(reasons)
-        if not reasons:
-            fitting.append(candidate)
-    if not fitting:
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
-        return Decision(None, f"0/{len(candidates)} nodes are available: {why or 'there are none'}.")
-    score = PLACEMENTS[placement]
-    want = amount(demand)
-    best = min(fitting, key=lambda c: score(amount(c.free), amount(c.node.capacity), want))
-    return Decision(best.node.name, f"assigned to {best.node.name}")
+def triple(found: dict[str, int]) -> Amount:
+    """GPUs of any maker, milli-CPUs, MiB: what placements score by."""
+    gpus = 0
+    for name in GPUS:
+        gpus += found.get(name, 0)
+    return gpus, found.get("cpu", 0), found.get("memory", 0) // MIB
 
 
-def _rejections(demand: Resources, selector: Sequence[tuple[str, str]], candidate: Candidate) -> list[str]:
-    node, free = candidate.node, candidate.free
-    if not node.schedulable:
-        return ["node(s) were unschedulable"]
-    if any(pair not in node.labels for pair in selector):
-        return ["node(s) didn't match Pod's node selector"]
-    if demand.gpus and demand.gpu_type and demand.gpu_type != node.capacity.gpu_type:
-        return [f"node(s) had no {demand.gpu_type} GPU"]
-    return [
-        f"Insufficient {name}"
-        for name, asked, left in (
-            ("nvidia.com/gpu", demand.gpus, free.gpus),
-            ("cpu", demand.cpu_milli, free.cpu_milli),
-            ("memory", demand.memory_mib, free.memory_mib),
-        )
-        if asked > left
-    ]
+class Ranking:
+    """Nodes that fit a demand, the best first; ties go to the node that was known first.
+
+    Rooms that changed since the last question are looked at again, all others are not: a pod costs as much as
+    there were changes, not as there are nodes. Entries of rooms that changed are told by their stamp.
+    """
+
+    def __init__(self, demand: Demand, cache: Cache, score: Score) -> None:
+        self._demand = demand
+        self._amount = triple(dict(demand.requests))
+        self._cache = cache
+        self._score = score
+        self._heap: list[tuple[Any, int, int, Room]] = []
+        self._seen = len(cache.log)
+        for room in cache.nodes():
+            self._look(room)
+
+    def best(self) -> Room | None:
+        """The best node of now, or None."""
+        log, heap = self._cache.log, self._heap
+        for room in dict.fromkeys(log[self._seen :]):
+            self._look(room)
+        self._seen = len(log)
+        while heap:
+            _, _, stamp, room = heap[0]
+            if room.stamp == stamp:
+                return room
+            heappop(heap)
+        return None
+
+    def _look(self, room: Room) -> None:
+        if room.view is not None and admits(self._demand, room):
+            score = self._score(triple(room.free), triple(room.view.allocatable), self._amount)
+            heappush(self._heap, (score, room.order, room.stamp, room))

@@ -1,20 +1,16 @@
-"""Chakra's decision: filter, score, and a message that counts who rejected whom."""
+"""Which of the nodes that fit."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from chakra_plugin.decision import Candidate, choose
-from starburst.domain.node import Node
-from starburst.domain.resources import Resources
-
-
-def candidate(name: str, free_gpus: int, *, gpu_type: str = "V100", labels=(), schedulable=True) -> Candidate:
-    node = Node(name, Resources.of(8, 96, 768, gpu_type), tuple(labels), schedulable)
-    return Candidate(node, Resources.of(free_gpus, 12 * free_gpus, 96 * free_gpus, gpu_type))
-
-
-ONE = Resources.of(1, 4, 16)
+from chakra_plugin.decision import triple
+from chakra_plugin.demand import demand_of
+from chakra_plugin.filters import admits
+from starburst.policy.placement import PLACEMENTS
+from tests.chakra.builders import World, bound, node, pod
 
 
 @pytest.mark.parametrize(
@@ -22,37 +18,48 @@ ONE = Resources.of(1, 4, 16)
     [("best-fit", "b"), ("first-fit", "a"), ("worst-fit", "c"), ("tetris", "c")],
 )
 def test_the_placement_policy_chooses_among_the_nodes_that_fit(placement, chosen):
-    nodes = [candidate("a", 4), candidate("b", 2), candidate("c", 8), candidate("full", 0)]
-    assert choose(ONE, (), nodes, placement).node == chosen
+    world = World(node("a"), node("b"), node("c"), node("full"), placement=placement)
+    for name, taken in (("a", 4), ("b", 6), ("full", 8)):
+        world.add(bound(pod(f"on-{name}", taken), name))
+    world.add(pod(gpus=1))
+    assert world.round() == {"p": chosen}
 
 
-def test_ties_go_to_the_first():
-    assert choose(ONE, (), [candidate("a", 4), candidate("b", 4)]).node == "a"
+def test_ties_go_to_the_node_that_was_known_first():
+    world = World(node("b"), node("a"))
+    world.add(pod(gpus=1))
+    assert world.round() == {"p": "b"}
 
 
-def test_the_message_counts_every_reason():
-    nodes = [
-        candidate("full", 0),
-        candidate("cordoned", 8, schedulable=False),
-        candidate("other", 8, gpu_type="A100"),
-        candidate("small", 1),
-    ]
-    asked = Resources.of(2, 24, 192, "V100")
-    decision = choose(asked, (), nodes)
-    assert decision.node is None
-    assert decision.message == (
-        "0/4 nodes are available: 2 Insufficient cpu, 2 Insufficient memory, 2 Insufficient nvidia.com/gpu, "
-        "1 node(s) had no V100 GPU, 1 node(s) were unschedulable."
-    )
+def test_cpu_pods_leave_gpus_alone_by_going_where_few_are_free():
+    world = World(node("gpus"), node("none", gpus=0))
+    world.add(pod())
+    assert world.round() == {"p": "none"}
 
 
-def test_a_selector_must_match():
-    zone = ("zone", "a")
-    nodes = [candidate("there", 8, labels=[zone]), candidate("elsewhere", 1)]
-    assert choose(ONE, [zone], nodes).node == "there"
-    message = choose(ONE, [("zone", "b")], nodes).message
-    assert message == "0/2 nodes are available: 2 node(s) didn't match Pod's node selector."
-
-
-def test_no_nodes_at_all():
-    assert choose(ONE, (), []).message == "0/0 nodes are available: there are none."
+@given(
+    st.lists(st.integers(0, 8), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=30),
+    st.sampled_from(sorted(PLACEMENTS)),
+)
+def test_a_ranking_that_remembers_chooses_as_one_that_looks_at_every_node(gpus, steps, placement):
+    """The remembered ranking against the definition: the smallest score of all nodes that fit."""
+    world = World(*(node(f"n{i}", count) for i, count in enumerate(gpus)), placement=placement)
+    score = PLACEMENTS[placement]
+    for number, (asked, ends) in enumerate(steps):
+        running = [view for view in world.pods.values() if view.node]
+        if ends and running:
+            world.remove(running[number % len(running)])
+        new = pod(f"p{number}", asked)
+        fitting = [room for room in world.cache.nodes() if admits(demand_of(new), room)]
+        best = min(
+            fitting,
+            key=lambda room: score(
+                triple(room.free), triple(room.view.allocatable), triple(dict(demand_of(new).requests))
+            ),
+            default=None,
+        )
+        world.add(new)
+        assert world.round().get(new.name) == (best.name if best else None)
+        if best is None:
+            world.remove(new)

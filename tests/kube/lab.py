@@ -52,18 +52,32 @@ class Lab:
         # In the namespaces of its neighbour, so that it ends with the cluster.
         inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
         subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=True)
+        if not (self._state / "cluster.pid").exists():  # else all end with their namespace
+            (self._state / "apiserver.pid").write_text(str(self._pid("kube-apiserver", patience_s=20)))
 
-    def _pid(self, program: str) -> int:
-        """Of a part of this cluster, as this process sees it."""
+    @property
+    def _state(self) -> Path:
         assert self.state is not None, "only the laboratory's own cluster can be broken"
+        return self.state
+
+    def _pid(self, program: str, patience_s: float = 0.0) -> int:
+        """Of a part of this cluster, as this process sees it."""
+        give_up = time.monotonic() + patience_s
+        while (pid := self._find(program)) is None:
+            if time.monotonic() > give_up:
+                raise LookupError(f"no {program} runs for {self.state}")
+            time.sleep(0.02)
+        return pid
+
+    def _find(self, program: str) -> int | None:
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 words = (process / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if words[0].endswith(f"/{program}") and any(str(self.state) in word for word in words):
+            if words[0].endswith(f"/{program}") and any(str(self._state) in word for word in words):
                 return int(process.name)
-        raise LookupError(f"no {program} runs for {self.state}")
+        return None
 
 
 @contextmanager

@@ -368,5 +368,3 @@ def test_a_restart_of_the_api_server_loses_nothing(api_server: Lab, running: Lab
             await after(api)
 
     asyncio.run(later())
-    # So that the one that runs now ends with its cluster.
-    (api_server.state / "apiserver.pid").write_text(str(api_server._pid("kube-apiserver")))

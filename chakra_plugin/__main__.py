@@ -1,0 +1,5 @@
+"""`python -m chakra_plugin`."""
+
+from chakra_plugin.main import run
+
+run()

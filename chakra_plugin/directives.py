@@ -1,0 +1,51 @@
+"""What Starburst has to say about a pod: nothing, "not yet", or the nodes of its job in order of rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chakra_plugin.gangs import owner_key
+from starburst.kube import names
+from starburst.kube.objects import JobView, PodView
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """Bind to these nodes only."""
+
+    #: By rank.
+    nodes: tuple[str, ...]
+    #: Pods with one of these share out the ranks.
+    group: str
+    #: Its rank, if it is the pod's own.
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave the pod unbound."""
+
+    why: str
+    #: Whether to tell people: it waits for a decision, not for the next event of a watch.
+    told: bool
+
+
+HELD = Hold("held for Starburst, which decides when and where it runs", told=True)
+UNKNOWN_JOB = Hold("its Job is not known yet", told=False)
+
+
+def directive_of(pod: PodView, job: JobView | None) -> Directive | Hold | None:
+    """What is so for a pod; `job` is the Job that owns it, None if there is none or it was not seen yet."""
+    if pod.owner is not None and pod.owner.kind == "Job" and job is None:
+        return UNKNOWN_JOB
+    text = pod.annotations.get(names.NODES, "") or (job.annotations.get(names.NODES, "") if job else "")
+    nodes = tuple(name.strip() for name in text.split(",")) if text.strip() else ()
+    if nodes:
+        return Directive(nodes, owner_key(pod), pod.index)
+    return HELD if managed(pod, job) else None
+
+
+def managed(pod: PodView, job: JobView | None) -> bool:
+    """Whether Starburst has taken it."""
+    labels = [pod.labels, job.labels if job else {}]
+    return any(name in each for each in labels for name in (names.QUEUE, names.JOB))

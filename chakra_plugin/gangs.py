@@ -1,0 +1,102 @@
+"""Pods that start together or not at all, by `starburst.io/gang: name/size`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from dataclasses import dataclass
+
+from starburst.kube import names
+from starburst.kube.objects import PodView
+
+_GANG = re.compile(r"(?P<name>[^/]+)/(?P<size>[1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Gangs of one name in two namespaces, or of two sizes, are two gangs."""
+
+    namespace: str
+    name: str
+    size: int
+
+
+def gang_of(pod: PodView) -> Gang | str | None:
+    """The gang a pod belongs to, None if to none; what is wrong with its annotation, if something is."""
+    text = pod.annotations.get(names.GANG) or pod.labels.get(names.GANG)
+    if not text:
+        return None
+    match = _GANG.fullmatch(text)
+    if match is None:
+        return f'{names.GANG}: "{text}" is not name/size, such as "train/4".'
+    return Gang(pod.namespace, match["name"], int(match["size"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A pod that has its place in a group, or had it until it succeeded."""
+
+    rank: int | None
+    over: bool
+    #: uid; "" without one.
+    owner: str
+
+
+class Groups:
+    """Who has which rank among the pods of one owner, and of one gang. Failed pods are in no group."""
+
+    def __init__(self) -> None:
+        self._members: dict[object, dict[str, Member]] = {}
+        self._of: dict[str, tuple[object, ...]] = {}
+
+    def put(self, pod: PodView, rank: int | None) -> tuple[object, ...]:
+        """A pod is bound or will be. The groups it is in."""
+        gang = gang_of(pod)
+        groups: list[object] = [owner_key(pod)]
+        if isinstance(gang, Gang):
+            groups.append(gang)
+        member = Member(rank, pod.over, pod.owner.uid if pod.owner else "")
+        for group in groups:
+            self._members.setdefault(group, {})[pod.uid] = member
+        self._of[pod.uid] = tuple(groups)
+        return self._of[pod.uid]
+
+    def drop(self, uid: str) -> tuple[object, ...]:
+        """A pod is gone, or was not bound after all. The groups it was in."""
+        groups = self._of.pop(uid, ())
+        for group in groups:
+            members = self._members[group]
+            del members[uid]
+            if not members:
+                del self._members[group]
+        return groups
+
+    def free_ranks(self, group: object, count: int) -> list[int]:
+        """The lowest ranks that nobody has."""
+        taken = {member.rank for member in self._members.get(group, {}).values()}
+        found: list[int] = []
+        rank = 0
+        while len(found) < count:
+            if rank not in taken:
+                found.append(rank)
+            rank += 1
+        return found
+
+    def there(self, gang: Gang, owners: Set[str]) -> int:
+        """How many of a gang have their place: those that live, and those of these owners that succeeded.
+
+        A succeeded pod counts only beside others of its owner (or beside others without one): it is part of
+        the same run, and not of one in the past that had the same name.
+        """
+        members = self._members.get(gang, {}).values()
+        return sum(not member.over or member.owner in owners for member in members)
+
+
+def owner_key(pod: PodView) -> str:
+    """Groups pods of one owner; a pod without one is alone."""
+    return pod.owner.uid if pod.owner else pod.uid
+
+
+def missing(gang: Gang, there: int) -> int:
+    """How many places a gang needs at once; with all of it placed, the next pods are a gang of their own."""
+    return gang.size - there % gang.size

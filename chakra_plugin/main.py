@@ -1,0 +1,160 @@
+"""The command `chakra`: the scheduler in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from chakra_plugin.lease import LeaseLostError, lead
+from chakra_plugin.metrics import Metrics
+from chakra_plugin.rounds import Options
+from chakra_plugin.scheduler import Scheduler
+from starburst.kube import names
+from starburst.kube.api import Api, CredentialsError
+from starburst.policy.placement import PLACEMENTS
+
+#: Name of the Lease.
+LEASE = "chakra"
+
+Placement = Enum("Placement", {name: name for name in PLACEMENTS}, type=str)  # type: ignore[misc]
+BEST_FIT = Placement("best-fit")
+
+
+class LogFormat(str, Enum):
+    """Of `--log-format`."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+def chakra(
+    *,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(help="A kubeconfig; else KUBECONFIG, ~/.kube/config or the pod's own account."),
+    ] = None,
+    placement: Annotated[
+        Placement, typer.Option(help="Which of the nodes that fit a pod goes to.")
+    ] = BEST_FIT,
+    scheduler_name: Annotated[
+        str, typer.Option(help="Pods with this schedulerName are bound.")
+    ] = names.CHAKRA,
+    preempt: Annotated[
+        bool, typer.Option("--preempt", help="Evict pods of lower PriorityClasses for those of higher ones.")
+    ] = False,
+    gang_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds for which a gang keeps its places while bindings fail.")
+    ] = 300.0,
+    metrics_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Serve /metrics for Prometheus; 0 is off.")
+    ] = 0,
+    leader_elect: Annotated[
+        bool, typer.Option("--leader-elect/--no-leader-elect", help="Of several replicas, one schedules.")
+    ] = True,
+    lease_namespace: Annotated[str, typer.Option(help="Where the Lease is.")] = "kube-system",
+    identity: Annotated[
+        str | None, typer.Option(help="Of this process in the Lease; by default host name and a number.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="auto: text on a terminal, else JSON.")] = (
+        LogFormat.AUTO
+    ),
+) -> None:
+    """Bind pods with `schedulerName: chakra` until Ctrl-C: best fit, gangs, priorities, Starburst's word."""
+    text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
+    set_up_log(text=text)
+    metrics = Metrics()
+    if metrics_port:
+        try:
+            metrics.serve(metrics_port)
+        except OSError as error:
+            _fail(
+                f"--metrics-port {metrics_port}: {error.strerror or error}; take another one, or 0 for none"
+            )
+    options = Options(scheduler_name, placement.value, preempt, gang_timeout)
+    lease = (lease_namespace, identity or f"{socket.gethostname()}_{secrets.token_hex(4)}")
+    try:
+        asyncio.run(_run(kubeconfig, options, metrics, lease if leader_elect else None))
+    except CredentialsError as error:
+        _fail(str(error))
+    except LeaseLostError as error:
+        _fail(str(error), code=1)  # start anew with an empty mind
+
+
+async def _run(
+    kubeconfig: Path | None, options: Options, metrics: Metrics, lease: tuple[str, str] | None
+) -> None:
+    """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and who we are."""
+    async with await Api.connect(kubeconfig) as api:
+        work = asyncio.ensure_future(_schedule(api, options, metrics, lease))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+        log = structlog.get_logger()
+        log.info("up", pid=os.getpid(), server=api.host, scheduler=options.scheduler)
+        try:
+            await work
+        except asyncio.CancelledError:
+            log.info("down")
+
+
+async def _schedule(api: Api, options: Options, metrics: Metrics, lease: tuple[str, str] | None) -> None:
+    scheduler = Scheduler(api, options, metrics)
+    if lease is None:
+        metrics.leader(True)
+        await scheduler.run()
+        return
+    namespace, identity = lease
+
+    async def leading(still_leading: Callable[[], bool]) -> None:
+        metrics.leader(True)
+        await scheduler.run(still_leading)
+
+    try:
+        await lead(api, namespace=namespace, name=LEASE, identity=identity, run=leading)
+    finally:
+        metrics.leader(False)
+
+
+def set_up_log(*, text: bool) -> None:
+    """Structured log on standard error: lines for people, or JSON for machines."""
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=12)
+        if text
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _fail(why: str, code: int = 2) -> None:
+    print(f"error: {why}", file=sys.stderr)
+    sys.exit(code)
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command()(chakra)
+
+
+def run() -> None:
+    """Entry point of the console script. Exit codes: 2 for bad input; 1 when the Lease was lost."""
+    app(prog_name="chakra")

@@ -1,0 +1,232 @@
+"""The scheduler process: watches feed the planner, rounds feed the binder, and what came of it goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from chakra_plugin.binder import WORKERS, Binder
+from chakra_plugin.planner import Planner
+from chakra_plugin.reporting import NORMAL, Report, Reporter
+from chakra_plugin.rounds import Bind, Options, Preemption
+from chakra_plugin.waiting import news
+from starburst.kube import names
+from starburst.kube.api import JOBS, NODES, PODS, Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.objects import PodView, read_job, read_node, read_pod
+from starburst.kube.reflector import Reflector
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+#: Bindings that may be decided before they are made: enough to keep the binder busy, and few enough for a pod
+#: of high priority to be soon among them.
+AHEAD = 4 * WORKERS
+#: Wall seconds in which news gather before a round.
+GATHER_S = 0.005
+#: How often a victim's deletion is tried, and wall seconds between.
+EVICTION_TRIES, EVICTION_PAUSE_S = 5, 1.0
+
+
+class Meter(Protocol):
+    """What is counted; `chakra_plugin.metrics.Metrics` is one."""
+
+    def scheduled(self, latency_s: float) -> None: ...
+    def unschedulable(self) -> None: ...
+    def bind_error(self) -> None: ...
+    def preempted(self, count: int) -> None: ...
+    def pending(self, count: int) -> None: ...
+    def round_took(self, seconds: float) -> None: ...
+
+
+class Scheduler:
+    """One life of it, from the first list to the loss of the Lease or the end of the process."""
+
+    def __init__(
+        self,
+        api: Api,
+        options: Options,
+        meter: Meter,
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        draw: random.Random | None = None,
+    ) -> None:
+        self.planner = Planner(options)
+        self._api = api
+        self._meter = meter
+        self._clock = clock
+        self._sleep = sleep
+        self._draw = draw or random.Random()
+        self._wake = asyncio.Event()
+        self._reporter = Reporter(api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep)
+        self._leading: Callable[[], bool] = lambda: True
+        self._binder = Binder(api, self, clock=clock, sleep=sleep)
+        self._unsynced = {"nodes", "pods", "jobs"}
+        self._evictions: set[asyncio.Task[None]] = set()
+
+    async def run(self, still_leading: Callable[[], bool] = lambda: True) -> None:
+        """Schedule until cancelled; nothing is bound while `still_leading` says no."""
+        self._leading = still_leading
+        planner, clock = self.planner, self._clock
+        watches = [
+            self._watch(NODES, read_node, planner.node_changed),
+            self._watch(PODS, read_relevant_pod, lambda old, new: planner.pod_changed(old, new, clock())),
+            self._watch(JOBS, read_job, lambda old, new: planner.job_changed(old, new, clock())),
+        ]
+        await _together(*watches, self._rounds(), self._binder.run(), self._reporter.run())
+
+    async def _watch(
+        self,
+        resource: Resource,
+        read: Callable[[Object], T | None],
+        changed: Callable[[T | None, T | None], None],
+    ) -> None:
+        def told(old: T | None, new: T | None) -> None:
+            changed(old, new)
+            self._wake.set()
+
+        def synced() -> None:
+            self._unsynced.discard(resource.plural)
+            self._wake.set()
+
+        handler = _Handler(told, synced)
+        await Reflector(self._api, resource, read, handler, sleep=self._sleep, draw=self._draw).run()
+
+    async def _rounds(self) -> None:
+        while True:
+            await self._news()
+            self._wake.clear()
+            ahead = AHEAD - self._binder.outstanding
+            if self._unsynced or ahead < AHEAD // 2:
+                continue  # whatever changes that, wakes us
+            self._round(ahead)
+            if self.planner.queue.ready:
+                self._wake.set()  # the round had its fill, or changed something for pods it had tried
+            await self._sleep(GATHER_S)
+
+    async def _news(self) -> None:
+        """Wait until a round may find something to do."""
+        at = self.planner.queue.next_wake()
+        await news(self._wake, None if at is None else max(0.0, at - self._clock()))
+
+    def _round(self, limit: int) -> None:
+        began = time.perf_counter()
+        this = self.planner.plan(self._clock(), limit)
+        took_s = time.perf_counter() - began
+        for bind in this.binds:
+            self._binder.send(bind)
+        for preemption in this.preemptions:
+            task = asyncio.ensure_future(self._evict(preemption))
+            self._evictions.add(task)
+            task.add_done_callback(self._evictions.discard)
+        for _ in range(this.failed):
+            self._meter.unschedulable()
+        if this.binds or this.failed:
+            self._meter.round_took(took_s)
+        self._meter.pending(len(self.planner.queue.entries))
+        self._reporter.look()
+
+    # What became of bindings.
+
+    def bound(self, bind: Bind, node: str) -> None:
+        """The pod is on this node."""
+        self._wake.set()
+        if node != bind.node:
+            log.warning("bound-by-another", pod="/".join(bind.pod.key), node=node, meant=bind.node)
+            self.planner.found(bind, node)
+            return
+        self.planner.bound(bind)
+        self._meter.scheduled(self._clock() - bind.since)
+        words = f"Successfully assigned {'/'.join(bind.pod.key)} to {node}"
+        self._reporter.tell(Report(bind.pod, NORMAL, "Scheduled", words))
+
+    def refused(self, bind: Bind, *, lost: bool) -> float | None:
+        """The pod was surely not bound."""
+        self._wake.set()
+        self._meter.bind_error()
+        return self.planner.refused(bind, self._clock(), lost=lost)
+
+    def unanswered(self) -> None:
+        """It is not known what became of a binding; it will be tried again."""
+        self._meter.bind_error()
+
+    def valid(self, bind: Bind) -> bool:
+        """Whether a binding may still be sent."""
+        return self.planner.valid(bind)
+
+    def leading(self) -> bool:
+        """Whether this process may bind at all."""
+        return self._leading()
+
+    # Preemption.
+
+    async def _evict(self, preemption: Preemption) -> None:
+        """Nominate the node, then ask the victims to leave, with their grace period."""
+        pod = preemption.pod
+        log.info("preempting", pod="/".join(pod.key), node=preemption.node, victims=len(preemption.victims))
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": preemption.node}}
+        try:
+            await self._api.patch(PODS, *pod.key, body, sub="status")
+        except (ApiError, UnreachableError) as error:
+            log.warning("not-nominated", pod="/".join(pod.key), error=str(error))
+        for victim in preemption.victims:
+            if await self._delete(victim):
+                self._meter.preempted(1)
+                words = f"Preempted by {'/'.join(pod.key)} on node {preemption.node}"
+                self._reporter.tell(Report(victim, NORMAL, "Preempted", words))
+            else:
+                self.planner.spared(preemption, victim)
+                self._wake.set()
+
+    async def _delete(self, victim: PodView) -> bool:
+        for left in reversed(range(EVICTION_TRIES)):
+            if not self._leading():
+                return False
+            try:
+                await self._api.delete(PODS, *victim.key, uid=victim.uid)
+                return True  # or it was gone already
+            except (ApiError, UnreachableError) as error:
+                log.warning("not-evicted", pod="/".join(victim.key), error=str(error))
+                if isinstance(error, ApiError) and error.status < 500:
+                    return False
+            if left:
+                await self._sleep(EVICTION_PAUSE_S)
+        return False
+
+
+class _Handler(Generic[T]):
+    """A Reflector's listener of two functions."""
+
+    def __init__(self, changed: Callable[[T | None, T | None], None], synced: Callable[[], None]) -> None:
+        self.changed = changed
+        self.synced = synced
+
+
+def read_relevant_pod(item: Object) -> PodView | None:
+    """Pods that take room or wait for it, and ended ones whose rank is still theirs."""
+    phase = (item.get("status") or {}).get("phase")
+    if phase == "Failed":
+        return None
+    if phase == "Succeeded" and names.RANK not in (item["metadata"].get("annotations") or {}):
+        return None
+    return read_pod(item)
+
+
+async def _together(*parts: Coroutine[Any, Any, None]) -> None:
+    """Run all of them, none of which ends by itself, until one fails or we are cancelled."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    done: set[asyncio.Task[None]] = set()
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
