@@ -303,16 +303,10 @@ def test_a_job_deleted_as_kubectl_does_is_cancelled(api_server: Lab, tmp_path: P
     play(api_server, tmp_path, act)
 
 
-def without_credentials(pod: Object) -> Object:
-    """Servers before 1.21 mount a Secret into every other pod, which adoption takes for its user's wish."""
-    pod["spec"]["automountServiceAccountToken"] = False
-    return pod
-
-
 def test_a_bare_pod_is_run_or_ended_in_its_status(api_server: Lab, tmp_path: Path) -> None:
     async def act(scene: Real) -> None:
-        here = await scene.taken(without_credentials(a_pod("here", args=("0.5", "0"))))
-        away = await scene.taken(without_credentials(a_pod("away")))
+        here = await scene.taken(a_pod("here", args=("0.5", "0")))
+        away = await scene.taken(a_pod("away"))
         await scene.start(here, NODE)
         scene.away(away)
         scene.away(away, Phase.RUNNING)

@@ -309,3 +309,18 @@ def test_whatever_stands_in_an_object_no_traceback_comes_of_it(
 ) -> None:
     for line in errors(changed(obj, path, value)):
         assert ": " in line
+
+
+def test_the_accounts_secret_that_servers_before_1_21_mount_is_no_wish_of_the_user() -> None:
+    mounted = [{"name": "default-token-8xkqz", "secret": {"secretName": "default-token-8xkqz"}}]
+    old = changed(POD, "spec|volumes", mounted)
+    old["spec"]["containers"][0]["volumeMounts"] = [{"name": "default-token-8xkqz", "mountPath": "/var/run"}]
+    assert errors(old) == []
+    spec = manifest_of(old)["spec"]
+    assert "volumes" not in spec
+    assert "volumeMounts" not in spec["containers"][0]
+
+
+def test_a_secret_that_the_user_mounts_is_one() -> None:
+    own = [{"name": "keys", "secret": {"secretName": "default-token-8xkqz"}}]
+    assert errors(changed(POD, "spec|volumes", own)) != []
