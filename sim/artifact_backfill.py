@@ -23,7 +23,7 @@ from starburst.core.jobs import JobRecord
 from starburst.core.queue import Key, ShapeQueue
 from starburst.core.state import State
 from starburst.core.walk import InOrder, Start
-from starburst.domain.job import Job, Shape
+from starburst.domain.job import Job
 
 #: GPUs of nodes by index.
 Gpus = dict[str, list[int]]
@@ -49,7 +49,7 @@ class ArtifactBackfill(InOrder):
         self._waiting: list[JobRecord] = []
         self._joined = False
 
-    def arrived(self, shape: Shape) -> None:
+    def joined(self, record: JobRecord) -> None:
         """A job joined the queue."""
         self._joined = True
 
