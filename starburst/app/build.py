@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starburst.app.config import Config, KubernetesConfig, LocalClusterConfig, parse_config
+from starburst.app.config import Config, parse_config
+from starburst.app.config_sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
 from starburst.app.controller import Controller
 from starburst.app.desk import StoreDesk
 from starburst.app.errors import UserError
 from starburst.app.home import Home
+from starburst.app.prune import prune
+from starburst.app.reaper import Rules
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.events import NodesChanged, OffersChanged
@@ -20,8 +23,9 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.snapshot import restore
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
-from starburst.runs.ports import Cluster
+from starburst.runs.ports import Cloud, Cluster
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -45,8 +49,27 @@ def build(
     def now() -> float:
         return max(scheduler.now, pace.scheduler_time(time.time()))
 
+    async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
+        if config.home.keep:
+            await prune(home, time.time() - config.home.keep, jobs, machines)
+
     cluster = _cluster(home, config, store, scheduler)
-    cloud = LocalCloud(
+    cloud = cloud_of(home, config, store, pace, now)
+    rules = reaping(config, store)
+    return Controller(store, scheduler, cluster, cloud, pace, on_step=on_step, rules=rules, prune=forget)
+
+
+def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable[[], float]) -> Cloud:
+    """The cloud of a config, as the controller of this store sees it.
+
+    Raises:
+        UserError: what the config needs is not installed, or a catalog cannot be read.
+    """
+    if isinstance(config.cloud, SkyConfig):
+        from starburst.app.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+
+        return sky_cloud(config.cloud, home, pace=pace, now=now, controller=_controller_id(store))
+    return LocalCloud(
         config.cloud.catalog(),
         home.cloud,
         home.checkpoints,
@@ -56,7 +79,24 @@ def build(
         owner="starburst",
         controller=_controller_id(store),
     )
-    return Controller(store, scheduler, cluster, cloud, pace, on_step=on_step)
+
+
+def offers_of(cloud: CloudSection) -> tuple[Offer, ...]:
+    """What a cloud sells.
+
+    Raises:
+        UserError: what it takes to know is not installed, or a catalog cannot be read.
+    """
+    if isinstance(cloud, SkyConfig):
+        from starburst.app.sky import sky_offers  # noqa: PLC0415 - its needs are an extra
+
+        return tuple(sky_offers(cloud))
+    return cloud.known_offers()
+
+
+def reaping(config: Config, store: Store) -> Rules:
+    """Whom the reaper ends, by this config."""
+    return Rules(_controller_id(store), config.cloud.reap_after, config.cloud.reap_others)
 
 
 def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) -> None:
@@ -125,7 +165,7 @@ def live_core(store: Store) -> Scheduler:
     scheduler = restore(config.policy.settings(), store.snapshot())
     now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
     if not scheduler.capacity.nodes:
-        offers = tuple(entry.offer for entry in config.cloud.catalog())
+        offers = config.cloud.known_offers()
         scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
     scheduler.now = now
     return scheduler

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starburst.app.build import connect
-from starburst.app.config import KubernetesConfig
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check, Status, fail, failed, ok, warn
 from starburst.kube.access import STARBURST, Permission
 from starburst.kube.api import (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from math import isinf
 
 import structlog
 
 from starburst.app.performer import Performer
-from starburst.app.reaper import reap
+from starburst.app.reaped import ReapedBook
+from starburst.app.reaper import Reaper, Rules
 from starburst.core.actions import StartRun, StopRun
 from starburst.core.events import CancelRequested, Event, JobSubmitted, NodesChanged, SiteSynced, Tick
 from starburst.core.scheduler import Scheduler
@@ -18,6 +19,7 @@ from starburst.core.snapshot import facts
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
+from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, RunSite
 from starburst.store.store import Request, Step, Store
 
@@ -29,6 +31,15 @@ POLL_S = 0.1
 REQUESTS_PER_STEP = 500
 #: Wall seconds between rounds of the reaper.
 REAP_S = 20.0
+#: Wall seconds between removals of what is long over.
+PRUNE_S = 86_400.0
+
+#: Removes what is long over; told the ids of jobs and of machines that are not.
+Prune = Callable[[Collection[str], Collection[str]], Awaitable[None]]
+
+
+async def _keep_all(_jobs: Collection[str], _machines: Collection[str]) -> None:
+    """Remove nothing."""
 
 
 class Controller:
@@ -44,8 +55,10 @@ class Controller:
         *,
         wall: Callable[[], float] = time.time,
         on_step: Callable[[Changes], None] | None = None,
+        rules: Rules | None = None,
+        prune: Prune = _keep_all,
     ) -> None:
-        """`on_step` is told of every step after it was stored."""
+        """`on_step` is told of every step after it was stored; without `rules` the reaper does not wait."""
         self.scheduler = scheduler
         scheduler.rest()
         self._store = store
@@ -61,6 +74,15 @@ class Controller:
         self._performer = Performer(
             cluster, cloud, find=self._find, offer=lambda name: scheduler.fleet.offers[name], done=self._done
         )
+        self._prune = prune
+        self._reaper = Reaper(
+            cloud,
+            rules or Rules(str(store.fact("controller"))),
+            ReapedBook(store),
+            claimed=lambda: scheduler.fleet.instances,
+            now=self.now,
+            rate=self._rate,
+        )
 
     def now(self) -> float:
         """Scheduler time; never goes back, whatever the wall clock does."""
@@ -73,12 +95,14 @@ class Controller:
         Raises:
             Exception: a bug or a broken store; the state is then as last committed.
         """
+        await self._forget()  # before the sites look at what there is
         owed = self._repay()
         watches = [
             asyncio.create_task(self._watch(site, owed[name]), name=f"watch {name.value}")
             for name, site in ((Site.CLUSTER, self._cluster), (Site.CLOUD, self.cloud))
         ]
-        watches.append(asyncio.create_task(self._reap(), name="reaper"))
+        watches.append(asyncio.create_task(self._reaper.rounds(REAP_S), name="reaper"))
+        watches.append(asyncio.create_task(self._forget_daily(), name="prune"))
         loop = asyncio.create_task(self._loop(), name="loop")
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -108,8 +132,17 @@ class Controller:
             await asyncio.wait(owed)
         await site.watch(self._report)
 
-    async def _reap(self) -> None:
-        await reap(self.cloud, lambda: set(self.scheduler.fleet.instances), REAP_S)
+    async def _forget_daily(self) -> None:
+        while True:
+            await asyncio.sleep(PRUNE_S)
+            await self._forget()
+
+    async def _forget(self) -> None:
+        """Remove what is long over; a disk that does not let us is no reason to stop."""
+        try:
+            await self._prune(frozenset(self.scheduler.jobs), frozenset(self.scheduler.fleet.instances))
+        except OSError as error:
+            log.warning("prune-failed", error=str(error))
 
     def _report(self, event: Event) -> None:
         self._reports.append(event)
@@ -185,6 +218,10 @@ class Controller:
             log.info(decision.kind, subject=decision.subject, reason=decision.reason)
         if self._on_step is not None:
             self._on_step(changes)
+
+    def _rate(self, offer_name: str) -> Money | None:
+        offer = self.scheduler.fleet.offers.get(offer_name)
+        return None if offer is None else offer.price_per_hour
 
     def _find(self, job_id: str) -> tuple[Job, Workload]:
         submission = self._store.submission(job_id)

@@ -55,6 +55,11 @@ class Home:
         return self.root / "cloud"
 
     @property
+    def machines(self) -> Path:
+        """The machines alone."""
+        return self.cloud / "instances"
+
+    @property
     def checkpoints(self) -> Path:
         """One directory per job, kept over attempts and sites."""
         return self.root / "checkpoints"

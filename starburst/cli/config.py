@@ -53,7 +53,7 @@ def check(file: Annotated[Path, typer.Argument(help="A starburst.yaml.")]) -> No
         else "a Kubernetes cluster (starburst doctor looks at it)"
     )
     title = WAITING[config.policy.waiting].title
-    print(f"{file}: ok: {cluster}, {_count(len(config.cloud.catalog()), 'offer')}, {title}")
+    print(f"{file}: ok: {cluster}, {_count(len(config.cloud.known_offers()), 'offer')}, {title}")
 
 
 def _count(number: int, thing: str) -> str:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from starburst.app.build import need_kubernetes
-from starburst.app.config import Config, KubernetesConfig
+from starburst.app.config import Config
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok
 from starburst.app.errors import UserError
 from starburst.app.home import Home

@@ -28,6 +28,7 @@ COMMANDS = (
     "logs",
     "cancel",
     "instances",
+    "reap",
     "cost",
     "events",
     "doctor",

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from starburst.app.build import connect, stored_config
-from starburst.app.config import KubernetesConfig
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.app.logs import Log, find_logs

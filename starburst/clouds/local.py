@@ -40,7 +40,8 @@ class LocalCloud:
 
     `now` gives the scheduler's time, in which machines boot and are billed; `pace` maps it to the wall's,
     in which a lease of `lease_s` runs. `owner` is whose machines these are: others' are neither seen nor
-    touched.
+    touched. Machines of `controller` are reported; those that another one of this owner left are only listed,
+    as `<controller>/<intent>`, and live and end as they would have.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class LocalCloud:
 
     @cached_property
     def _alive(self) -> dict[str, tuple[MachineDir, Launch]]:
-        found = ((machine, machine.launch()) for machine in self._ours() if machine.ending() is None)
-        return {machine.id: (machine, launch) for machine, launch in found if launch is not None}
+        """Machines by what we call them, those of other controllers too."""
+        found = ((machine, machine.launch()) for machine in self._owned() if machine.ending() is None)
+        return {self._id(machine): (machine, launch) for machine, launch in found if launch is not None}
 
     async def watch(self, report: Report) -> None:
         """See `RunSite`."""
@@ -78,12 +80,13 @@ class LocalCloud:
 
         def with_machines(event: Event) -> None:
             if isinstance(event, SiteSynced):
-                event = replace(event, instances=frozenset(machine.id for machine in self._ours()))
+                ours = (machine for machine in self._owned() if self._is_ours(machine))
+                event = replace(event, instances=frozenset(machine.intent for machine in ours))
             report(event)
 
         try:
             report(OffersChanged(tuple(entry.offer for entry in self._offers.values())))
-            for machine in self._ours():
+            for machine in self._owned():
                 self._tell(machine)
             self._tasks.ensure("runs", partial(self._runner.watch, with_machines))
             self._tasks.ensure("machines", self._look_after_machines)
@@ -111,7 +114,7 @@ class LocalCloud:
 
     async def launch(self, instance_id: str, offer: Offer) -> None:
         """See `Cloud`. The intent is the client token; a launch that failed fails again in the same way."""
-        machine = MachineDir.of(self._root, instance_id)
+        machine = self._machine(instance_id)
         if not machine.path.exists():
             self._rent(machine, offer)
         self._tell(machine)
@@ -119,13 +122,13 @@ class LocalCloud:
 
     async def terminate(self, instance_id: str) -> None:
         """See `Cloud`."""
-        machine = MachineDir.of(self._root, instance_id)
+        machine = self._machine(instance_id)
         if instance_id in self._alive:
             machine.ask_termination()
             self._wake.set()
             return
         never = Ending(self._now(), self._now())
-        if not machine.claim(self._tags(instance_id), never):
+        if not machine.claim(self._tags(machine), never):
             machine.end(never)
         self._tell(machine)
 
@@ -138,8 +141,7 @@ class LocalCloud:
 
     async def owned(self) -> list[Instance]:
         """See `Cloud`. Machines long gone are listed too, with their bill."""
-        now, wall = self._now(), time.time()
-        listed = (machine.instance(now, wall) for machine in self._ours())
+        listed = (self._instance(machine) for machine in self._owned())
         return [instance for instance in listed if instance is not None]
 
     def preempt(self, instance_id: str) -> None:
@@ -148,49 +150,76 @@ class LocalCloud:
         Raises:
             ValueError: no such machine is alive.
         """
-        machine = MachineDir.of(self._root, instance_id)
+        machine = self._machine(instance_id)
         if machine.launch() is None or machine.ending() is not None:
             raise ValueError(f"no machine {instance_id!r} is alive; see `starburst instances`")
         machine.preempt(self._now())
         self._wake.set()
 
-    def _ours(self) -> list[MachineDir]:
-        return [machine for machine in machines_under(self._root) if machine.tags()["owner"] == self._owner]
+    def _machine(self, instance_id: str) -> MachineDir:
+        controller, _, intent = instance_id.rpartition("/")
+        return MachineDir.of(self._root, controller or self._controller, intent)
 
-    def _tags(self, instance_id: str) -> dict[str, str]:
-        return {"owner": self._owner, "controller": self._controller, "intent": instance_id}
+    def _id(self, machine: MachineDir) -> str:
+        return machine.id(self._controller)
+
+    def _is_ours(self, machine: MachineDir) -> bool:
+        return machine.controller == self._controller
+
+    def _owned(self) -> list[MachineDir]:
+        return [
+            machine for machine in machines_under(self._root) if machine.tags().get("owner") == self._owner
+        ]
+
+    def _instance(self, machine: MachineDir) -> Instance | None:
+        """What a listing shows; None where no machine ever was."""
+        launch, phase = machine.launch(), machine.phase(self._now(), time.time())
+        if launch is None or phase is None:
+            return None
+        id_, at = self._id(machine), launch.launched_at
+        ending = machine.ending()
+        if ending is not None:
+            times = (at, ending.ended_at, ending.preempted)
+            return Instance(id_, launch.offer, phase, *times, controller=machine.controller)
+        expires_at = self._pace.scheduler_time(machine.lease_until())
+        return Instance(id_, launch.offer, phase, at, controller=machine.controller, expires_at=expires_at)
+
+    def _tags(self, machine: MachineDir) -> dict[str, str]:
+        return {"owner": self._owner, "controller": machine.controller, "intent": machine.intent}
 
     def _rent(self, machine: MachineDir, offer: Offer) -> None:
         """Make the machine, or note why it cannot be."""
         entry = self._offers.get(offer.name)
         if entry is None:
             failure = Failure(f"the embedded cloud does not sell {offer.name!r}", sold_out=False)
-            machine.claim(self._tags(machine.id), failure)
+            machine.claim(self._tags(machine), failure)
             return
         in_use = sum(launch.offer == offer.name for _machine, launch in self._alive.values())
         if entry.capacity is not None and in_use >= entry.capacity:
             failure = Failure(f"{offer.name} is sold out: all {entry.capacity} are in use", sold_out=True)
-            machine.claim(self._tags(machine.id), failure)
+            machine.claim(self._tags(machine), failure)
             return
         launch = Launch(offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s)
-        machine.claim(self._tags(machine.id), launch, time.time() + self._lease_s)
-        self._alive[machine.id] = (machine, launch)
+        machine.claim(self._tags(machine), launch, time.time() + self._lease_s)
+        self._alive[self._id(machine)] = (machine, launch)
 
     # --- looking after them ------------------------------------------------------------------------------
 
     def _is_ready(self, machine: MachineDir) -> bool:
-        instance = machine.instance(self._now(), time.time())
-        return instance is not None and instance.phase is InstancePhase.READY
+        return machine.phase(self._now(), time.time()) is InstancePhase.READY
 
     def _tell(self, machine: MachineDir) -> None:
-        """Report where a machine stands, if there is anything to say yet."""
+        """Report where a machine of ours stands, if there is anything to say yet."""
+        if not self._is_ours(machine):
+            return
+        id_ = machine.intent
         launch, failure, ending = machine.launch(), machine.failure(), machine.ending()
         if ending is not None:
-            self._report(InstanceGone(machine.id, ending.launched_at, ending.ended_at, ending.preempted))
+            self._report(InstanceGone(id_, ending.launched_at, ending.ended_at, ending.preempted))
         elif failure is not None:
-            self._report(InstanceFailed(machine.id, failure.message, failure.sold_out))
+            self._report(InstanceFailed(id_, failure.message, failure.sold_out))
         elif launch is not None and self._is_ready(machine):
-            self._report(InstanceReady(machine.id, launch.launched_at))
+            self._report(InstanceReady(id_, launch.launched_at))
 
     async def _look_after_machines(self) -> None:
         """Announce machines that come up, and end those whose time has come."""
@@ -218,11 +247,11 @@ class LocalCloud:
         why = "given back" if preempted_at is None else "preempted"
         if time.time() >= machine.lease_until():
             why = "left alone until its lease passed"
-        lost = await self._runner.evacuate(machine.id, f"its machine was {why}")
+        lost = await self._runner.evacuate(machine.lease_path, f"its machine was {why}")
         lease_end = self._pace.scheduler_time(machine.lease_until())
         ended_at = min(self._now(), lease_end, math.inf if preempted_at is None else preempted_at)
         machine.end(Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None))
-        del self._alive[machine.id]
+        del self._alive[self._id(machine)]
         self._tell(machine)
         for end in lost:
             self._report(end)

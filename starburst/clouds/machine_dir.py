@@ -1,14 +1,16 @@
 """What the embedded cloud knows of one machine: a directory with a file per fact.
 
-    <root>/<instance>/tags.json        whose it is, and the intent it was made under
-                      launch.json      it was rented: when, as what; written once
-                      failed.json      or the launch came to nothing, and why; written once, instead
-                      lease.json       until when it lives unless the lease is renewed
-                      terminate.json   it is being given back
-                      preempted.json   the cloud takes it away; any process may write this
-                      ended.json       its bill is closed; written once, last
+    <root>/<controller>/<intent>/
+        tags.json        whose it is, and the intent it was made under
+        launch.json      it was rented: when, as what; written once
+        failed.json      or the launch came to nothing, and why; written once, instead
+        lease.json       until when it lives unless the lease is renewed
+        terminate.json   it is being given back
+        preempted.json   the cloud takes it away; any process may write this
+        ended.json       its bill is closed; written once, last
 
-A file per fact lets another process preempt a machine while its controller renews the lease.
+A file per fact lets another process preempt a machine while its controller renews the lease. Intents are
+numbered anew when a store is lost; its id, which the new one does not have, keeps their machines apart.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from starburst.domain.cloud import Instance, InstancePhase
+from starburst.domain.cloud import InstancePhase
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
 from starburst.runs.shim import read_json, write_json
 
@@ -62,14 +64,23 @@ class MachineDir:
     path: Path
 
     @classmethod
-    def of(cls, root: Path, instance_id: str) -> MachineDir:
+    def of(cls, root: Path, controller: str, intent: str) -> MachineDir:
         """Where a machine is, or would be."""
-        return cls(root / directory_name(instance_id))
+        return cls(root / directory_name(controller) / directory_name(intent))
 
     @property
-    def id(self) -> str:
+    def intent(self) -> str:
         """The intent it was launched under."""
         return id_of(self.path)
+
+    @property
+    def controller(self) -> str:
+        """Whose intent that was."""
+        return id_of(self.path.parent)
+
+    def id(self, controller: str) -> str:
+        """What this controller calls it."""
+        return self.intent if self.controller == controller else f"{self.controller}/{self.intent}"
 
     @property
     def lease_path(self) -> Path:
@@ -86,9 +97,9 @@ class MachineDir:
         return claim_directory(self.path, files)
 
     def tags(self) -> dict[str, str]:
-        """Its owner, controller and intent."""
-        tags: dict[str, str] = read_json(self.path / "tags.json")
-        return tags
+        """Its owner, controller and intent; nothing if it was removed just now."""
+        tags: dict[str, str] | None = read_json(self.path / "tags.json")
+        return tags or {}
 
     def launch(self) -> Launch | None:
         """What it was rented as; None where no machine ever was."""
@@ -135,23 +146,18 @@ class MachineDir:
         told = any((self.path / name).exists() for name in ("terminate.json", "preempted.json"))
         return told or wall >= self.lease_until()
 
-    def instance(self, now: float, wall: float) -> Instance | None:
-        """What a listing of the cloud shows; None where no machine ever was."""
-        launch, ending = self.launch(), self.ending()
+    def phase(self, now: float, wall: float) -> InstancePhase | None:
+        """How it stands at this scheduler and wall time; None where no machine ever was."""
+        launch = self.launch()
         if launch is None:
             return None
-        if ending is not None:
-            phase = InstancePhase.GONE
-            return Instance(
-                self.id, launch.offer, phase, launch.launched_at, ending.ended_at, ending.preempted
-            )
+        if self.ending() is not None:
+            return InstancePhase.GONE
         if self.is_ending(wall):
-            phase = InstancePhase.TERMINATING
-        else:
-            phase = InstancePhase.LAUNCHING if now < launch.ready_at else InstancePhase.READY
-        return Instance(self.id, launch.offer, phase, launch.launched_at)
+            return InstancePhase.TERMINATING
+        return InstancePhase.LAUNCHING if now < launch.ready_at else InstancePhase.READY
 
 
 def machines_under(root: Path) -> list[MachineDir]:
-    """Every machine there is or was, by name."""
-    return [MachineDir(path) for path in sorted(root.glob("[!.]*/"))]
+    """Every machine there is or was, by controller and intent."""
+    return [MachineDir(path) for path in sorted(root.glob("[!.]*/[!.]*/"))]

@@ -65,6 +65,7 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
         "is over"
     ),
     "again": lambda n: "its first machine did not come up",
+    "stranded": lambda n: "it was stopped to move, and what it was to move to is lost",
 }
 
 
@@ -74,6 +75,10 @@ def _machines(n: Numbers) -> str:
     if n.get("joins"):
         return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
     return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}"
+
+
+def _company(n: Numbers) -> str:
+    return f" as {n['others']} move too" if n["others"] else ""
 
 
 REASONS: dict[str, Callable[[Numbers], str]] = {
@@ -94,6 +99,11 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"stays in the cloud: coming home would repeat {_span(n, 'lost_s')} of work to save "
         f"{_span(n, 'remaining_s')} of rent"
     ),
+    "moving": lambda n: (
+        f"moves from {n['old']} to {n['new']}{_company(n)}: less rent by about {usd(n['saves'])} until the "
+        f"jobs there are done ({usd(n['rate'])}/h less when they have moved), at a cost of {usd(n['costs'])}"
+    ),
+    "unmoved": lambda n: f"does not move after all: {n['why']}",
     "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
     "launched": lambda n: f"rented {n['offer']} at {usd(n['rate'])}/h for {n['jobs']}",
     "ready": lambda n: f"took {_span(n, 'boot_s')} to come up",

@@ -27,7 +27,7 @@ def pack(state: State) -> None:
     state.departing.clear()
     packed = state.fleet.pack(
         [Leaver(record.job, state.now + state.runtime_s(record.job)) for record in leavers],
-        _busy_until(state) if state.fleet.shares else {},
+        busy_until(state) if state.fleet.shares else {},
         state.now,
     )
     told: set[str] = set()
@@ -43,7 +43,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     """The job has its slots; machines that it is the first of are asked for."""
     record.slots = packed.slots[record.id]
     machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
-    record.open_bills += len(machines)
+    record.open_bills += packed.bills[record.id]
     state.touch(record)
     everyone = dict.fromkeys(job_id for machine in machines for job_id in machine.job_ids)
     state.decide(
@@ -64,12 +64,14 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
         state.touch_instance(machine)
         if machine.id in packed.launched and machine.id not in told:
             told.add(machine.id)
-            _launch(state, machine)
+            launch(state, machine)
     if state.fleet.ready(record.slots):
         start(state, record, Site.CLOUD, record.slots)
 
 
-def _launch(state: State, machine: InstanceRecord) -> None:
+def launch(state: State, machine: InstanceRecord) -> None:
+    """Ask for a machine that jobs hold already."""
+    state.touch_instance(machine)
     numbers = {
         "offer": machine.offer.name,
         "rate": machine.rate.micro_usd,
@@ -79,12 +81,19 @@ def _launch(state: State, machine: InstanceRecord) -> None:
     state.do(LaunchInstance(machine.id, machine.offer.name))
 
 
-def _busy_until(state: State) -> dict[str, float]:
+def busy_until(state: State) -> dict[str, float]:
     """Until when each machine will be needed by the jobs it is for, by estimates."""
     until: dict[str, float] = {}
     for machine in state.fleet.instances.values():
         for record in (state.jobs[job_id] for job_id in machine.job_ids):
-            if record.phase is not Phase.STOPPING:
+            if _needs(record, machine):
                 began = state.now if record.started_at is None else record.started_at
-                until[machine.id] = max(until.get(machine.id, 0.0), began + state.runtime_s(record.job))
+                ends = began + state.runtime_s(record.job) - record.saved_s
+                until[machine.id] = max(until.get(machine.id, 0.0), ends)
     return until
+
+
+def _needs(record: JobRecord, machine: InstanceRecord) -> bool:
+    if record.moving:
+        return machine.id in {slot.where for slot in record.moving}
+    return record.phase is not Phase.STOPPING

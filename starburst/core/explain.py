@@ -226,6 +226,10 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     rate = sum((machine.rate for machine in machines), Money())
     what = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in machines)
     line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h"
+    if record.moving:
+        targets = [state.fleet.instances[name] for name in dict.fromkeys(s.where for s in record.moving)]
+        there = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in targets)
+        return f"{line}; moves to {there} as soon as all of that is up"
     if record.look_at is None:
         return line
     if record.look_at <= state.now:
@@ -236,6 +240,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 def _stopping(record: JobRecord) -> str:
     stopped = f"is being stopped on {where(record.slots)}"
     why = {"cancel": "its user cancelled it", "return": "it comes home from the cloud"}.get(record.stop_why)
+    if record.stop_why == "move":
+        why = f"it moves to {where(record.moving)}" if record.moving else "what it was to move to is lost"
     if why is None:
         return f"{stopped}: a machine of its gang is gone"
     return f"{stopped}: {why}; it has {hours(record.job.grace_s)} to save its work"

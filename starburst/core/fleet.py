@@ -11,7 +11,7 @@ from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
 from starburst.policy.packing.none import NoPacking
-from starburst.policy.packing.plan import Packer, Situation
+from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
 
 OPEN_PHASES = (InstancePhase.LAUNCHING, InstancePhase.READY)
 
@@ -54,13 +54,17 @@ class InstanceRecord:
         """What no job has of it."""
         return _less(self.offer.resources, total(self.held.values()))
 
-    def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> None:
-        """A job has these slots of it from now on."""
+    def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> bool:
+        """A job has these slots of it from now on, and no others; whether its bill is new to the job."""
+        if job_id in self.job_ids:
+            self.leave(job_id, now)
         self.job_ids.append(job_id)
         self.held[job_id] = total(slot.resources for slot in slots)
         self.held_since[job_id] = now
-        if job_id not in self.billed_to:
-            self.billed_to.append(job_id)
+        if job_id in self.billed_to:
+            return False
+        self.billed_to.append(job_id)
+        return True
 
     def leave(self, job_id: str, now: float) -> None:
         """A job has nothing of it any more."""
@@ -88,6 +92,8 @@ class Packed:
     #: Jobs on machines that were there already.
     joined: set[str] = field(default_factory=set)
     launched: dict[str, InstanceRecord] = field(default_factory=dict)
+    #: Job → how many machines' bills it did not share before.
+    bills: dict[str, int] = field(default_factory=dict)
     #: Job → what is lacking.
     lacking: dict[str, str] = field(default_factory=dict)
 
@@ -107,6 +113,8 @@ class Fleet:
         self.launches = 0
         #: The bills of machines that have ended.
         self.settled = Money()
+        #: What the packer remembers of the last time that running jobs were reconsidered.
+        self.memory = Memory()
 
     def available(self, now: float) -> list[Offer]:
         """Offers that may be asked for now."""
@@ -131,10 +139,10 @@ class Fleet:
         """
         packed, rest = Packed(), []
         for leaver in leavers:
-            slots = self._join(leaver, busy_until) if self.shares else ()
+            slots = self.join(leaver, busy_until) if self.shares else ()
             if slots:
                 packed.joined.add(leaver.job.id)
-                self._hold(leaver.job.id, slots, now)
+                packed.bills[leaver.job.id] = self.hold(leaver.job.id, slots, now)
                 packed.slots[leaver.job.id] = slots
             else:
                 rest.append(leaver)
@@ -151,16 +159,29 @@ class Fleet:
             here = [task for task in launch.tasks if task.job_id not in packed.lacking]
             if not here:
                 continue
-            self.launches += 1
-            record = InstanceRecord(f"i-{self.launches:06d}", launch.offer, self.rate(launch.offer), now)
-            self.instances[record.id] = packed.launched[record.id] = record
+            record = self.launch(launch.offer, now)
+            packed.launched[record.id] = record
             for task in here:
                 slots.setdefault(task.job_id, []).append(Slot(task.rank, record.id, task.resources))
         for job_id, found in slots.items():
             packed.slots[job_id] = tuple(sorted(found, key=lambda slot: slot.rank))
-            self._hold(job_id, packed.slots[job_id], now)
+            packed.bills[job_id] = self.hold(job_id, packed.slots[job_id], now)
 
-    def _join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
+    def launch(self, offer: Offer, now: float) -> InstanceRecord:
+        """One more machine, for nobody yet."""
+        self.launches += 1
+        record = InstanceRecord(f"i-{self.launches:06d}", offer, self.rate(offer), now)
+        self.instances[record.id] = record
+        return record
+
+    def reconsider(self, tasks: Iterable[Task], rented: Iterable[Rented], now: float) -> Plan:
+        """What the packer would make of tasks that run on these machines."""
+        offers = tuple(self.available(now))
+        plan = self._packer.plan(Situation(tuple(tasks), offers, tuple(rented), now=now, memory=self.memory))
+        self.memory = plan.memory
+        return plan
+
+    def join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
         """Slots on machines that outlast the job anyway, tightest fit first; none if not all tasks fit."""
         free = {
             instance.id: instance.free
@@ -180,9 +201,13 @@ class Fleet:
             slots.append(Slot(rank, name, demand))
         return tuple(slots)
 
-    def _hold(self, job_id: str, slots: Sequence[Slot], now: float) -> None:
-        for name in dict.fromkeys(slot.where for slot in slots):
+    def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
+        """The job has these slots, and no others of their machines; how many bills are new to it."""
+        names = [name for name in dict.fromkeys(slot.where for slot in slots) if name in self.instances]
+        return sum(
             self.instances[name].hold(job_id, [slot for slot in slots if slot.where == name], now)
+            for name in names
+        )
 
     def retry_at(self, job: Job, now: float) -> float | None:
         """When a pause ends after which the job could leave; None if no offer could ever hold it."""
@@ -195,17 +220,15 @@ class Fleet:
         return all(self.instances[slot.where].phase is InstancePhase.READY for slot in slots)
 
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
-        """The job no longer needs these machines; those that now nobody needs are to be given back."""
-        empty = []
+        """The job no longer needs these machines; those of them that it had."""
+        left = []
         for name in dict.fromkeys(slot.where for slot in slots):
             record = self.instances.get(name)
             if record is None or job_id not in record.job_ids:
                 continue
             record.leave(job_id, now)
-            if not record.job_ids and record.phase in OPEN_PHASES:
-                record.phase = InstancePhase.TERMINATING
-                empty.append(record)
-        return empty
+            left.append(record)
+        return left
 
     def settle(self, record: InstanceRecord) -> dict[str, int]:
         """Close the books of a machine that has ended: each job's share of the bill in micro-dollars.

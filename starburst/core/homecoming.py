@@ -21,7 +21,7 @@ def bring_home(state: State, *, room: bool) -> None:
 
 def _consider(state: State, record: JobRecord) -> None:
     job = record.job
-    elapsed_s = state.now - (record.started_at or 0.0)
+    elapsed_s = state.now - (record.started_at or 0.0) + record.saved_s
     run = CloudRun(elapsed_s, job.runtime_estimate_s, job.checkpoint)
     numbers = {
         "elapsed_s": elapsed_s,

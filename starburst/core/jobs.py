@@ -34,11 +34,16 @@ class JobRecord:
     #: Start of the first run.
     first_started_at: float | None = None
     slots: tuple[Slot, ...] = ()
-    #: Why a STOPPING run is being stopped: "cancel", "return", "lost" or "preempted".
+    #: Why a STOPPING run is being stopped: "cancel", "return", "move", "lost" or "preempted".
     stop_why: str = ""
     #: Slots held on the cluster for a job on its way home.
     reserved: tuple[Slot, ...] = ()
     returned: bool = False
+    #: Its slots after a move that is under way, held for it in the cloud; empty if it stays.
+    moving: tuple[Slot, ...] = ()
+    #: How often it has moved, and the seconds it had run before the last move.
+    moves: int = 0
+    saved_s: float = 0.0
     #: From when on a cloud run is looked at for coming home; None if never.
     look_at: float | None = None
     #: Why it leaves for the cloud, until it has a machine there.

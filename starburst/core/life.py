@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from starburst.core.actions import Slot, StartRun, StopRun, TerminateInstance
-from starburst.core.admission import requeue, set_wait
+from starburst.core.admission import leave, requeue, set_wait
 from starburst.core.decisions import where
 from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.core.fleet import OPEN_PHASES
 from starburst.core.jobs import JobRecord
 from starburst.core.state import State
+from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 
 
@@ -25,6 +29,8 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
 def stop(state: State, record: JobRecord, why: str, grace_s: float) -> None:
     """Tell the present attempt to end; it counts as alive until that is confirmed."""
     assert record.site is not None
+    if why != "move":
+        stay(state, record)
     record.phase = Phase.STOPPING
     record.stop_why = why
     state.homesick.pop(record.id, None)
@@ -44,7 +50,7 @@ def run_started(state: State, event: RunStarted) -> None:
         if state.prospects is not None and record.site is Site.CLUSTER:
             state.prospects.began(record.slots)
         if _may_return(state, record):
-            record.look_at = state.now + state.settings.t_max_s
+            record.look_at = state.now + max(0.0, state.settings.t_max_s - record.saved_s)
             state.looks.set(record.look_at, record)
     state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt)
     state.touch(record)
@@ -73,6 +79,8 @@ def run_ended(state: State, event: RunEnded) -> None:
         return
     if record.started_at is None and event.end is RunEnd.EXITED:
         _note_start(state, record)
+    if record.stop_why != "move" or event.end in (RunEnd.EXITED, RunEnd.REFUSED):
+        stay(state, record)
     if record.site is Site.CLUSTER:
         state.give(record, record.slots)
     else:
@@ -89,7 +97,7 @@ def run_ended(state: State, event: RunEnded) -> None:
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
-    runtime_s = state.now - (record.started_at or 0.0)
+    runtime_s = state.now - (record.started_at or 0.0) + record.saved_s
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
@@ -108,7 +116,10 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
         finish(state, record, Phase.CANCELLED, "cancelled")
     elif record.stop_why == "return":
         _come_home(state, record)
+    elif record.stop_why == "move":
+        _go_on(state, record)
     else:
+        stay(state, record)
         preempted = preempted or record.stop_why == "preempted"
         _lose(state, record, message or "its machine or supervisor went away", preempted=preempted)
 
@@ -121,11 +132,44 @@ def _throw_away(state: State, record: JobRecord) -> None:
 
 
 def release(state: State, record: JobRecord) -> None:
-    """The job leaves its machines; those that nobody needs any more are given back."""
-    for instance in state.fleet.release(record.id, record.slots, state.now):
-        state.decide(instance.id, "terminating")
+    """The job leaves its machines, but not those that it moves to."""
+    _vacate(state, record, record.slots, record.moving)
+
+
+def _vacate(state: State, record: JobRecord, slots: Iterable[Slot], kept: Iterable[Slot]) -> None:
+    """The job leaves the machines of some slots, unless they are `kept`; who has no job is given back."""
+    keeps = {slot.where for slot in kept}
+    left = [slot for slot in slots if slot.where not in keeps]
+    for instance in state.fleet.release(record.id, left, state.now):
         state.touch_instance(instance)
-        state.do(TerminateInstance(instance.id))
+        if not instance.job_ids and instance.phase in OPEN_PHASES:
+            instance.phase = InstancePhase.TERMINATING
+            state.decide(instance.id, "terminating")
+            state.do(TerminateInstance(instance.id))
+
+
+def hold(state: State, record: JobRecord, slots: Sequence[Slot]) -> None:
+    """The job has these slots of the cloud, and no others of their machines."""
+    record.open_bills += state.fleet.hold(record.id, slots, state.now)
+    state.touch(record)
+    for name in dict.fromkeys(slot.where for slot in slots):
+        if name in state.fleet.instances:
+            state.touch_instance(state.fleet.instances[name])
+
+
+def stay(state: State, record: JobRecord) -> None:
+    """If the job was to move it does not: what was held for it elsewhere is free again."""
+    if record.moving:
+        targets, record.moving = record.moving, ()
+        _vacate(state, record, targets, record.slots)
+        hold(state, record, record.slots)
+
+
+def set_off(state: State, record: JobRecord) -> None:
+    """The machines that it moves to are up: it is told to stop and save its work."""
+    grace_s = record.job.grace_s
+    state.decide(record.id, "stopping", grace_s=grace_s, why="all that it moves to is up")
+    stop(state, record, "move", grace_s)
 
 
 def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: object) -> None:
@@ -171,3 +215,20 @@ def _come_home(state: State, record: JobRecord) -> None:
     else:
         set_wait(state, record)
         requeue(state, record)
+
+
+def _go_on(state: State, record: JobRecord) -> None:
+    """The run is gone from where it was, its work is saved: on with it where it moves to."""
+    record.stop_why = ""
+    if record.started_at is not None:
+        record.saved_s += state.now - record.started_at
+    state.meter.repeat(state.settings.move_s, state.load.load.mean_runtime_s, ours=True)
+    slots, record.moving = record.moving, ()
+    if slots:
+        record.moves += 1
+        hold(state, record, slots)
+        start(state, record, Site.CLOUD, slots)
+    else:
+        record.slots = ()
+        record.phase = Phase.QUEUED
+        leave(state, record, "stranded")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
-from starburst.core.actions import TerminateInstance
+from starburst.core.actions import Slot, TerminateInstance
 from starburst.core.admission import leave
 from starburst.core.events import (
     InstanceFailed,
@@ -15,7 +16,7 @@ from starburst.core.events import (
 )
 from starburst.core.fleet import OPEN_PHASES, InstanceRecord
 from starburst.core.jobs import JobRecord
-from starburst.core.life import gone, release, start, stop
+from starburst.core.life import gone, release, set_off, start, stay, stop
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
@@ -37,6 +38,8 @@ def instance_ready(state: State, event: InstanceReady) -> None:
         record = state.jobs[job_id]
         if record.phase is Phase.OFFLOADING and record.slots and state.fleet.ready(record.slots):
             start(state, record, Site.CLOUD, record.slots)
+        elif record.phase is Phase.RUNNING and record.moving and state.fleet.ready(record.moving):
+            set_off(state, record)
 
 
 def instance_failed(state: State, event: InstanceFailed) -> None:
@@ -45,17 +48,16 @@ def instance_failed(state: State, event: InstanceFailed) -> None:
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
         return
-    pause_s = state.settings.offer_pause_s
-    state.fleet.paused[instance.offer.name] = state.now + pause_s
-    numbers = {"message": event.message, "offer": instance.offer.name, "pause_s": pause_s}
-    state.decide(instance.id, "launch-failed", **numbers)
+    _pause(state, instance, event.message)
     _close(state, instance, InstancePhase.FAILED)
-    for job_id in list(instance.job_ids):
-        _leave_again(state, state.jobs[job_id])
+    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+        _forgo(state, record, instance, f"{instance.id} could not be rented")
+        if _on(instance, record.slots):
+            _leave_again(state, record)
 
 
-def instance_gone(state: State, event: InstanceGone) -> None:
-    """The cloud confirms that a machine has ended: its bill is final, what ran there is dead."""
+def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> None:
+    """The cloud confirms that a machine has ended, or never knew it: its bill is final, its runs are dead."""
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
@@ -67,11 +69,17 @@ def instance_gone(state: State, event: InstanceGone) -> None:
         how = "ended, for nobody got through to it"
     if event.preempted:
         how = "preempted by the cloud"
+    elif known and instance.phase is InstancePhase.LAUNCHING:
+        how = "ended before it came up"
+        _pause(state, instance, "it never came up")
     _close(state, instance, InstancePhase.GONE)
     billed_s = max(0.0, event.ended_at - event.launched_at)
     state.decide(instance.id, "gone", how=how, billed_s=billed_s, micro_usd=instance.micro_usd)
-    for job_id in list(instance.job_ids):
-        _machine_took(state, state.jobs[job_id], f"{instance.id} was {how}", preempted=event.preempted)
+    message = f"{instance.id} was {how}"
+    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+        _forgo(state, record, instance, message)
+        if _on(instance, record.slots):
+            _machine_took(state, record, message, preempted=event.preempted)
 
 
 def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
@@ -82,6 +90,8 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
     instance.unreachable_since = state.now
     state.touch_instance(instance)
     state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s)
+    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+        _forgo(state, record, instance, f"nobody gets through to {instance.id}")
 
 
 def instance_reachable(state: State, event: InstanceReachable) -> None:
@@ -120,8 +130,27 @@ def confirm_instances(state: State, known: frozenset[str]) -> None:
     for instance_id in sorted(state.unconfirmed_instances - known):
         instance = state.fleet.instances[instance_id]
         launched_at = state.now if instance.launched_at is None else instance.launched_at
-        instance_gone(state, InstanceGone(instance_id, launched_at, state.now))
+        instance_gone(state, InstanceGone(instance_id, launched_at, state.now), known=False)
     state.unconfirmed_instances.clear()
+
+
+def forgo_unknown(state: State, known: frozenset[str]) -> None:
+    """Nobody moves to machines of the store that the cloud has never heard of."""
+    for instance_id in sorted(state.unconfirmed_instances - known):
+        instance = state.fleet.instances[instance_id]
+        for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+            _forgo(state, record, instance, f"the cloud has no trace of {instance_id}")
+
+
+def _forgo(state: State, record: JobRecord, instance: InstanceRecord, why: str) -> None:
+    """A job does not move whose target is lost, or its present machine before it was told to stop."""
+    if _on(instance, record.moving) or (record.moving and record.phase is Phase.RUNNING):
+        stay(state, record)
+        state.decide(record.id, "unmoved", why=why)
+
+
+def _on(instance: InstanceRecord, slots: Iterable[Slot]) -> bool:
+    return instance.id in {slot.where for slot in slots}
 
 
 def _machine_took(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
@@ -143,6 +172,13 @@ def _leave_again(state: State, record: JobRecord) -> None:
     if record.phase is Phase.OFFLOADING:
         record.phase = Phase.QUEUED
         leave(state, record, "again")
+
+
+def _pause(state: State, instance: InstanceRecord, message: str) -> None:
+    """Leave the offer of a launch that came to nothing alone for a while."""
+    pause_s = state.settings.offer_pause_s
+    state.fleet.paused[instance.offer.name] = state.now + pause_s
+    state.decide(instance.id, "launch-failed", message=message, offer=instance.offer.name, pause_s=pause_s)
 
 
 def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:

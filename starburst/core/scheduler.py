@@ -38,12 +38,14 @@ from starburst.core.machines import (
     confirm_instances,
     fence,
     fence_at,
+    forgo_unknown,
     instance_failed,
     instance_gone,
     instance_reachable,
     instance_ready,
     instance_unreachable,
 )
+from starburst.core.moving import consolidate, consolidate_at
 from starburst.core.state import Changes, State
 from starburst.domain.job import Phase, Site
 
@@ -94,7 +96,8 @@ class Scheduler(State):
         """When time alone will change something next; infinity if never."""
         if self.resting:
             return inf
-        return min(self.deadlines.next(), self.looks.next(), pack_at(self), fence_at(self))
+        timers = self.deadlines.next(), self.looks.next()
+        return min(*timers, pack_at(self), fence_at(self), consolidate_at(self))
 
     def _schedule(self) -> None:
         if self.resting:
@@ -112,6 +115,7 @@ class Scheduler(State):
             self._place_queued()
         bring_home(self, room=room)
         pack(self)
+        consolidate(self)
 
     def _join_arrivals(self) -> None:
         for record in self.joining:
@@ -175,6 +179,8 @@ def _offers_changed(state: State, event: OffersChanged) -> None:
 
 
 def _synced(state: State, event: SiteSynced) -> None:
+    if event.site is Site.CLOUD:
+        forgo_unknown(state, event.instances)
     for job_id, attempt in sorted(state.unconfirmed_runs):
         record = state.current(job_id, attempt)
         if record is not None and record.site is not event.site:

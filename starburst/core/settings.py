@@ -48,6 +48,13 @@ class Settings:
     #: them waits for others.
     packer: str = "none"
     pack_window_s: float = 0.0
+    #: How often the packer is asked whether running cloud jobs should move together; 0 is never. Only jobs
+    #: move that save their progress and have run at least so long since their last start.
+    pack_period_s: float = 0.0
+    move_min_run_s: float = 600.0
+    #: Seconds without progress that a move is taken to cost: stop, save, load, start. About the mean over
+    #: Eva's workloads, which range from 9 to 162 s (Eva, Table 7).
+    move_s: float = 60.0
     #: A machine that nobody gets through to is given this long before it is ended.
     unreachable_s: float = 600.0
     #: A job whose runs were lost (not preempted) this often has failed.

@@ -17,7 +17,7 @@ from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.policy.budget import Account
 from starburst.policy.disciplines.configurations import Configuration
-from starburst.policy.packing.plan import Packer
+from starburst.policy.packing.plan import Memory, Packer
 
 
 @dataclass(slots=True)
@@ -34,6 +34,9 @@ class Facts:
     account: Account = field(default_factory=Account)
     #: The walk's configurations of nodes (see core/disciplined.py); empty but under vqs and vqs-bf.
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
+    #: When running cloud jobs may be reconsidered again, and what the packer remembers of the last time.
+    next_round: float = 0.0
+    memory: Memory = field(default_factory=Memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ def facts(state: Scheduler) -> Facts:
         {name: until for name, until in state.fleet.paused.items() if until > state.now},
         state.meter.account,
         state.walk.configurations(),
+        state.next_round,
+        state.fleet.memory,
     )
 
 
@@ -75,6 +80,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
     state.meter.account = known.account
+    state.next_round, state.fleet.memory = known.next_round, known.memory
     fleet = state.fleet
     fleet.launches, fleet.settled, fleet.paused = known.launches, known.settled, dict(known.paused)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}

@@ -61,6 +61,8 @@ class State:
         self.fleet = Fleet(packer or packer_named(settings.packer))
         #: Jobs that leave and have no machine yet, and since when.
         self.departing: dict[str, float] = {}
+        #: Running cloud jobs are not reconsidered before this.
+        self.next_round = 0.0
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
         self.meter = Meter(settings)
         self.deadlines = Timers(self._deadline)

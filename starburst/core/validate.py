@@ -14,6 +14,7 @@ from starburst.core.jobs import JobRecord
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.domain.resources import total
 from starburst.policy.disciplines.registry import DISCIPLINES
 
 
@@ -27,7 +28,7 @@ def validate(state: State) -> None:
     Raises:
         InvariantError: one does not hold.
     """
-    checks = (_queue, _walk, _jobs, _meter, _nodes, _fleet)
+    checks = (_queue, _walk, _jobs, _meter, _nodes, _fleet, _moves)
     broken = [problem for check in checks for problem in check(state)]
     if broken:
         raise InvariantError("; ".join(broken))
@@ -116,8 +117,11 @@ def _fleet(state: State) -> Iterator[str]:
             yield f"{instance.id} is over its capacity"
         for job_id in instance.job_ids:
             record = state.jobs.get(job_id)
-            if record is None or instance.id not in {slot.where for slot in record.slots}:
+            held = [slot for slot in _cloud_slots(record) if slot.where == instance.id] if record else []
+            if not held:
                 yield f"{instance.id} is kept for {job_id}, which does not use it"
+            elif instance.held.get(job_id) not in (None, total(slot.resources for slot in held)):
+                yield f"{instance.id} holds other slots for {job_id} than it has there"
     for record in state.jobs.values():
         if bills[record.id] != record.open_bills:
             yield f"{record.id} has {record.open_bills} open bills, not {bills[record.id]}"
@@ -128,3 +132,22 @@ def _fleet(state: State) -> Iterator[str]:
                 fenced = instance_of is not None and instance_of.unreachable_since is not None
                 if instance_of is None or (instance_of.phase is InstancePhase.TERMINATING and not fenced):
                     yield f"{record.id} is on {slot.where}, which is not ours any more"
+
+
+def _cloud_slots(record: JobRecord) -> Iterator[Slot]:
+    """What it has of the cloud; a slot that it keeps when it moves counts once."""
+    yield from dict.fromkeys((*record.slots, *record.moving))
+
+
+def _moves(state: State) -> Iterator[str]:
+    """A job moves while it runs or is stopped for it, and only to what is ours and not lost."""
+    for record in (r for r in state.jobs.values() if r.moving):
+        told = record.phase is Phase.STOPPING and record.stop_why == "move"
+        if not (told or record.phase is Phase.RUNNING) or record.site is not Site.CLOUD:
+            yield f"{record.id} is {record.phase.value} and moves"
+        targets = [state.fleet.instances.get(slot.where) for slot in record.moving]
+        up = [i for i in targets if i and i.phase in OPEN_PHASES and i.unreachable_since is None]
+        if len(up) < len(targets) or any(record.id not in i.job_ids for i in up):
+            yield f"{record.id} moves to where nothing is held for it"
+        elif told != state.fleet.ready(record.moving):
+            yield f"{record.id} is {record.phase.value}, but its move is not"

@@ -16,6 +16,7 @@ from sim.gantt import gantt
 from sim.world import SimJob
 from starburst.app.build import build
 from starburst.app.config import Config, parse_config
+from starburst.app.config_sites import CloudConfig
 from starburst.app.controller import Controller
 from starburst.app.home import Home
 from starburst.core.state import Changes
@@ -187,6 +188,7 @@ def _bills(demo: _Demo, rows: list[queries.JobRow], worked: dict[str, float]) ->
     submitted = {job.submission.job.id: job.submission.job for job in demo.jobs}
     jobs = [SimJob(submitted[row.id], row.submitted_at - start, worked.get(row.id, 0.0)) for row in rows]
     nodes = demo.controller.scheduler.capacity.nodes
+    assert isinstance(demo.config.cloud, CloudConfig)
     offers = demo.config.cloud.catalog()
     settings = demo.config.policy.settings()
     return [replay(name, other, jobs, nodes, offers) for name, other in rivals(settings)]

@@ -37,7 +37,11 @@ class InstancePhase(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A rented machine as one cloud reports it."""
+    """A rented machine as one cloud reports it.
+
+    `id` is what the cloud's calls take. One of our own controller is its launch intent; one of another
+    controller has a name that no intent of ours has.
+    """
 
     id: str
     offer_name: str
@@ -46,3 +50,7 @@ class Instance:
     launched_at: float
     ended_at: float | None = None
     preempted: bool = False
+    #: Id of the store it was launched from; "" if the cloud does not tell.
+    controller: str = ""
+    #: When it ends by itself unless its lease is renewed, as last renewed; None if the cloud does not tell.
+    expires_at: float | None = None

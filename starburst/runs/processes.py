@@ -86,9 +86,10 @@ class ProcessRunner:
             self._attempts[attempt.key] = attempt
         self._resume(attempt)
 
-    async def evacuate(self, where: str, message: str) -> list[RunEnded]:
-        """Kill what runs on a machine that goes away. The runs lost by it are returned, not reported."""
-        keys = [key for key, attempt in self._live.items() if where in _places(attempt)]
+    async def evacuate(self, lease: Path, message: str) -> list[RunEnded]:
+        """Kill what runs on the machine of this lease. The runs lost by it are returned, not reported."""
+        here = _resolved(lease)
+        keys = [key for key, attempt in self._live.items() if here in _leases(attempt)]
         self._held.update(dict.fromkeys(keys))
         for key in keys:
             self._live[key].ask_stop(0, RunEnd.LOST, message, time.time())
@@ -131,7 +132,9 @@ class ProcessRunner:
 
     def _free_gpus(self, where: str, place: Place) -> list[int]:
         ranks = (rank.spec() for attempt in self._live.values() for rank in attempt.ranks())
-        taken = {gpu for spec in ranks if spec["where"] == where for gpu in spec["gpus"]}
+        # Two machines of one name can live side by side, where the store they were rented from was lost.
+        here = where, _resolved(place.lease)
+        taken = {gpu for spec in ranks if (spec["where"], spec["lease"]) == here for gpu in spec["gpus"]}
         return [gpu for gpu in range(place.gpus) if gpu not in taken]
 
     def _specs(self, run: Run, places: Mapping[str, Place]) -> list[dict[str, Any]]:
@@ -140,7 +143,6 @@ class ProcessRunner:
         specs = []
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
             gpus = [free[slot.where].pop(0) for _ in range(slot.resources.gpus)]
-            lease = places[slot.where].lease
             directory = AttemptDir.of(self.root, run.job.id, run.attempt).path / str(slot.rank)
             specs.append(
                 {
@@ -151,7 +153,7 @@ class ProcessRunner:
                     "env": self._environment(run, slot.rank, slot.where, gpus),
                     "grace_s": run.job.grace_s,
                     "time_limit_s": run.workload.time_limit_s,
-                    "lease": None if lease is None else str(lease.resolve()),
+                    "lease": _resolved(places[slot.where].lease),
                 }
             )
         return specs
@@ -284,8 +286,12 @@ async def _kill_strays(rank: RankDir) -> None:
         await asyncio.sleep(RETRY_S)
 
 
-def _places(attempt: AttemptDir) -> set[str]:
-    return {rank.spec()["where"] for rank in attempt.ranks()}
+def _leases(attempt: AttemptDir) -> set[str]:
+    return {rank.spec()["lease"] for rank in attempt.ranks()}
+
+
+def _resolved(lease: Path | None) -> str | None:
+    return None if lease is None else str(lease.resolve())
 
 
 def unwatched(_event: Event) -> None:

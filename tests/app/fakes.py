@@ -54,6 +54,9 @@ class FakeMachine:
 
     offer: Offer | None
     launched_at: float | None = None
+    #: Id of the store it was asked from, and when it would end by itself.
+    controller: str = ""
+    expires_at: float | None = None
     end_at: float | None = None
     ended: InstanceGone | None = None
 
@@ -102,7 +105,14 @@ class World:
         elif run.stop_at is None:
             run.stop_at = now + END_S
 
-    def launch(self, instance_id: str, offer: Offer, now: float) -> None:
+    def launch(
+        self,
+        instance_id: str,
+        offer: Offer,
+        now: float,
+        controller: str = "us",
+        expires_at: float | None = None,
+    ) -> None:
         self.settle(now)
         if instance_id in self.machines:
             return
@@ -110,13 +120,15 @@ class World:
             m.offer == offer and m.launched_at is not None and not m.ended for m in self.machines.values()
         )
         sold_out = in_use >= self.capacity.get(offer.name, 1000)
-        self.machines[instance_id] = FakeMachine(offer, None if sold_out else now)
+        launched_at = None if sold_out else now
+        self.machines[instance_id] = FakeMachine(offer, launched_at, controller, expires_at)
 
     def terminate(self, instance_id: str, now: float) -> None:
         self.settle(now)
         machine = self.machines.get(instance_id)
         if machine is None:
-            self.machines[instance_id] = FakeMachine(None, now, now, InstanceGone(instance_id, now, now))
+            gone = InstanceGone(instance_id, now, now)
+            self.machines[instance_id] = FakeMachine(None, now, end_at=now, ended=gone)
         elif machine.end_at is None:
             machine.end_at = now + END_S
 
@@ -185,7 +197,15 @@ class World:
             if machine.offer is not None and machine.launched_at is not None:
                 phase = InstancePhase.READY if machine.ended is None else InstancePhase.GONE
                 ended_at = None if machine.ended is None else machine.ended.ended_at
-                yield Instance(id_, machine.offer.name, phase, machine.launched_at, ended_at)
+                yield Instance(
+                    id_,
+                    machine.offer.name,
+                    phase,
+                    machine.launched_at,
+                    ended_at,
+                    controller=machine.controller,
+                    expires_at=machine.expires_at,
+                )
 
     def _overfull(self) -> Iterable[str]:
         alive = (run for run in self.runs.values() if run.end is None)
@@ -209,6 +229,8 @@ class FakeSite:
     hook: Hook = lambda _what: None
     #: Calls by name (and their subjects) in order, for tests to look at.
     calls: list[str] = field(default_factory=list)
+    #: Id of the store its controller has.
+    controller: str = "us"
 
     async def start(self, run: Run) -> None:
         await self._call(
@@ -221,7 +243,10 @@ class FakeSite:
         )
 
     async def launch(self, instance_id: str, offer: Offer) -> None:
-        await self._call(f"launch {instance_id}", lambda now: self.world.launch(instance_id, offer, now))
+        await self._call(
+            f"launch {instance_id}",
+            lambda now: self.world.launch(instance_id, offer, now, self.controller),
+        )
 
     async def terminate(self, instance_id: str) -> None:
         await self._call(f"terminate {instance_id}", lambda now: self.world.terminate(instance_id, now))

@@ -164,6 +164,8 @@ class Lives:
     def machines(self) -> list[Instance]:
         """Every machine there is or was, in the cloud's own words."""
         cloud = parse_config(CONFIG, "test").cloud
+        with self._open() as store:
+            controller = store.fact("controller")
         listing = LocalCloud(
             cloud.catalog(),
             self.home.cloud,
@@ -172,7 +174,7 @@ class Lives:
             now=time.time,
             lease_s=cloud.lease,
             owner="starburst",
-            controller="the test",
+            controller=controller,
         )
         return asyncio.run(listing.owned())
 

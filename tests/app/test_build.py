@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +14,10 @@ from starburst.app.build import build
 from starburst.app.config import Config, parse_config
 from starburst.app.errors import UserError
 from starburst.app.home import Home
-from starburst.domain.job import Adopted, Job, Submission, Workload
+from starburst.core.events import RunEnd, RunEnded
+from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
+from starburst.runs.attempt_dir import AttemptDir
 from tests.cli.past import NOON, Past
 
 KUBERNETES = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
@@ -69,6 +74,25 @@ def test_an_adopted_job_that_waits_holds_its_home_to_its_cluster_too(past: Past,
     with pytest.raises(UserError, match="found-1"):
         start(past, tmp_path, Config())
     start(past, tmp_path, KUBERNETES)
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"), [("30d", ["live-1", "new-1"]), ("1h", ["live-1"]), ("0", ["live-1", "new-1", "old-1"])]
+)
+def test_what_ended_longer_ago_than_the_home_keeps_is_removed_at_a_start(
+    past: Past, tmp_path: Path, keep: str, left: list[str]
+) -> None:
+    past.submit("live-1", cloud=CloudChoice.NEVER, gpus=9)
+    home, config = Home(tmp_path / "home"), parse_config({"home": {"keep": keep}}, "test")
+    for job_id, days in {"old-1": 31, "new-1": 29, "live-1": 31}.items():
+        attempt = AttemptDir.of(home.cluster, job_id, 1)
+        attempt.claim_ended(RunEnded(job_id, 1, RunEnd.EXITED, 0))
+        at = time.time() - days * 86_400
+        os.utime(attempt.path / "end.json", (at, at))
+    stop = asyncio.Event()
+    stop.set()
+    asyncio.run(build(home, config, past.store).run(stop))
+    assert sorted(path.name for path in home.cluster.iterdir()) == left
 
 
 def test_what_waits_in_the_queue_may_go_to_any_cluster(past: Past, tmp_path: Path) -> None:

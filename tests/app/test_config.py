@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from starburst.app.config import Config, KubernetesConfig, load_config, parse_config
+from starburst.app.config import Config, load_config, parse_config
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.core.settings import Settings
@@ -116,6 +117,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("home: {keep: 30}", "home.keep: 30: a duration needs a unit; write 30s, 30m, 30h or 30d"),
         ("polcy: {}", "polcy: there is no such field; did you mean policy?"),
         ("policy: {t_mx: 1m}", "policy.t_mx: there is no such field; did you mean t_max?"),
         ("clock: {zzz: 1}", "clock.zzz: there is no such field; the fields here are speed"),
@@ -274,6 +276,8 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path):
         "",
         "policy: {waiting: star, factor: 2, t_max: 90s, short_jobs: 1h30m}\ncloud: {lease: 2m, offers: []}",
         "cloud: {offers: [{name: x, cpus: 0.5, memory_gib: 1, usd_per_hour: 0.1, boot: 1.5s}]}",
+        "cloud: {reap_after: 1h, reap_others: true}\nhome: {keep: 7d}",
+        "home: {keep: 0}",
         "cluster: {kind: kubernetes}",
         "cluster: {kind: kubernetes, kubeconfig: kc, context: lab, namespace: ml, bind_limit: 90s, "
         "checkpoints: {persistentVolumeClaim: {claimName: ckpt, readOnly: false}}}",
@@ -308,9 +312,17 @@ def test_the_schema_lists_the_policies_by_name():
         assert fields[f"PolicyConfig.{field}"]["enum"] == list(known)
 
 
+SECTIONS = {
+    "policy": "PolicyConfig",
+    "cloud": "CloudConfig",
+    "home": "HomeConfig",
+    "clock": "ClockConfig",
+}
+
+
 def test_the_defaults_of_the_schema_may_stand_in_a_file():
     schema = Config.model_json_schema(mode="serialization")
-    for name, section in {"policy": "PolicyConfig", "cloud": "CloudConfig", "clock": "ClockConfig"}.items():
+    for name, section in SECTIONS.items():
         defaults = {field: node["default"] for field, node in schema["$defs"][section]["properties"].items()}
         assert parse_config({name: defaults}, "schema") == Config()
     assert schema["properties"]["cloud"]["default"]["lease"] == "900s"

@@ -6,11 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from starburst.app import controller as controller_module
 from starburst.app.controller import REAP_S, Controller
 from starburst.app.home import Home
 from starburst.app.performer import TRIES
+from starburst.app.reaped import ReapedBook
 from starburst.core.settings import Settings
 from starburst.core.snapshot import restore
 from starburst.core.validate import validate
@@ -81,12 +83,14 @@ async def living(
     cluster: type[FakeSite] = FakeSite,
     cloud: type[FakeSite] = FakeSite,
     jump_s: list[float] | None = None,
+    **more: Any,
 ) -> AsyncIterator[Life]:
     """A controller from its start until it is told to stop; `jump_s` is what the wall clock is off by."""
     off = jump_s or [0.0]
     with Store.open(path) as store, Store.open(path) as users:
         scheduler = restore(SETTINGS, store.snapshot())
-        sites = cluster(world, Site.CLUSTER, hook), cloud(world, Site.CLOUD, hook)
+        us = store.fact("controller")
+        sites = cluster(world, Site.CLUSTER, hook), cloud(world, Site.CLOUD, hook, controller=us)
         controller = Controller(
             store,
             scheduler,
@@ -94,6 +98,7 @@ async def living(
             Pace(),
             wall=lambda: wall() + off[0],
             on_step=lambda _: validate(scheduler),
+            **more,
         )
         stop = asyncio.Event()
         task = asyncio.create_task(controller.run(stop))
@@ -203,6 +208,59 @@ def test_a_launch_that_keeps_failing_becomes_a_new_intent(path: Path):
                 "terminate i-000001",
                 "launch i-000002",
             ]
+            gone, launched = (
+                next(row.at for row in queries.decisions(life.users, machine) if row.kind == kind)
+                for machine, kind in (("i-000001", "gone"), ("i-000002", "launched"))
+            )
+            assert launched - gone == pytest.approx(SETTINGS.offer_pause_s), "its offer was left alone first"
+
+    run(main())
+
+
+def test_a_launch_that_keeps_failing_makes_way_for_the_next_offer_at_once(path: Path):
+    def hook(what: str) -> None:
+        if what == "before launch i-000001":
+            raise ConnectionError("no route")
+
+    async def main() -> None:
+        world = a_world(2)
+        world.offers = (offer("cheap", 2, 1), offer("dear", 2, 2))
+        async with living(path, world, hook) as life:
+            life.submit(job("a", cloud="only"))
+            await life.until(a="succeeded")
+            assert [machine.offer for machine in world.machines.values()] == [None, world.offers[1]]
+            assert life.kinds("i-000001") == ["launched", "launch-failed", "gone"]
+            why = queries.decisions(life.users, "i-000001")[1].reason
+            assert why == "could not be rented (it never came up); cheap is left alone for 5 s"
+
+    run(main())
+
+
+def test_what_is_long_over_is_removed_before_the_sites_look_and_once_a_day(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(controller_module, "PRUNE_S", 30.0)
+
+    async def main() -> None:
+        world, told = a_world(2), list[tuple[float, set[str], set[str]]]()
+
+        async def prune(jobs: Collection[str], machines: Collection[str]) -> None:
+            told.append((wall(), set(jobs), set(machines)))
+            if len(told) == 2:
+                raise PermissionError("not yours")
+
+        class Looking(FakeSite):
+            async def watch(self, report: Report) -> None:
+                assert told, "before the sites look"
+                await FakeSite.watch(self, report)
+
+        began = wall()
+        world.work_s["a"] = 60.0
+        async with living(path, world, cluster=Looking, cloud=Looking, prune=prune) as life:
+            life.submit(job("a", cloud="only"), job("b"))
+            await asyncio.sleep(70)
+        assert [at - began for at, *_ in told] == pytest.approx([0, 30, 60], abs=0.1)
+        assert [alive for _, *alive in told] == [[set(), set()], [{"a"}, {"i-000001"}], [{"a"}, {"i-000001"}]]
 
     run(main())
 
@@ -289,16 +347,20 @@ def test_waits_end_on_time_not_at_the_next_look(path: Path):
     run(main())
 
 
-def test_leases_of_our_machines_are_renewed_and_others_machines_ended(path: Path):
+def test_leases_of_our_machines_are_renewed_and_machines_that_nobody_claims_ended(path: Path):
     async def main() -> None:
         world = a_world(2)
         world.work_s["a"] = 10 * REAP_S
-        world.launch("i-nobody", offer("small", 2), wall())
         async with living(path, world) as life:
+            world.launch("i-nobody", offer("small", 2), wall(), life.cloud.controller)
+            world.launch("them/i-000001", offer("small", 2), wall(), "them", expires_at=wall())
             life.submit(job("a", cloud="only"))
             await asyncio.sleep(3.5 * REAP_S)
             assert "terminate i-nobody" in life.cloud.calls
+            assert "terminate them/i-000001" not in life.cloud.calls
             assert world.leases == {"i-000001": 3}
+            (reaped,) = ReapedBook(life.users).all()
+            assert (reaped.id, reaped.why, reaped.rate) == ("i-nobody", "unclaimed", 1_000_000)
 
     run(main())
 

@@ -117,7 +117,8 @@ class Scene:
             store.process = process
             scheduler = restore(SETTINGS, store.snapshot())
             validate(scheduler)
-            cluster, cloud = (FakeSite(self.world, site, process.point) for site in Site)
+            us = store.fact("controller")
+            cluster, cloud = (FakeSite(self.world, site, process.point, controller=us) for site in Site)
             controller = Controller(
                 store, scheduler, cluster, cloud, Pace(), wall=wall, on_step=lambda _: validate(scheduler)
             )

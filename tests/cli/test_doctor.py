@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from starburst.app.cluster_checks import CLAIMS, cluster_checks
-from starburst.app.config import KubernetesConfig
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
 from starburst.kube import api as kube_api
 from starburst.kube.api import LEASES, NAMESPACES, NODES

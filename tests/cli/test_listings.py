@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import yaml
 
+from starburst.app.reaped import Reaped, ReapedBook
+from starburst.core.events import InstanceFailed
+from starburst.domain.cloud import Instance, InstancePhase
+from starburst.domain.job import CloudChoice
+from starburst.domain.money import Money
 from tests.cli.past import NOON
 
 JOB_KEYS = [
@@ -41,6 +47,7 @@ INSTANCE_KEYS = [
     "ended_at",
     "billed_s",
     "cost_usd",
+    "cost_at_most_usd",
 ]
 EVENT_KEYS = ["seq", "at", "subject", "event", "decision", "reason", "numbers"]
 
@@ -157,6 +164,41 @@ def test_machines(cli):
     assert list(row) == INSTANCE_KEYS
     assert (row["jobs"], row["usd_per_hour"], row["ended_at"]) == (["render-33333"], 2.04, None)
     assert row["billed_s"] == pytest.approx(3600, abs=1)
+
+
+def test_a_machine_that_is_not_up_yet_costs_no_more_than_since_it_was_asked_for(cli, past):
+    past.submit("new-66666", cloud=CloudChoice.ONLY)
+    past.now += 600
+    past.store.set_fact("clock", {"origin": time.time(), "speed": 1e-6, "start": past.now})
+    assert lines(cli("instances"))[-1].split()[-3:] == ["0s", "$2.04", "≤$0.34"]
+    row = data(cli("instances", "-o", "json"))[1]
+    assert (row["id"], row["launched_at"], row["cost_usd"]) == ("i-000003", None, 0)
+    assert row["cost_at_most_usd"] == pytest.approx(0.34, abs=1e-4)
+    past.tell(InstanceFailed("i-000003", "sold out", sold_out=True))
+    assert lines(cli("instances", "--all"))[3].split()[-1] == "$0.00", "no machine came of it"
+
+
+def test_machines_that_nobody_claimed_are_listed_with_their_cost(cli, past):
+    machine = Instance("them/i-1", "p3.2xlarge", InstancePhase.READY, NOON - 3600, controller="them")
+    book = ReapedBook(past.store)
+    book.note(Reaped.of(machine, "abandoned", Money.of("2.04"), NOON - 60))
+    assert lines(cli("instances"))[-1].split() == [
+        "them/i-1",
+        "reaping",
+        "p3.2xlarge",
+        "60m",
+        "$2.04",
+        "$2.04",
+    ]
+    book.confirm(set(), NOON - 1800)
+    assert len(lines(cli("instances"))) == 2
+    assert lines(cli("instances", "-a"))[-1].split() == [
+        *("them/i-1", "reaped", "p3.2xlarge", "30m", "$2.04", "$1.02")
+    ]
+    row = data(cli("instances", "-a", "-o", "json"))[-1]
+    assert list(row) == INSTANCE_KEYS
+    assert (row["phase"], row["jobs"], row["cost_usd"]) == ("reaped", [], 1.02)
+    assert lines(cli("cost"))[-1] == "total $4.08", "no job of ours bears it"
 
 
 def test_the_bill_counts_what_still_runs(cli):

@@ -42,7 +42,7 @@ def now() -> float:
     return PACE.scheduler_time(time.time())
 
 
-def a_cloud(root: Path, lease_s: float = 600.0, owner: str = "us") -> LocalCloud:
+def a_cloud(root: Path, lease_s: float = 600.0, owner: str = "us", controller: str = "c1") -> LocalCloud:
     return LocalCloud(
         OFFERS,
         root / "cloud",
@@ -51,8 +51,13 @@ def a_cloud(root: Path, lease_s: float = 600.0, owner: str = "us") -> LocalCloud
         now=now,
         lease_s=lease_s,
         owner=owner,
-        controller="c1",
+        controller=controller,
     )
+
+
+async def listed(cloud: LocalCloud) -> dict[str, InstancePhase]:
+    """Machines that it lists, and how they stand."""
+    return {machine.id: machine.phase for machine in await cloud.owned()}
 
 
 def job_log(root: Path, job_id: str = "job") -> str:
@@ -325,11 +330,87 @@ def test_machines_of_another_owner_are_neither_seen_nor_touched(root: Path) -> N
     asyncio.run(main())
 
 
+def test_the_same_intent_of_two_stores_is_two_machines(root: Path) -> None:
+    async def main() -> None:
+        await a_cloud(root, controller="lost").launch("i1", SLOW)
+        cloud = a_cloud(root, controller="new")
+        assert await listed(cloud) == {"lost/i1": InstancePhase.LAUNCHING}
+        await cloud.launch("i1", BIG)
+        async with watching(cloud) as reports:
+            assert (await reports.first(SiteSynced)).instances == {"i1"}
+            await reports.first(InstanceReady)
+            assert await listed(cloud) == {"i1": InstancePhase.READY, "lost/i1": InstancePhase.LAUNCHING}
+            await cloud.terminate("i1")
+            await reports.first(InstanceGone)
+            assert await listed(cloud) == {"i1": InstancePhase.GONE, "lost/i1": InstancePhase.LAUNCHING}
+            told = [event for event in reports.events if getattr(event, "instance_id", "i1") != "i1"]
+            assert not told, "nothing is reported of another store's machine"
+        whose = {machine.id: machine.controller for machine in await cloud.owned()}
+        assert whose == {"i1": "new", "lost/i1": "lost"}
+
+    asyncio.run(main())
+
+
+def test_a_machine_of_another_store_ends_by_its_name_in_the_listing(root: Path) -> None:
+    async def main() -> None:
+        await a_cloud(root, controller="lost").launch("i1", BIG)
+        cloud = a_cloud(root, controller="new")
+        async with watching(cloud) as reports:
+            await cloud.terminate("lost/i1")
+            await until(lambda: bool(list((root / "cloud" / "instances" / "lost" / "i1").glob("ended.json"))))
+            assert not reports.of(InstanceGone)
+        async with watching(a_cloud(root, controller="lost")) as reports:
+            assert [gone.instance_id for gone in reports.of(InstanceGone)] == ["i1"]
+
+    asyncio.run(main())
+
+
+def test_what_runs_on_another_stores_machine_of_the_same_intent_keeps_its_gpus_and_its_life(
+    root: Path,
+) -> None:
+    async def main() -> None:
+        lost = a_cloud(root, controller="lost")
+        async with watching(lost) as reports:
+            await lost.launch("i1", BIG)
+            await reports.first(InstanceReady)
+            await lost.start(shell("echo $$; sleep 600", job_id="old", where="i1", gpus=(4,)))
+            await until(lambda: job_log(root, "old").endswith("\n"))
+            pid = int(job_log(root, "old"))
+        cloud = a_cloud(root, controller="new")
+        async with watching(cloud) as reports:
+            await cloud.launch("i1", BIG)
+            await reports.first(InstanceReady)
+            await cloud.start(shell("echo $CUDA_VISIBLE_DEVICES; sleep 600", where="i1", gpus=(4,)))
+            await until(lambda: job_log(root).endswith("\n"))
+            assert job_log(root) == "0,1,2,3\n"
+            await cloud.terminate("i1")
+            assert (await reports.ended()).end is RunEnd.LOST
+            assert is_alive(pid)
+            await cloud.terminate("lost/i1")
+            await until(lambda: not is_alive(pid))
+
+    asyncio.run(main())
+
+
+def test_a_listing_says_till_when_a_machine_lives_as_last_renewed(root: Path) -> None:
+    async def main() -> None:
+        cloud = a_cloud(root, lease_s=60.0)
+        await cloud.launch("i1", BIG)
+        before = now()
+        (machine,) = await a_cloud(root).owned()
+        assert machine.expires_at == pytest.approx(before + 60_000, abs=2000)
+        await a_cloud(root, lease_s=600.0).renew(["i1"])
+        (machine,) = await cloud.owned()
+        assert machine.expires_at == pytest.approx(before + 600_000, abs=4000)
+
+    asyncio.run(main())
+
+
 def test_a_failure_inside_ends_the_watch_instead_of_going_unheard(root: Path) -> None:
     async def main() -> None:
         cloud = a_cloud(root)
         await cloud.launch("i1", BIG)
-        (next((root / "cloud" / "instances").iterdir()) / "lease.json").write_text("not JSON")
+        (root / "cloud" / "instances" / "c1" / "i1" / "lease.json").write_text("not JSON")
         with pytest.raises(ValueError, match="Expecting value"):
             await asyncio.wait_for(cloud.watch(lambda event: None), PATIENCE_S)
 

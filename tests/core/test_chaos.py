@@ -6,6 +6,7 @@ come and go, users cancel, reports are late, repeated and out of date, and the c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -29,13 +30,19 @@ from starburst.core.events import (
     SiteSynced,
     Tick,
 )
+from starburst.core.fleet import InstanceRecord
+from starburst.core.jobs import JobRecord
 from starburst.core.settings import Settings
-from starburst.core.snapshot import restore
+from starburst.core.snapshot import Facts, Snapshot, restore
 from starburst.core.validate import validate
+from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
+from starburst.store import codec
 from tests.builders import HOUR, MINUTE, Watched, job, nodes, offer, snapshot
 
 OFFERS = (offer("spot", 2, 1), offer("big", 4, 5))
+#: Where jobs that share a machine are left alone on one that is too large for them.
+SIZES = (offer("one", 1, 30), offer("four", 4, 90))
 SHAPES: list[dict[str, Any]] = [
     {"gpus": 1},
     {"gpus": 3},
@@ -49,8 +56,9 @@ SHAPES: list[dict[str, Any]] = [
 class Chaos:
     """What really exists out there, and a scheduler that only hears of it."""
 
-    def __init__(self, told: Settings) -> None:
+    def __init__(self, told: Settings, offers: tuple[Offer, ...] = OFFERS) -> None:
         self.scheduler = Watched(told)
+        self.offers = offers
         self.now = 0.0
         self.jobs = 0
         #: (job, attempt) → how it was started, until nothing of it is alive.
@@ -59,8 +67,10 @@ class Chaos:
         #: Machine → when it was launched, None while it boots.
         self.machines: dict[str, float | None] = {}
         self.old_reports: list[Event] = [Tick()]
+        #: What the store holds: jobs and machines as text, as they were when they last changed.
+        self.stored: dict[str, dict[str, str]] = {"jobs": {}, "instances": {}}
         self.ended: list[str] = []
-        self.tell(NodesChanged(nodes(4, 4)), OffersChanged(OFFERS))
+        self.tell(NodesChanged(nodes(4, 4)), OffersChanged(offers))
 
     def tell(self, *events: Event) -> None:
         """The scheduler hears of events; the world obeys."""
@@ -68,6 +78,8 @@ class Chaos:
         for action in self.scheduler.handle(events, self.now):
             self.obey(action)
         changes = self.scheduler.take_changes()
+        for kind, kept in self.stored.items():
+            kept.update({name: codec.encode(record) for name, record in getattr(changes, kind).items()})
         ends = ("succeeded", "failed", "cancelled")
         self.ended += [d.subject for d in changes.decisions if d.kind in ends]
 
@@ -96,8 +108,22 @@ class Chaos:
     def _submit(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.jobs += 1
         cloud = ("auto", "auto", "never", "only")[pick // 7 % 4]
-        shape = SHAPES[pick % len(SHAPES)]
+        shape = {**SHAPES[pick % len(SHAPES)], "checkpoint": pick % 4 > 0}
         self.tell(JobSubmitted(job(f"j{self.jobs}", **shape, hours=(None, 0.1, 2)[pick % 3], cloud=cloud)))
+
+    def _leave(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        """Jobs that may move leave for the cloud together."""
+        shapes: tuple[dict[str, Any], ...] = ({"gpus": 1}, {"gpus": 3}, {"gang": (1, 3)}, {"gpus": 1})
+        names = range(self.jobs + 1, self.jobs + 3 + pick % 4)
+        self.jobs = names[-1]
+        leavers = (job(f"j{n}", **shapes[(n + pick) % 4], cloud="only", checkpoint=n % 7 > 0) for n in names)
+        self.tell(*map(JobSubmitted, leavers))
+
+    def _all_up(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        """Machines and runs that were asked for are there."""
+        for name in booting:
+            self._boot(0, [], [name])
+        self.tell(*(RunStarted(*key) for key in self.runs))
 
     def _cancel(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.tell(CancelRequested(f"j{1 + pick % (self.jobs or 1)}"))
@@ -115,6 +141,10 @@ class Chaos:
             key = runs[pick % len(runs)]
             end = (RunEnd.EXITED, RunEnd.LOST, RunEnd.STOPPED)[pick // 5 % 3]
             self._over(key, end)
+
+    def _stop(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if self.stopping:
+            self._over(sorted(self.stopping)[pick % len(self.stopping)], RunEnd.STOPPED)
 
     def _over(self, key: tuple[str, int], end: RunEnd) -> None:
         del self.runs[key]
@@ -152,11 +182,22 @@ class Chaos:
             name = list(self.machines)[pick % len(self.machines)]
             self.tell((InstanceUnreachable, InstanceReachable)[pick % 3 == 0](name))
 
+    def _spoil(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        """What a job moves to is lost."""
+        targets = [slot.where for record in self.scheduler.jobs.values() for slot in record.moving]
+        if targets and (name := targets[pick % len(targets)]) in self.machines:
+            if pick % 3 == 0:
+                self.tell(InstanceUnreachable(name))
+            elif name in booting:
+                self._no_launch(0, [], [name])
+            else:
+                self._take_machine(name, preempted=pick % 2 == 0)
+
     def _nodes(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.tell(NodesChanged(((), nodes(4), nodes(4, 4), nodes(4, 4, 4))[pick % 4]))
 
     def _offers(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
-        self.tell(OffersChanged((OFFERS, OFFERS[:1], ())[pick % 3]))
+        self.tell(OffersChanged((self.offers, self.offers[:1], ())[pick % 3]))
 
     def _repeat(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         event = self.old_reports[pick % len(self.old_reports)]
@@ -166,16 +207,28 @@ class Chaos:
     def _restart(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         """The controller comes back from its store and asks both sites what they know."""
         before, told = self.scheduler, self.scheduler.settings
-        again = restore(told, snapshot(before))
+        again = restore(told, self._from_store())
         reborn = Watched(told)
         vars(reborn).update({**vars(again), "live": before.live, "log": before.log})
         self.scheduler = reborn
         for site in Site:
             self.tell(SiteSynced(site, frozenset(self.runs), frozenset(self.machines)))
 
+    def _from_store(self) -> Snapshot:
+        """What the store gives back; it must be all that the scheduler knew."""
+        live = snapshot(self.scheduler)
+        jobs = [codec.decode(JobRecord, self.stored["jobs"][record.id]) for record in live.jobs]
+        names = [machine.id for machine in live.instances]
+        machines = [codec.decode(InstanceRecord, self.stored["instances"][name]) for name in names]
+        assert jobs == live.jobs, "a job changed and was not stored"
+        assert machines == live.instances, "a machine changed and was not stored"
+        return replace(
+            live, facts=codec.decode(Facts, codec.encode(live.facts)), jobs=jobs, instances=machines
+        )
+
     def settle(self) -> None:
         """All goes well from now on, until nothing is left to do."""
-        self.tell(NodesChanged(nodes(4, 4, 4)), OffersChanged(OFFERS))
+        self.tell(NodesChanged(nodes(4, 4, 4)), OffersChanged(self.offers))
         for _ in range(20 * (self.jobs + 1)):
             while self.runs:
                 key = next(iter(self.runs))
@@ -201,6 +254,15 @@ THINGS = [
     *["cancel", "no_launch", "nodes", "offers", "repeat", "restart"],
 ]
 scripts = st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 60)), min_size=10, max_size=80)
+MOVERS_THINGS = [
+    *["all_up", "pass_time"] * 8,
+    *["leave", "end"] * 4,
+    *["boot", "stop", "restart", "spoil"] * 2,
+    *["machine_ends", "cut_off", "cancel", "no_launch", "start", "offers", "repeat"],
+]
+movers_scripts = st.lists(
+    st.tuples(st.sampled_from(MOVERS_THINGS), st.integers(0, 60)), min_size=20, max_size=80
+)
 
 
 @st.composite
@@ -218,8 +280,11 @@ def tellings(draw: st.DrawFn) -> Settings:
         "t_max_s": 300.0,
         "offload_cpu_only": draw(st.booleans()),
         "max_losses": draw(st.sampled_from([1, 6])),
-        "packer": draw(st.sampled_from(["none", "eva", "stratus"])),
+        "packer": draw(st.sampled_from(["none", "eva", "eva-full", "stratus", "optimal"])),
         "pack_window_s": draw(st.sampled_from([0.0, 30.0])),
+        "pack_period_s": draw(st.sampled_from([0.0, 60.0])),
+        "move_min_run_s": 30.0,
+        "move_s": draw(st.sampled_from([0.0, 60.0])),
         "unreachable_s": 200.0,
     }
     return Settings(**more)
@@ -228,7 +293,19 @@ def tellings(draw: st.DrawFn) -> Settings:
 @settings(max_examples=300)
 @given(tellings(), scripts)
 def test_whatever_happens_every_job_ends_once_and_nothing_is_left(told: Settings, script: Any) -> None:
-    chaos = Chaos(told)
+    check(Chaos(told), script)
+
+
+@settings(max_examples=80)
+@given(tellings(), st.sampled_from(["eva", "eva-full", "stratus", "optimal"]), movers_scripts)
+def test_whatever_happens_to_jobs_that_move_each_ends_once_and_nothing_is_left(
+    told: Settings, packer: str, script: Any
+) -> None:
+    check(Chaos(replace(told, packer=packer, pack_period_s=60.0), SIZES), script)
+
+
+def check(chaos: Chaos, script: Any) -> None:
+    """Play it, let all go well then, and see what there is."""
     for what, pick in script:
         chaos.step(what, pick)
     chaos.settle()

@@ -114,6 +114,24 @@ def cut_off() -> Desk:
     return desk
 
 
+def moves() -> Desk:
+    """One that moves, first to machines that do not come or are lost, at last to one that stays."""
+    offers = [offer("big", 4, 3), offer("small", 1, 1)]
+    desk = Desk(offers=offers, packer="eva", pack_period_s=10 * MINUTE)
+    stays = job("b", hours=10, checkpoint=True, cloud="only")
+    desk.submit(job("a", 3, cloud="only", hours=1), stays)
+    desk.ready("i-000001")
+    desk.started("a", "b")
+    desk.now = HOUR
+    desk.ended("a")
+    desk.no_launch("i-000002")
+    desk.wait(10 * MINUTE)
+    desk.ready("i-000003")
+    desk.gone("i-000003")
+    desk.stopped("b")
+    return desk
+
+
 @cache
 def decisions() -> tuple[Decision, ...]:
     """All that was decided in the scenarios."""
@@ -125,6 +143,7 @@ def decisions() -> tuple[Decision, ...]:
         homecoming,
         homecoming_of_star,
         cut_off,
+        moves,
     )
     return tuple(decision for scenario in scenarios for decision in scenario().scheduler.log)
 

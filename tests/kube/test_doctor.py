@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from starburst.app.cluster_checks import cluster_checks
-from starburst.app.config import KubernetesConfig
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
 from starburst.kube.access import STARBURST, Permission
 from starburst.kube.api import NODES, Api, ApiError, Object, Resource
