@@ -54,6 +54,17 @@ class InstanceRecord:
         """What no job has of it."""
         return _less(self.offer.resources, total(self.held.values()))
 
+    def shares(self, now: float) -> dict[str, int]:
+        """Its cost up to `now`, split among those it is billed to, in micro-dollars.
+
+        Jobs pay for the time they had it, by their largest share of it; they bear what nobody had, too.
+        """
+        used_s = dict.fromkeys(self.billed_to, 0.0) | self.used_s
+        for job_id, held in self.held.items():
+            share = _largest_share(held, self.offer.resources)
+            used_s[job_id] += max(0.0, now - self.held_since[job_id]) * share
+        return _split(self.cost(now).micro_usd, used_s)
+
     def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> bool:
         """A job has these slots of it from now on, and no others; whether its bill is new to the job."""
         if job_id in self.job_ids:
@@ -231,19 +242,12 @@ class Fleet:
         return left
 
     def settle(self, record: InstanceRecord) -> dict[str, int]:
-        """Close the books of a machine that has ended: each job's share of the bill in micro-dollars.
-
-        Jobs pay for the time they had it, by their largest share of it; they bear what nobody had, too.
-        """
+        """Close the books of a machine that has ended: each job's share of the bill in micro-dollars."""
         ended_at = record.ended_at or 0.0
         record.micro_usd = record.cost(ended_at).micro_usd
         self.settled += Money(record.micro_usd)
         del self.instances[record.id]
-        used_s = dict.fromkeys(record.billed_to, 0.0) | record.used_s
-        for job_id, held in record.held.items():
-            share = _largest_share(held, record.offer.resources)
-            used_s[job_id] += max(0.0, ended_at - record.held_since[job_id]) * share
-        return _split(record.micro_usd, used_s)
+        return record.shares(ended_at)
 
 
 def _tasks(job: Job, remaining_s: float | None) -> tuple[Task, ...]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from sqlalchemy import Connection, func, select
 
-from starburst.core.fleet import InstanceRecord
 from starburst.store import schema as t
 from starburst.store.queries import machines
 from starburst.store.store import Store
@@ -66,15 +64,9 @@ def _by_job(conn: Connection, by: str, now: float) -> Bills:
     keys = {row[0]: row[1] for row in conn.execute(sharing)}
     running = Counter[str]()
     for machine in machines(conn):
-        for job_id, micro_usd in _shares(machine, now):
+        for job_id, micro_usd in machine.shares(now).items():
             running[keys[job_id]] += micro_usd
     return settled, running
-
-
-def _shares(machine: InstanceRecord, now: float) -> Iterator[tuple[str, int]]:
-    """As the fleet will settle it, to the last micro-dollar."""
-    share, rest = divmod(machine.cost(now).micro_usd, len(machine.billed_to))
-    return ((job_id, share + (rank < rest)) for rank, job_id in enumerate(machine.billed_to))
 
 
 def _day(at: float) -> str:
