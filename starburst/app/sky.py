@@ -1,0 +1,95 @@
+"""Puts SkyPilot's cloud together: the one place where its parts meet."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from starburst.app.config_sites import SkyConfig
+from starburst.app.errors import UserError
+from starburst.app.home import Home
+from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.notes import FileNotes
+from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_path, read_offers
+from starburst.clouds.sky.runner import RayRunner
+from starburst.clouds.sky.sdk import SdkApi
+from starburst.clouds.sky.ssh import SshContact
+from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
+
+#: The tag of every machine that any Starburst rents.
+OWNER = "starburst"
+
+
+def sky_cloud(
+    config: SkyConfig, home: Home, *, pace: Pace, now: Callable[[], float], controller: str
+) -> SkyCloud:
+    """The cloud that the config describes.
+
+    Raises:
+        UserError: SkyPilot is not installed, or its catalog cannot be read.
+    """
+    if config.api_server is not None:
+        os.environ["SKYPILOT_API_SERVER_ENDPOINT"] = config.api_server
+    need_sky()
+    root = home.cloud / "sky"
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    contact = SshContact(root)
+    atexit.register(contact.close)
+    sky_offers(config)  # refuses what can never be read
+    offers = cached(partial(_read, config))
+    return SkyCloud(
+        SdkApi(),
+        contact,
+        RayRunner(contact),
+        FileNotes(root / "notes"),
+        offers=offers,
+        home=home.cloud,
+        checkpoints=home.checkpoints,
+        pace=pace,
+        now=now,
+        owner=OWNER,
+        controller=controller,
+        lease_s=config.lease,
+        idle_minutes=config.idle_minutes,
+        bucket=config.bucket,
+    )
+
+
+def sky_offers(config: SkyConfig) -> list[Offer]:
+    """What may be rented: of SkyPilot's catalogs, or of the CSV file that the config names.
+
+    Raises:
+        UserError: SkyPilot is not installed, or a catalog cannot be read.
+    """
+    need_sky()
+    try:
+        return _read(config)
+    except CatalogError as error:
+        raise UserError(f"cloud: {error}") from None
+
+
+def _read(config: SkyConfig) -> list[Offer]:
+    wanted = Wanted(
+        frozenset(config.instance_types),
+        frozenset(config.regions),
+        spot=config.spot != "never",
+        on_demand=config.spot != "only",
+    )
+    if config.prices is not None:
+        return read_offers(Path(config.prices), config.clouds[0], wanted)
+    return [offer for cloud in config.clouds for offer in read_offers(catalog_path(cloud), cloud, wanted)]
+
+
+def need_sky() -> None:
+    """To be asked before anything of SkyPilot is used.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    if find_spec("sky") is None:
+        raise UserError("cloud.kind: skypilot: needs the extra: pip install 'starburst-scheduler[sky]'")

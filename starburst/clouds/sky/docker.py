@@ -1,0 +1,72 @@
+"""Jobs with an image on a machine that several share: the command line of `docker run`.
+
+A cluster of SkyPilot's has one image, so an image of a job's own is run by the machine's container engine,
+with the GPUs, CPUs and memory of its task. What only the machine knows stands as @NAME@ and is filled in
+there (`guest.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starburst.domain.job import Workload
+from starburst.domain.resources import Resources
+
+#: A job that says so runs its command on the machine itself, whatever its image.
+RUNTIME, HOST = "starburst.io/runtime", "host"
+
+#: Where a container finds the job's checkpoints.
+CHECKPOINTS = "/starburst/checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How one task runs in a container."""
+
+    name: str
+    #: The command line up to what the user wrote; has @DIR@, @GPUS@ and @CHECKPOINTS@ in it.
+    options: list[str]
+    #: The rest of it, as the user wrote it.
+    rest: list[str]
+    #: The environment, a line per variable: on the command line every user of the machine could read it.
+    env_file: str
+    #: Variables that no line can hold; the client hands them on.
+    env: dict[str, str]
+
+
+def container(name: str, workload: Workload, resources: Resources, env: Mapping[str, str]) -> Container:
+    """The container of one task with an image."""
+    assert workload.image is not None
+    env = {**env, "STARBURST_CHECKPOINT_DIR": CHECKPOINTS}
+    long = {key: value for key, value in env.items() if "\n" in value or "\r" in value}
+    options = ["docker", "run", "--rm", "--name", name, "--network", "host"]
+    if resources.gpus:
+        options += ["--gpus", '"device=@GPUS@"']  # the client reads it as CSV: the comma needs the quotes
+    if resources.cpu_milli:
+        options += ["--cpus", f"{resources.cpus:g}"]
+    if resources.memory_mib:
+        options += ["--memory", f"{resources.memory_mib}m"]
+    options += ["--env-file", "@DIR@/env", "-v", f"@CHECKPOINTS@:{CHECKPOINTS}"]
+    options += [part for key in sorted(long) for part in ("-e", key)]
+    rest = ["--workdir", workload.working_dir] if workload.working_dir else []
+    if workload.command:
+        rest += ["--entrypoint", workload.command[0]]
+    rest += [workload.image, *workload.command[1:]]
+    lines = "".join(f"{key}={value}\n" for key, value in env.items() if key not in long)
+    return Container(name, options, rest, lines, long)
+
+
+def runs_in_container(workload: Workload) -> bool:
+    """Whether a workload has an image and does not ask for the host (annotation starburst.io/runtime)."""
+    if workload.image is None:
+        return False
+    if workload.manifest is None:
+        return True
+    manifest = json.loads(workload.manifest)
+    template = (manifest.get("spec") or {}).get("template") or {}
+    return all(
+        ((part.get("metadata") or {}).get("annotations") or {}).get(RUNTIME) != HOST
+        for part in (manifest, template)
+    )

@@ -1,0 +1,197 @@
+"""What must outlive the scheduler: small facts by key, each written before what it announces happens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from starburst.core.events import InstanceFailed, InstanceGone, RunEnd, RunEnded
+from starburst.domain.cloud import Offer
+from starburst.runs.files import directory_name
+from starburst.runs.shim import read_json, write_json
+
+
+class Notes(Protocol):
+    """A durable map of keys to JSON values."""
+
+    def get(self, key: str) -> Any:
+        """The value of a key; None if there is none."""
+
+    def put(self, key: str, value: Any) -> None:
+        """Set a value; when this returns it is durable."""
+
+    def drop(self, key: str) -> None:
+        """Forget a key, if it is there."""
+
+    def all_keys(self) -> list[str]:
+        """Every key, sorted."""
+
+
+class FileNotes:
+    """Notes as files of a directory, readable by their owner only: a workload's environment may be secret."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+        root.chmod(0o700)
+
+    def get(self, key: str) -> Any:
+        """See `Notes`."""
+        return read_json(self._path(key))
+
+    def put(self, key: str, value: Any) -> None:
+        """See `Notes`."""
+        write_json(self._path(key), value)
+
+    def drop(self, key: str) -> None:
+        """See `Notes`."""
+        self._path(key).unlink(missing_ok=True)
+
+    def all_keys(self) -> list[str]:
+        """See `Notes`."""
+        return sorted(str(read_json(path)["key"]) for path in self._root.glob("*.json"))
+
+    def _path(self, key: str) -> Path:
+        return self._root / f"{directory_name(key)}.json"
+
+
+@dataclass(slots=True)
+class MachineNote:
+    """One machine, from its intent on. Times are scheduler seconds."""
+
+    id: str
+    offer: str
+    spot: bool
+    asked_at: float
+    gpu_type: str = ""
+    #: The request that launches it.
+    request: str | None = None
+    #: When its bill began; known once somebody logged in.
+    launched_at: float | None = None
+    ready: bool = False
+    #: Its keeper is in its queue.
+    kept: bool = False
+    ending: bool = False
+    #: Why no machine came of it.
+    failed: str | None = None
+    sold_out: bool = False
+    #: When the cloud no longer had it.
+    ended_at: float | None = None
+    preempted: bool = False
+
+    @classmethod
+    def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineNote:
+        """Before anything is asked of the cloud."""
+        return cls(instance_id, offer.name, offer.spot, now, offer.resources.gpu_type)
+
+    @property
+    def key(self) -> str:
+        """Where it is noted."""
+        return f"machine/{self.id}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.ended_at is not None or self.failed is not None
+
+    def told_by(self) -> float:
+        """When it was over, or was asked for if nothing came of it."""
+        return self.asked_at if self.ended_at is None else self.ended_at
+
+    def end(self) -> InstanceGone | InstanceFailed:
+        """What is to be reported of one that is over."""
+        if self.ended_at is None:
+            return InstanceFailed(self.id, self.failed or "", self.sold_out)
+        launched_at = self.ended_at if self.launched_at is None else self.launched_at
+        return InstanceGone(self.id, launched_at, self.ended_at, self.preempted)
+
+
+@dataclass(slots=True)
+class RankNote:
+    """One task of a run: where it is and what is known of it."""
+
+    where: str
+    #: What the machine is to run (see `guest.py`); emptied once the run is over.
+    spec: dict[str, Any] = field(default_factory=dict)
+    started: bool = False
+    #: Nothing of it is alive.
+    over: bool = False
+    #: How it ended, as its supervisor says; None if that was killed, too, or never was.
+    exit: dict[str, Any] | None = None
+    #: Seconds of grace it was told to end in, because another task of its gang ended badly.
+    told: float | None = None
+    #: Checkpoints of the job were brought to its machine.
+    supplied: bool = False
+
+
+@dataclass(slots=True)
+class RunNote:
+    """One attempt of a job."""
+
+    job: str
+    attempt: int
+    ranks: list[RankNote]
+    checkpoint: bool = False
+    #: The first stop it was told, as `verdict` takes it: end, message, grace_s, and at (wall seconds).
+    stop: dict[str, Any] | None = None
+    end: dict[str, Any] | None = None
+    ended_at: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The job's id and the attempt's number."""
+        return self.job, self.attempt
+
+    @property
+    def started(self) -> bool:
+        """Whether every task was started."""
+        return bool(self.ranks) and all(rank.started for rank in self.ranks)
+
+    def ended(self) -> RunEnded | None:
+        """How it ended, once that is settled."""
+        if self.end is None:
+            return None
+        return RunEnded(*self.key, RunEnd(self.end["end"]), self.end["exit_code"], self.end["message"])
+
+
+def save_machine(notes: Notes, note: MachineNote) -> None:
+    """Note a machine."""
+    notes.put(note.key, {"key": note.key, **asdict(note)})
+
+
+def save_run(notes: Notes, note: RunNote) -> None:
+    """Note a run."""
+    key = f"run/{note.job}/{note.attempt}"
+    notes.put(key, {"key": key, **asdict(note)})
+
+
+def drop_run(notes: Notes, note: RunNote) -> None:
+    """Forget a run."""
+    notes.drop(f"run/{note.job}/{note.attempt}")
+
+
+def drop_machine(notes: Notes, note: MachineNote) -> None:
+    """Forget a machine."""
+    notes.drop(note.key)
+
+
+def load_machines(notes: Notes) -> dict[str, MachineNote]:
+    """Every machine noted, by id."""
+    found = (MachineNote(**_body(notes, key)) for key in notes.all_keys() if key.startswith("machine/"))
+    return {note.id: note for note in found}
+
+
+def load_runs(notes: Notes) -> dict[tuple[str, int], RunNote]:
+    """Every run noted, by job and attempt."""
+    runs = {}
+    for key in notes.all_keys():
+        if key.startswith("run/"):
+            body = _body(notes, key)
+            note = RunNote(**{**body, "ranks": [RankNote(**rank) for rank in body["ranks"]]})
+            runs[note.key] = note
+    return runs
+
+
+def _body(notes: Notes, key: str) -> dict[str, Any]:
+    return {name: value for name, value in notes.get(key).items() if name != "key"}

@@ -1,0 +1,195 @@
+"""What can be rented: SkyPilot's catalogs, or a CSV file in their form.
+
+A catalog has a row per instance type and zone. A region whose zones cost the same is one offer, named
+`aws/us-east-1/p3.8xlarge` (with `/spot` at its end for spot machines), and SkyPilot looks through the zones;
+where they differ, as spot prices do, each zone is an offer: `aws/us-east-1/us-east-1b/p3.8xlarge/spot`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from starburst.domain.cloud import Offer
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+
+log = structlog.get_logger()
+
+#: Columns without which a row says nothing.
+NEEDED = ("InstanceType", "vCPUs", "MemoryGiB", "Price", "Region")
+
+
+class CatalogError(Exception):
+    """A catalog cannot be read; the message names file, row and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an offer's name says."""
+
+    cloud: str
+    region: str
+    zone: str
+    instance_type: str
+    spot: bool
+
+    @property
+    def infra(self) -> str:
+        """As SkyPilot's `infra` has it."""
+        return "/".join(part for part in (self.cloud, self.region, self.zone) if part)
+
+    @property
+    def name(self) -> str:
+        """The offer's name."""
+        return f"{self.infra}/{self.instance_type}{'/spot' if self.spot else ''}"
+
+    @classmethod
+    def of(cls, name: str) -> Place:
+        """Read an offer's name.
+
+        Raises:
+            ValueError: it is not the name of one of these offers.
+        """
+        parts = name.split("/")
+        spot = parts[-1] == "spot"
+        parts = parts[:-1] if spot else parts
+        if len(parts) == 3:
+            parts.insert(2, "")
+        if len(parts) != 4 or not (parts[0] and parts[1] and parts[3]):
+            raise ValueError(f"{name!r} is no offer of SkyPilot's; write cloud/region[/zone]/type[/spot]")
+        return cls(parts[0], parts[1], parts[2], parts[3], spot)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which offers of a catalog to take; an empty set takes all."""
+
+    instance_types: frozenset[str] = frozenset()
+    regions: frozenset[str] = frozenset()
+    spot: bool = True
+    on_demand: bool = True
+
+    def takes(self, row: Mapping[str, str]) -> bool:
+        """Whether a row of a catalog is wanted at all."""
+        types, regions = self.instance_types, self.regions
+        return (not types or row["InstanceType"] in types) and (not regions or row["Region"] in regions)
+
+
+def read_offers(path: Path, cloud: str, wanted: Wanted) -> list[Offer]:
+    """The offers of a CSV file in the form of SkyPilot's catalogs, cheapest first, unknown prices last.
+
+    Raises:
+        CatalogError: it cannot be read, or a row is wrong.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+            if missing:
+                raise CatalogError(f"{path}: has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
+            return offers_of(list(reader), cloud, wanted, str(path))
+    except OSError as error:
+        raise CatalogError(f"{path}: cannot be read ({error.strerror}); name an existing file") from None
+    except UnicodeDecodeError:
+        raise CatalogError(f"{path}: is not a text file; write CSV in UTF-8") from None
+
+
+def catalog_path(cloud: str) -> Path:
+    """SkyPilot's own catalog of a cloud on this disk; fetched by SkyPilot if it is missing or old."""
+    from sky.catalog import common  # noqa: PLC0415 - an extra, and slow to import
+
+    name = f"{cloud}/vms.csv"
+    common.read_catalog(name)
+    return Path(common.get_catalog_path(name))
+
+
+def offers_of(rows: Iterable[Mapping[str, str]], cloud: str, wanted: Wanted, source: str = "") -> list[Offer]:
+    """The offers of a catalog's rows.
+
+    Raises:
+        CatalogError: a row is wrong; `source` stands in the message.
+    """
+    prices: dict[tuple[str, str, bool], dict[str, Money | None]] = defaultdict(dict)
+    sizes: dict[str, Resources] = {}
+    for number, row in enumerate(rows, start=2):  # the first line is the header
+        if not wanted.takes(row):
+            continue
+        try:
+            resources = _resources(row)
+            known = [(False, _money(row["Price"]))] if wanted.on_demand else []
+            if wanted.spot and (row.get("SpotPrice") or "").strip():
+                known.append((True, _money(row["SpotPrice"])))
+        except ValueError as error:
+            raise CatalogError(f"{source}, row {number}: {error}") from None
+        if resources is None:
+            continue
+        sizes[row["InstanceType"]] = resources
+        for spot, price in known:
+            prices[row["InstanceType"], row["Region"], spot][row.get("AvailabilityZone") or ""] = price
+    offers = []
+    for (kind, region, spot), by_zone in prices.items():
+        one_price = len(set(by_zone.values())) == 1
+        for zone, price in [("", next(iter(by_zone.values())))] if one_price else by_zone.items():
+            name = Place(cloud, region, zone, kind, spot).name
+            offers.append(Offer(name, sizes[kind], price, region, spot, kind.split(".")[0]))
+    return sorted(offers, key=_by_price)
+
+
+def _by_price(offer: Offer) -> tuple[bool, Money, str]:
+    price = offer.price_per_hour
+    return price is None, price or Money(), offer.name
+
+
+def _resources(row: Mapping[str, str]) -> Resources | None:
+    """What a machine of this row has; None if it has only a part of a GPU, which no job can be given here."""
+    gpus = _number(row.get("AcceleratorCount") or "0", "AcceleratorCount")
+    if gpus != int(gpus):
+        return None
+    kind = (row.get("AcceleratorName") or "") if gpus else ""
+    cpus, memory = _number(row["vCPUs"], "vCPUs"), _number(row["MemoryGiB"], "MemoryGiB")
+    return Resources.of(int(gpus), cpus, memory, kind)
+
+
+def _money(text: str) -> Money | None:
+    if not text.strip() or text.strip().lower() == "nan":
+        return None
+    if _number(text, "Price") <= 0:
+        return None  # catalogs write 0 where they do not know
+    return Money.of(text.strip())
+
+
+def _number(text: str, column: str) -> float:
+    try:
+        number = float(text or 0)
+        if 0 <= number < 1e9:
+            return number
+    except ValueError:
+        pass
+    raise ValueError(f"{column}: {text!r} is not an amount; write a number such as 4 or 0.5")
+
+
+def cached(read: Callable[[], list[Offer]]) -> Callable[[], Awaitable[list[Offer]]]:
+    """Reads in a thread; what could be read last is kept, so that a refresh that fails takes nothing away.
+
+    Raises (the function returned does):
+        CatalogError: they could never be read.
+    """
+    last: list[Offer] = []
+
+    async def offers() -> list[Offer]:
+        try:
+            last[:] = await asyncio.to_thread(read)
+        except CatalogError as error:
+            if not last:
+                raise
+            log.warning("catalog-not-read", error=str(error))
+        return list(last)
+
+    return offers

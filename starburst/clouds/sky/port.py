@@ -1,0 +1,148 @@
+"""What this adapter needs of SkyPilot, and of the machines it rents: two narrow ports and what they answer.
+
+SkyPilot is asked for machines and about them; what happens *on* a machine goes over ssh, one exchange for
+all its jobs (`Contact`). A SkyPilot call costs its API server a process and seconds; an exchange a tenth of
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class SkyError(Exception):
+    """SkyPilot, or the cloud behind it, did not do what it was asked. The message is for users."""
+
+
+class CapacityError(SkyError):
+    """The cloud has none of this to rent just now."""
+
+
+class CredentialsError(SkyError):
+    """The API server or a cloud does not accept who we are."""
+
+
+class UnreachableError(SkyError):
+    """No answer, from the API server or from a machine. What was asked may have happened."""
+
+
+class NotFoundError(SkyError):
+    """There is no such cluster, or no such request any more."""
+
+
+class ClusterState(str, Enum):
+    """How SkyPilot sees a cluster."""
+
+    LAUNCHING = "launching"
+    UP = "up"
+    UNHEALTHY = "unhealthy"  # the cloud says it runs, and it does not answer
+    ENDING = "ending"  # it gives itself back, being idle
+
+
+class JobState(str, Enum):
+    """How a queue sees a job."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to log in to a machine."""
+
+    host: str
+    user: str
+    private_key: str
+    port: int = 22
+    #: ssh's ProxyCommand; "" connects directly.
+    proxy_command: str = ""
+
+    def __repr__(self) -> str:
+        return f"Access({self.user}@{self.host}:{self.port})"  # never the key
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """One cluster as a listing shows it."""
+
+    name: str
+    state: ClusterState
+    #: When it came up last, epoch seconds.
+    launched_at: float
+    spot: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    #: None while there is nothing to log in to.
+    access: Access | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """A cluster of one machine."""
+
+    cluster: str
+    #: SkyPilot's cloud/region or cloud/region/zone.
+    infra: str
+    instance_type: str
+    spot: bool
+    labels: tuple[tuple[str, str], ...]
+    #: Minutes without a job in SkyPilot's queue after which the machine gives itself back.
+    idle_minutes: int
+    #: A bucket's URL, mounted there at `BUCKET`; None is no bucket.
+    bucket: str | None = None
+
+
+#: Where a bucket of checkpoints is mounted on a machine.
+BUCKET = "~/starburst-bucket"
+
+
+class SkyApi(Protocol):
+    """SkyPilot's API server. Every call has a time limit and raises a `SkyError`."""
+
+    async def launch(self, spec: LaunchSpec) -> str:
+        """Begin to launch; the request's id. One cluster per name, however often it is asked for."""
+
+    async def down(self, cluster: str) -> str:
+        """Begin to tear down; the request's id."""
+
+    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
+        """Put a job into a cluster's queue; the request's id."""
+
+    async def wait(self, request_id: str) -> None:
+        """Until a request has succeeded.
+
+        Raises:
+            SkyError: it failed, and how; NotFoundError if there is no such request.
+        """
+
+    async def abort(self, request_id: str) -> None:
+        """End a request that is under way; the others of its cluster go on."""
+
+    async def launching(self, cluster: str) -> list[str]:
+        """Ids of launches of this cluster that are under way."""
+
+    async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
+        """Every cluster there is, in one call. `refresh` asks the clouds; else what was last known."""
+
+    async def queue(self, cluster: str) -> dict[str, JobState]:
+        """The jobs of a cluster's queue by name; of one name the latest."""
+
+    async def health(self) -> str:
+        """The API server's version."""
+
+
+class Contact(Protocol):
+    """The way to what runs on machines. Raises UnreachableError when there is none just now."""
+
+    async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
+        """Have the machine's agent (`guest.py`) do something, and what it answers."""
+
+    async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
+        """Make a directory of the machine what this one is."""
+
+    async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
+        """Make this directory what one of the machine is; as it was if the machine has none."""

@@ -1,0 +1,262 @@
+"""`SkyApi` by SkyPilot's Python SDK (0.14). The only module that imports `sky`, and only when it is used.
+
+The SDK's calls are HTTP requests that block, so they run in threads; results are awaited by its asyncio
+`get`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from starburst.clouds.sky.port import (
+    BUCKET,
+    Access,
+    CapacityError,
+    ClusterState,
+    ClusterStatus,
+    CredentialsError,
+    JobState,
+    LaunchSpec,
+    NotFoundError,
+    SkyError,
+    UnreachableError,
+)
+
+T = TypeVar("T")
+
+#: Wall seconds: for a call to be taken, for a listing's result, and for a request that makes or ends
+#: machines.
+CALL_S, LIST_S, REQUEST_S = 45.0, 150.0, 1800.0
+
+#: SkyPilot's exceptions by what they mean here; the first that fits counts.
+_MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
+    (UnreachableError, ("KubeAPIUnreachableError",)),
+    (CapacityError, ("ResourcesUnavailableError", "ProvisionPrechecksError")),
+    (
+        CredentialsError,
+        (
+            "ApiServerAuthenticationError",
+            "CloudUserIdentityError",
+            "ClusterOwnerIdentityMismatchError",
+            "InvalidCloudCredentials",
+            "NoCloudAccessError",
+            "PermissionDeniedError",
+        ),
+    ),
+    (NotFoundError, ("ClusterDoesNotExist",)),
+    (
+        UnreachableError,
+        (
+            "ApiServerConnectionError",
+            "ServerTemporarilyUnavailableError",
+            "RequestInterruptedError",
+            "ConcurrentWorkerExhaustedError",
+            "ClusterStatusFetchingError",
+            "ClusterNotUpError",
+            "FetchClusterInfoError",
+            "NetworkError",
+            "CommandError",
+            "SkyletUnavailableError",
+            # of requests, aiohttp and the language
+            "RequestException",
+            "ClientError",
+            "OSError",
+            "TimeoutError",
+        ),
+    ),
+)
+
+_JOB_STATES = {
+    **dict.fromkeys(("INIT", "PENDING"), JobState.WAITING),
+    **dict.fromkeys(("SETTING_UP", "RUNNING"), JobState.RUNNING),
+}
+
+
+def meaning(error: BaseException) -> SkyError:
+    """A SkyPilot exception as one of ours."""
+    if isinstance(error, SkyError):
+        return error
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text = " ".join(str(error).split()) or type(error).__name__
+    for kind, of in _MEANINGS:
+        if names & set(of):
+            return kind(text)
+    # What the SDK knows by its words only: an id no server knows (after its state was lost), and a server
+    # that is down while we forbid the SDK to start one of its own.
+    if "Failed to get request" in text:
+        return NotFoundError(text) if ": 404" in text else UnreachableError(text)
+    if "local API server" in text or "Connection refused" in text:
+        return UnreachableError(text)
+    return SkyError(text)
+
+
+class SdkApi:
+    """SkyPilot as the environment says: SKYPILOT_API_SERVER_ENDPOINT, or the API server of this machine."""
+
+    def __init__(self) -> None:
+        #: Calls by name, for whoever counts them.
+        self.calls: dict[str, int] = {}
+
+    async def launch(self, spec: LaunchSpec) -> str:
+        """See `SkyApi`."""
+        config: dict[str, Any] = {
+            "resources": {
+                "infra": spec.infra,
+                "instance_type": spec.instance_type,
+                "use_spot": spec.spot,
+                "labels": dict(spec.labels),
+                "autostop": {"idle_minutes": spec.idle_minutes, "down": True},
+            },
+        }
+        if spec.bucket is not None:
+            config["file_mounts"] = {BUCKET: {"source": spec.bucket, "mode": "MOUNT"}}
+        return await self._ask(
+            "launch",
+            lambda sky, sdk: sdk.launch(sky.Task.from_yaml_config(config), cluster_name=spec.cluster),
+        )
+
+    async def down(self, cluster: str) -> str:
+        """See `SkyApi`."""
+        return await self._ask("down", lambda _sky, sdk: sdk.down(cluster))
+
+    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
+        """See `SkyApi`."""
+        resources = {"accelerators": dict(accelerators)} if accelerators else {}
+        config = {"name": name, "run": run, "resources": resources}
+        return await self._ask(
+            "exec", lambda sky, sdk: sdk.exec(sky.Task.from_yaml_config(config), cluster_name=cluster)
+        )
+
+    async def wait(self, request_id: str) -> None:
+        """See `SkyApi`."""
+        await self._result(request_id, REQUEST_S)
+
+    async def abort(self, request_id: str) -> None:
+        """See `SkyApi`."""
+        asked = await self._ask("abort", lambda _sky, sdk: sdk.api_cancel([request_id], silent=True))
+        await self._result(asked, LIST_S)
+
+    async def launching(self, cluster: str) -> list[str]:
+        """See `SkyApi`."""
+
+        def ask(_sky: Any, sdk: Any) -> list[str]:
+            sdk.api_info()  # tells this thread the server's version, without which a filter is only a wish
+            found = sdk.api_status(
+                cluster_name=cluster, fields=["request_id", "name", "cluster_name", "status"]
+            )
+            return [
+                str(request.request_id)
+                for request in found
+                if request.name == "sky.launch" and request.cluster_name == cluster
+            ]
+
+        return await self._call("launching", ask)
+
+    async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
+        """See `SkyApi`."""
+
+        def ask(sky: Any, sdk: Any) -> str:
+            mode = sky.StatusRefreshMode.FORCE if refresh else sky.StatusRefreshMode.NONE
+            return str(sdk.status(refresh=mode, all_users=True, _include_credentials=True))
+
+        records = await self._result(await self._ask("status", ask), LIST_S)
+        return [_cluster(record) for record in records]
+
+    async def queue(self, cluster: str) -> dict[str, JobState]:
+        """See `SkyApi`."""
+        asked = await self._ask("queue", lambda _sky, sdk: sdk.queue(cluster))
+        records = await self._result(asked, LIST_S)
+        return {
+            record["job_name"]: _JOB_STATES.get(record["status"].value, JobState.ENDED)
+            for record in sorted(records, key=lambda record: int(record["job_id"]))
+        }
+
+    async def health(self) -> str:
+        """See `SkyApi`."""
+        return await self._call("health", lambda _sky, sdk: str(sdk.api_info()["version"]))
+
+    async def _ask(self, name: str, call: Callable[[Any, Any], Any]) -> str:
+        return str(await self._call(name, call))
+
+    async def _call(self, name: str, call: Callable[[Any, Any], T]) -> T:
+        self.calls[name] = self.calls.get(name, 0) + 1
+
+        def work() -> T:
+            sky, sdk = _sdk()
+            return call(sky, sdk)
+
+        return await _typed(CALL_S, asyncio.to_thread(work))
+
+    async def _result(self, request_id: str, limit_s: float) -> Any:
+        def begin() -> Coroutine[Any, Any, Any]:
+            _sdk()
+            from sky.client import sdk_async  # noqa: PLC0415 - an extra, and slow to import
+
+            call: Coroutine[Any, Any, Any] = sdk_async.get(request_id)
+            return call
+
+        async def get() -> Any:
+            # Before it is a coroutine it asks for the server's health, and blocks: not in our loop.
+            return await (await asyncio.to_thread(begin))
+
+        return await _typed(limit_s, get())
+
+
+def _sdk() -> tuple[Any, Any]:
+    # Without this a call to a server that is down starts another one here, with our environment for its own.
+    os.environ.setdefault("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
+    os.environ.setdefault("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
+    import sky  # noqa: PLC0415 - an extra, and slow to import
+    from sky.client import sdk  # noqa: PLC0415
+
+    return sky, sdk
+
+
+async def _typed(limit_s: float, call: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait([task], timeout=limit_s)
+        if not task.done():
+            raise UnreachableError(f"SkyPilot's API server gave no answer within {limit_s:g} s")
+        return task.result()
+    except Exception as error:  # the SDK raises whatever the server sends, and whatever its libraries do
+        raise meaning(error) from error
+    finally:
+        task.cancel()
+
+
+def _cluster(record: Any) -> ClusterStatus:
+    handle, status = record["handle"], record["status"].value
+    if status == "UP":
+        state = ClusterState.UP
+    elif status in ("STOPPED", "AUTOSTOPPING"):
+        state = ClusterState.ENDING
+    else:
+        broken = record.get("init_kind") == "unhealthy"
+        state = ClusterState.UNHEALTHY if broken else ClusterState.LAUNCHING
+    resources = getattr(handle, "launched_resources", None)
+    labels = record.get("labels") or getattr(resources, "labels", None) or {}
+    return ClusterStatus(
+        name=str(record["name"]),
+        state=state,
+        launched_at=float(record["launched_at"] or 0),
+        spot=bool(getattr(resources, "use_spot", False)),
+        labels=tuple(sorted(labels.items())),
+        access=_access(handle, record.get("credentials")),
+    )
+
+
+def _access(handle: Any, credentials: Mapping[str, Any] | None) -> Access | None:
+    host = getattr(handle, "head_ip", None)
+    if host is None or not credentials or "ssh_private_key_content" not in credentials:
+        return None
+    return Access(
+        host=host,
+        user=credentials["ssh_user"],
+        private_key=credentials["ssh_private_key_content"],
+        port=getattr(handle, "head_ssh_port", None) or 22,
+        proxy_command=credentials.get("ssh_proxy_command") or "",
+    )

@@ -1,0 +1,334 @@
+"""SkyPilot, a cloud and its machines in memory and in virtual time. They live on when a controller dies."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starburst.clouds.sky.keeper import KEEPER
+from starburst.clouds.sky.port import (
+    Access,
+    CapacityError,
+    ClusterState,
+    ClusterStatus,
+    JobState,
+    LaunchSpec,
+    NotFoundError,
+    SkyError,
+    UnreachableError,
+)
+from tests.app.virtual import wall
+
+T = TypeVar("T")
+
+#: Virtual seconds: a call, a VM's way to existing, to being up, to being gone, and ssh giving up.
+CALL_S, RENT_S, BOOT_S, DOWN_S, SSH_S = 0.2, 5.0, 30.0, 4.0, 10.0
+
+
+@dataclass(slots=True)
+class Task:
+    """One task on a VM: works as many seconds as its command says (`work SECONDS CODE`)."""
+
+    spec: dict[str, Any]
+    began_at: float | None = None
+    gpus: tuple[int, ...] = ()
+    stop_at: float | None = None
+    exit: dict[str, Any] | None = None
+    begun: int = 0
+
+    def settle(self, now: float, lease_until: float) -> None:
+        if self.exit is not None:
+            return
+        if self.began_at is None:
+            if self.stop_at is not None:
+                self.exit = _exit(None, "stop", now)
+            return
+        _, seconds, code = self.spec["command"]
+        done_at = self.began_at + float(seconds)
+        if self.stop_at is not None and self.stop_at <= min(now, done_at):
+            self.exit = _exit(143, "stop", self.stop_at)
+        elif lease_until <= min(now, done_at):
+            self.exit = _exit(143, "lease", lease_until)
+        elif done_at <= now:
+            self.exit = _exit(int(code), "itself", done_at)
+
+    @property
+    def log(self) -> bytes:
+        return b"" if self.began_at is None else f"gpus={self.gpus}\n".encode()
+
+
+@dataclass(slots=True)
+class Vm:
+    """A rented machine."""
+
+    cluster: str
+    spot: bool
+    gpus: int
+    made_at: float
+    ended_at: float | None = None
+    plugged: bool = True
+    lease_until: float = 0.0
+    keepers: int = 0
+    tasks: dict[str, Task] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
+
+    def settle(self, now: float) -> None:
+        """Ends due, then GPUs to who waits."""
+        for task in self.tasks.values():
+            task.settle(now, self.lease_until)
+
+    def begin(self, task: Task, gpus: int, now: float) -> str:
+        self.settle(now)
+        if task.began_at is None and task.exit is None:
+            taken = {gpu for other in self.tasks.values() if other.exit is None for gpu in other.gpus}
+            free = [gpu for gpu in range(self.gpus) if gpu not in taken]
+            if len(free) < gpus:
+                return "PENDING"
+            task.gpus, task.began_at, task.begun = tuple(free[:gpus]), now, task.begun + 1
+        return "RUNNING" if task.exit is None else "SUCCEEDED"
+
+
+@dataclass(slots=True)
+class Request:
+    """What the API server was asked to do, and goes on with whoever listens."""
+
+    name: str
+    cluster: str
+    done: asyncio.Task[None]
+
+
+Hook = Callable[[str], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class FakeSky:
+    """The API server, the cloud and the VMs; does for `SkyApi` and for `Contact`."""
+
+    root: Path
+    #: Instance types that are sold out, clouds that answer nothing.
+    sold_out: set[str] = field(default_factory=set)
+    server_up: bool = True
+    gpus: int = 4
+    #: VMs whose `down` returns although the cloud has not ended them yet.
+    lingers_s: float = 0.0
+    vms: list[Vm] = field(default_factory=list)
+    clusters_known: dict[str, LaunchSpec] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    _ids: itertools.count[int] = field(default_factory=itertools.count)
+
+    def alive(self, cluster: str | None = None) -> list[Vm]:
+        return [vm for vm in self.vms if vm.ended_at is None and cluster in (None, vm.cluster)]
+
+    def preempt(self) -> None:
+        for vm in self.alive():
+            vm.ended_at = wall()
+
+    # --- the API server ----------------------------------------------------------------------------------
+
+    def begin(self, name: str, cluster: str, work: Coroutine[Any, Any, None]) -> str:
+        id_ = f"request-{next(self._ids)}"
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.requests[id_] = Request(name, cluster, task)
+        return id_
+
+    async def do_launch(self, spec: LaunchSpec) -> None:
+        while any(r.cluster == spec.cluster and r is not self._mine() for r in self._launches()):
+            await asyncio.sleep(0.1)  # SkyPilot's lock on a cluster's name
+        await asyncio.sleep(RENT_S)
+        if self.alive(spec.cluster):
+            return
+        if spec.instance_type in self.sold_out:
+            raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
+        self.clusters_known[spec.cluster] = spec
+        self.vms.append(Vm(spec.cluster, spec.spot, self.gpus, wall(), lease_until=wall() + 900))
+        await asyncio.sleep(BOOT_S - RENT_S)
+
+    async def do_down(self, cluster: str) -> None:
+        if cluster not in self.clusters_known:
+            raise NotFoundError(cluster)
+        await asyncio.sleep(DOWN_S)
+        if self.lingers_s:
+            self.lingers_s = 0.0
+            return
+        for vm in self.alive(cluster):
+            vm.ended_at = wall()
+        self.clusters_known.pop(cluster, None)
+
+    def _mine(self) -> Request | None:
+        return next((r for r in self.requests.values() if r.done is asyncio.current_task()), None)
+
+    def _launches(self) -> list[Request]:
+        launches = [r for r in self.requests.values() if r.name == "sky.launch" and not r.done.done()]
+        return launches[: launches.index(mine)] if (mine := self._mine()) in launches else launches
+
+    def statuses(self, *, refresh: bool) -> list[ClusterStatus]:
+        under_way = {request.cluster for request in self._launches()}
+        found = []
+        for name, spec in list(self.clusters_known.items()):
+            vms = self.alive(name)
+            if refresh and not vms and name not in under_way:
+                del self.clusters_known[name]
+                continue
+            state = ClusterState.LAUNCHING if name in under_way else ClusterState.UP
+            if vms and not vms[0].plugged and refresh:
+                state = ClusterState.UNHEALTHY
+            access = None if name in under_way else Access("10.0.0.1", "ubuntu", "key")
+            made_at = vms[0].made_at if vms else 0.0
+            found.append(ClusterStatus(name, state, made_at, spec.spot, spec.labels, access))
+        return found
+
+    # --- the machines ------------------------------------------------------------------------------------
+
+    def vm(self, cluster: str) -> Vm:
+        vms = self.alive(cluster)
+        if not vms or not vms[0].plugged:
+            raise UnreachableError(f"{cluster}: timed out")
+        return vms[0]
+
+    def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
+        now = wall()
+        vm.settle(now)
+        if verb == "submit":
+            return {
+                name: vm.begin(vm.tasks[task["dir"]], task["gpus"], now)
+                for name, task in payload["tasks"].items()
+            }
+        if payload.get("lease_s") is not None and now < vm.lease_until:
+            vm.lease_until = now + payload["lease_s"]
+        for name, spec in payload.get("specs", {}).items():
+            vm.tasks.setdefault(name, Task(spec))
+        for name, _grace in payload.get("stops", {}).items():
+            task = vm.tasks.setdefault(name, Task({}))
+            task.stop_at = task.stop_at or now + 1.0
+        vm.settle(now)
+        ranks = {name: _look(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        return {"booted_at": vm.made_at, "lapsed": now >= vm.lease_until, "ranks": ranks}
+
+
+def _look(task: Task | None, seen: int) -> dict[str, Any]:
+    if task is None:
+        task = Task({})
+    began = task.began_at is not None or task.exit is not None
+    text = base64.b64encode(task.log[seen:]).decode()
+    started = task.began_at is not None
+    over = task.exit is not None
+    state = {"known": bool(task.spec), "began": began, "started": started, "over": over}
+    return {**state, "exit": task.exit, "log": text, "more": False}
+
+
+def _exit(code: int | None, ended_by: str, at: float) -> dict[str, Any]:
+    facts = {"exit_code": code, "signal": None, "ended_by": ended_by, "message": ""}
+    return {**facts, "started_at": at, "ended_at": at}
+
+
+async def _nothing(_what: str) -> None:
+    """The hook of a life without a crash."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One controller's line to a FakeSky. `hook` is awaited before and after every effect."""
+
+    sky: FakeSky
+    hook: Hook = _nothing
+
+    async def launch(self, spec: LaunchSpec) -> str:
+        work = lambda: self.sky.begin("sky.launch", spec.cluster, self.sky.do_launch(spec))  # noqa: E731
+        return await self._call("launch", work)
+
+    async def down(self, cluster: str) -> str:
+        return await self._call(
+            "down", lambda: self.sky.begin("sky.down", cluster, self.sky.do_down(cluster))
+        )
+
+    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
+        async def work() -> None:
+            await asyncio.sleep(1.0)
+            vm = self.sky.vm(cluster)
+            if name == KEEPER:
+                vm.keepers += 1
+                return
+            vm.begin(vm.tasks[run.rpartition("runs/")[2]], sum(accelerators.values()), wall())
+
+        return await self._call("exec", lambda: self.sky.begin("sky.exec", cluster, work()))
+
+    async def wait(self, request_id: str) -> None:
+        await self.hook("before wait")
+        request = self.sky.requests.get(request_id)
+        if request is None:
+            raise NotFoundError(request_id)
+        await asyncio.wait([request.done])
+        if not self.sky.server_up:
+            raise UnreachableError("the API server is down")
+        if request.done.cancelled():
+            raise SkyError("the request was cancelled")
+        error = request.done.exception()
+        if error is not None:
+            raise error
+        await self.hook("after wait")
+
+    async def abort(self, request_id: str) -> None:
+        await self._call("abort", self.sky.requests[request_id].done.cancel)
+
+    async def launching(self, cluster: str) -> list[str]:
+        return await self._call(
+            "launching",
+            lambda: [
+                id_
+                for id_, r in self.sky.requests.items()
+                if (r.name, r.cluster) == ("sky.launch", cluster) and not r.done.done()
+            ],
+        )
+
+    async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
+        name = "refresh" if refresh else "status"
+        return await self._call(name, lambda: self.sky.statuses(refresh=refresh))
+
+    async def queue(self, cluster: str) -> dict[str, JobState]:
+        return await self._call("queue", dict[str, JobState])
+
+    async def health(self) -> str:
+        return "0"
+
+    async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
+        self.sky.calls["ssh"] += 1
+        await self.hook(f"before {verb}")
+        await asyncio.sleep(CALL_S)
+        try:
+            answer = self.sky.guest(self.sky.vm(cluster), verb, payload)
+        except UnreachableError:
+            await asyncio.sleep(SSH_S)
+            raise
+        await self.hook(f"after {verb}")
+        return answer
+
+    async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
+        target = self.sky.root / cluster / remote.replace("~/", "")
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(local, target)
+
+    async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
+        self.sky.vm(cluster)
+        source = self.sky.root / cluster / remote.replace("~/", "")
+        if source.exists():
+            shutil.rmtree(local, ignore_errors=True)
+            shutil.copytree(source, local)
+
+    async def _call(self, name: str, effect: Callable[[], T]) -> T:
+        self.sky.calls[name] += 1
+        await self.hook(f"before {name}")
+        await asyncio.sleep(CALL_S)
+        if not self.sky.server_up:
+            raise UnreachableError("the API server is down")
+        answer = effect()
+        await self.hook(f"after {name}")
+        return answer

@@ -1,0 +1,106 @@
+"""One life of a SkyCloud over a FakeSky, and what it reported; notes live on, as files do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.notes import FileNotes
+from starburst.clouds.sky.runner import ExecRunner, RayRunner
+from starburst.core.actions import Slot
+from starburst.core.events import Event
+from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job, Workload
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+from starburst.runs.ports import Run
+from tests.app.virtual import wall
+from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
+
+E = TypeVar("E", bound=Event)
+Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
+
+SIZE = Resources.of(4, 32, 244, "V100")
+OFFER = Offer("aws/us-east-1/p3.8xlarge", SIZE, Money.of("12.24"), "us-east-1")
+SPOT = Offer("aws/us-east-1/p3.8xlarge/spot", SIZE, Money.of("3.67"), "us-east-1", spot=True)
+
+
+async def _offers() -> list[Offer]:
+    return [OFFER, SPOT]
+
+
+def run_of(job: str, work_s: float, code: int = 0, gpus: int = 1, *where: str, **more: Any) -> Run:
+    """A run that works so long on these machines."""
+    need = Resources.of(gpus, 1, 1)
+    places = where or ("i-1",)
+    slots = tuple(Slot(rank, place, need) for rank, place in enumerate(places))
+    tasks = (need,) * len(places)
+    return Run(Job(job, job, tasks, **more), 1, slots, Workload(("work", str(work_s), str(code))))
+
+
+@dataclass(slots=True)
+class Life:
+    """A controller's part: it owns the cloud and hears its reports."""
+
+    sky: FakeSky
+    home: Path
+    hook: Hook = _nothing
+    exec_: bool = False
+    controller: str = "c"
+    events: list[Event] = field(default_factory=list)
+    cloud: SkyCloud = field(init=False)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _watch: asyncio.Task[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        line = Line(self.sky, self.hook)
+        self.cloud = SkyCloud(
+            line,
+            line,
+            ExecRunner(line) if self.exec_ else RayRunner(line),
+            FileNotes(self.home / "notes"),
+            offers=_offers,
+            home=self.home,
+            checkpoints=self.home / "checkpoints",
+            pace=Pace(),
+            now=wall,
+            owner="starburst",
+            controller=self.controller,
+            wall=wall,
+        )
+
+    def report(self, event: Event) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    async def __aenter__(self) -> Life:
+        self._watch = asyncio.create_task(self.cloud.watch(self.report))
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._watch
+
+    def of(self, kind: Kind[E]) -> list[E]:
+        """Reports of a kind, in order, each once."""
+        return list(dict.fromkeys(event for event in self.events if isinstance(event, kind)))
+
+    async def heard(self, kind: Kind[E], when: Callable[[E], bool] = lambda _event: True) -> E:
+        """The first report of a kind, once it has come."""
+        while True:
+            for event in self.of(kind):
+                if when(event):
+                    return event
+            self._news.clear()
+            news = asyncio.create_task(self._news.wait())
+            await asyncio.wait({news, self._watch}, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+            if self._watch.done():
+                self._watch.result()

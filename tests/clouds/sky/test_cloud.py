@@ -1,0 +1,480 @@
+"""Machines of SkyPilot and the jobs on them, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starburst.app.reaper import Fate, Rules
+from starburst.clouds.sky.naming import Naming
+from starburst.core.events import (
+    InstanceFailed,
+    InstanceGone,
+    InstanceReachable,
+    InstanceReady,
+    InstanceUnreachable,
+    OffersChanged,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+    SiteSynced,
+)
+from starburst.domain.cloud import InstancePhase
+from starburst.runs.attempt_dir import log_path
+from tests.app.virtual import run, wall
+from tests.clouds.sky.fake import BOOT_S, FakeSky
+from tests.clouds.sky.life import OFFER, SPOT, Life, run_of
+
+Story = Callable[[Life, FakeSky], Coroutine[Any, Any, None]]
+
+
+def play(tmp_path: Path, story: Story, **life: Any) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home", **life) as one:
+            await story(one, sky)
+
+    run(main())
+
+
+def of(job: str) -> Callable[[RunEnded], bool]:
+    return lambda event: event.job_id == job
+
+
+def at(instance_id: str) -> Callable[[InstanceReady], bool]:
+    return lambda event: event.instance_id == instance_id
+
+
+async def ready(life: Life, instance_id: str = "i-1", offer: Any = OFFER) -> None:
+    await life.cloud.launch(instance_id, offer)
+    await life.heard(InstanceReady, at(instance_id))
+
+
+def test_the_offers_come_first_and_then_what_is_known(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        assert (await life.heard(OffersChanged)).offers == (OFFER, SPOT)
+        synced = await life.heard(SiteSynced)
+        assert (synced.known, synced.instances) == (frozenset(), frozenset())
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("exec_", [False, True], ids=["ray", "exec"])
+def test_two_jobs_share_one_machine_at_one_time_on_gpus_of_their_own(tmp_path: Path, exec_: bool) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 20, 0, 2))
+        await life.cloud.start(run_of("b", 20, 3, 2))
+        ends = [await life.heard(RunEnded, of(job)) for job in "ab"]
+        assert [(end.end, end.exit_code) for end in ends] == [(RunEnd.EXITED, 0), (RunEnd.EXITED, 3)]
+        tasks = sky.vms[0].tasks
+        assert {tasks["a/1/0"].gpus, tasks["b/1/0"].gpus} == {(0, 1), (2, 3)}
+        assert abs((tasks["a/1/0"].began_at or 0) - (tasks["b/1/0"].began_at or 0)) < 5
+        assert log_path(life.home / "runs", "a", 1).read_text() == f"gpus={tasks['a/1/0'].gpus}\n"
+        assert [event.job_id for event in life.of(RunStarted)] == ["a", "b"]
+
+    play(tmp_path, story, exec_=exec_)
+
+
+def test_the_bill_begins_when_the_machine_does(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        assert life.of(InstanceReady)[0].launched_at == sky.vms[0].made_at < wall() - 5
+
+    play(tmp_path, story)
+
+
+def test_a_launch_that_finds_no_capacity_fails_as_sold_out_and_leaves_nothing(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.sold_out = {"p3.8xlarge"}
+        await life.cloud.launch("i-1", OFFER)
+        failed = await life.heard(InstanceFailed)
+        assert failed.sold_out
+        assert not sky.alive()
+        sky.sold_out = set()
+        await life.cloud.launch("i-1", OFFER)
+        await asyncio.sleep(2 * BOOT_S)
+        assert not sky.vms, "an intent that failed stays so"
+
+    play(tmp_path, story)
+
+
+def test_a_spot_machine_that_vanishes_was_preempted_and_its_runs_are_lost(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=SPOT)
+        await life.cloud.start(run_of("a", 1000))
+        await life.heard(RunStarted)
+        at = wall()
+        sky.preempt()
+        gone = await life.heard(InstanceGone)
+        assert gone.preempted
+        assert at <= gone.ended_at < at + 30
+        assert (await life.heard(RunEnded)).end is RunEnd.LOST
+        assert not life.of(InstanceUnreachable)
+
+    play(tmp_path, story)
+
+
+def test_an_on_demand_machine_that_vanishes_was_not_preempted(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.preempt()
+        assert not (await life.heard(InstanceGone)).preempted
+
+    play(tmp_path, story)
+
+
+def test_a_machine_that_is_cut_off_is_unreachable_and_never_dead(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=SPOT)
+        await life.cloud.start(run_of("a", 100))
+        await life.heard(RunStarted)
+        sky.vms[0].plugged = False
+        await life.heard(InstanceUnreachable)
+        cut = len(life.events)
+        await asyncio.sleep(300)
+        assert not life.of(InstanceGone)
+        assert not life.of(RunEnded)
+        sky.vms[0].plugged = True
+        while not any(isinstance(event, InstanceReachable) for event in life.events[cut:]):
+            await asyncio.sleep(1)
+        assert (await life.heard(RunEnded)).exit_code == 0
+        assert len(life.of(InstanceUnreachable)) == 1
+
+    play(tmp_path, story)
+
+
+def test_a_restart_says_which_machines_answer_and_which_still_do_not(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.vms[0].plugged = False
+        await life.heard(InstanceUnreachable)
+        async with Life(sky, life.home) as second:
+            await second.heard(InstanceUnreachable)
+            assert not second.of(InstanceReachable)
+            assert not second.of(InstanceGone)
+        sky.vms[0].plugged = True
+        async with Life(sky, life.home) as third:
+            await third.heard(InstanceReachable)
+            assert not third.of(InstanceUnreachable)
+
+    play(tmp_path, story)
+
+
+def test_a_fenced_machine_is_gone_when_the_cloud_says_so_and_then_its_runs_are_lost(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 1000, checkpoint=True))
+        await life.heard(RunStarted)
+        sky.vms[0].plugged = False
+        await life.heard(InstanceUnreachable)
+        await life.cloud.terminate("i-1")
+        await life.heard(InstanceGone)
+        assert not sky.alive()
+        assert (await life.heard(RunEnded)).end is RunEnd.LOST
+        kinds = [type(event) for event in life.events]
+        assert kinds.index(InstanceGone) < kinds.index(RunEnded)
+
+    play(tmp_path, story)
+
+
+def test_terminating_is_not_terminated_until_the_cloud_no_longer_has_the_machine(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.lingers_s = 1.0
+        await life.cloud.terminate("i-1")
+        gone = await life.heard(InstanceGone)
+        assert sky.calls["down"] == 2
+        assert sky.vms[0].ended_at is not None
+        assert sky.vms[0].ended_at <= gone.ended_at
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.5, 1.0, 4.0, 6.0, 20.0, 34.0, 36.0])
+def test_a_machine_given_back_while_it_is_made_leaves_nothing(tmp_path: Path, after_s: float) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.heard(SiteSynced)
+        await life.cloud.launch("i-1", OFFER)
+        await asyncio.sleep(after_s)
+        await life.cloud.terminate("i-1")
+        await life.heard(InstanceGone)
+        assert not sky.alive()
+        await asyncio.sleep(3 * BOOT_S)
+        assert not sky.alive()
+        assert not life.of(InstanceFailed)
+
+    play(tmp_path, story)
+
+
+def test_a_machine_that_never_was_is_gone_when_it_is_given_back(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.terminate("i-9")
+        gone = await life.heard(InstanceGone)
+        assert gone.launched_at == gone.ended_at
+        await life.cloud.launch("i-9", OFFER)
+        await asyncio.sleep(2 * BOOT_S)
+        assert not sky.vms
+
+    play(tmp_path, story)
+
+
+def test_an_api_server_that_is_down_is_waited_for(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.server_up = False
+        await life.cloud.launch("i-1", OFFER)
+        await asyncio.sleep(100)
+        assert not life.of(InstanceFailed)
+        assert not life.of(SiteSynced)
+        sky.server_up = True
+        await life.heard(InstanceReady)
+        assert len(sky.vms) == 1
+
+    play(tmp_path, story)
+
+
+def test_a_request_that_the_api_server_forgot_is_made_again(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", OFFER)
+        await asyncio.sleep(2)
+        for request in sky.requests.values():
+            request.done.cancel()
+        sky.requests.clear()
+        async with Life(sky, life.home) as second:
+            await second.heard(InstanceReady)
+        assert len(sky.vms) == 1
+
+    play(tmp_path, story)
+
+
+def test_jobs_go_on_while_the_api_server_is_down(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.server_up = False
+        await life.cloud.start(run_of("a", 10))
+        assert (await life.heard(RunEnded)).exit_code == 0
+        assert not life.of(InstanceUnreachable)
+
+    play(tmp_path, story)
+
+
+def test_a_run_that_is_stopped_ends_as_stopped_once(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 1000))
+        await life.heard(RunStarted)
+        await life.cloud.stop("a", 1, 5.0)
+        await life.cloud.stop("a", 1, 0.0)
+        assert (await life.heard(RunEnded)).end is RunEnd.STOPPED
+
+    play(tmp_path, story)
+
+
+def test_a_run_that_waits_for_gpus_can_be_stopped(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 1000, 0, 4))
+        await life.heard(RunStarted)
+        await life.cloud.start(run_of("b", 10, 0, 1))
+        await asyncio.sleep(20)
+        await life.cloud.stop("b", 1, 5.0)
+        assert (await life.heard(RunEnded)).job_id == "b"
+        assert sky.vms[0].tasks["b/1/0"].begun == 0
+
+    play(tmp_path, story)
+
+
+def test_a_stop_before_the_start_wins(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.stop("a", 1, 5.0)
+        await life.cloud.start(run_of("a", 10))
+        await asyncio.sleep(30)
+        assert [end.end for end in life.of(RunEnded)] == [RunEnd.STOPPED]
+        assert not sky.vms[0].tasks
+
+    play(tmp_path, story)
+
+
+def test_a_run_on_no_machine_is_lost_and_one_without_a_command_is_refused(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.heard(SiteSynced)
+        await life.cloud.start(run_of("a", 10))
+        assert (await life.heard(RunEnded)).end is RunEnd.LOST
+
+    play(tmp_path, story)
+
+
+def test_when_one_task_of_a_gang_fails_the_others_end_and_the_run_has_its_code(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await ready(life, "i-2")
+        gang = run_of("g", 1000, 0, 1, "i-1", "i-2")
+        await life.cloud.start(gang)
+        await life.heard(RunStarted)
+        second = next(vm for vm in sky.vms if "g/1/1" in vm.tasks)
+        second.tasks["g/1/1"].spec["command"] = ("work", "1", "7")
+        end = await life.heard(RunEnded)
+        assert (end.end, end.exit_code) == (RunEnd.EXITED, 7)
+        assert all(task.exit is not None for vm in sky.vms for task in vm.tasks.values())
+
+    play(tmp_path, story)
+
+
+def test_checkpoints_go_to_the_machine_and_come_home_before_the_end_is_known(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        kept = life.home / "checkpoints" / "a"
+        kept.mkdir(parents=True)
+        (kept / "step").write_text("1")
+        await ready(life)
+        await life.cloud.start(run_of("a", 20, checkpoint=True))
+        await life.heard(RunStarted)
+        there = next((sky.root).rglob("step"))
+        assert there.read_text() == "1"
+        there.write_text("2")
+        await life.heard(RunEnded)
+        assert (kept / "step").read_text() == "2"
+
+    play(tmp_path, story)
+
+
+def test_renewing_puts_the_lease_off_without_asking_skypilot(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await asyncio.sleep(100)
+        before = sum(sky.calls.values()) - sky.calls["ssh"] - sky.calls["refresh"]
+        await life.cloud.renew(["i-1", "i-unknown"])
+        await asyncio.sleep(30)
+        assert sky.vms[0].lease_until > wall() + 850
+        assert sum(sky.calls.values()) - sky.calls["ssh"] - sky.calls["refresh"] == before
+
+    play(tmp_path, story)
+
+
+def test_a_machine_whose_lease_passed_while_we_were_away_is_given_back(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        kept = life.home / "checkpoints" / "a"
+        kept.mkdir(parents=True)
+        (kept / "step").write_text("1")
+        await ready(life)
+        await life.cloud.start(run_of("a", 5000, checkpoint=True))
+        await life.heard(RunStarted)
+        sky.vms[0].lease_until = wall()
+        next(iter((sky.root).rglob("a"))).joinpath("step").write_text("9")
+        assert not (await life.heard(InstanceGone)).preempted
+        assert (await life.heard(RunEnded)).end is RunEnd.LOST
+        assert (life.home / "checkpoints" / "a" / "step").read_text() == "9"
+        assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def test_every_machine_has_its_keeper_and_no_gpu_is_taken_by_it(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await asyncio.sleep(10)
+        async with Life(sky, life.home) as second:
+            await second.heard(InstanceReady)
+            await asyncio.sleep(10)
+        assert sky.vms[0].keepers == 1
+        await life.cloud.start(run_of("a", 5, 0, 4))
+        assert (await life.heard(RunEnded)).exit_code == 0
+
+    play(tmp_path, story)
+
+
+def test_a_machine_that_ended_just_before_a_crash_takes_its_runs_with_it_after_the_restart(
+    tmp_path: Path,
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 5000))
+        await life.heard(RunStarted)
+        note = life.cloud._machines.notes["i-1"]
+        note.ended_at = wall()
+        life.cloud._machines._save(note)
+        async with Life(sky, life.home) as second:
+            assert (await second.heard(RunEnded)).end is RunEnd.LOST
+
+    play(tmp_path, story)
+
+
+def test_more_jobs_cost_no_more_calls_of_skypilot(tmp_path: Path) -> None:
+    def calls(jobs: int) -> int:
+        counted = 0
+
+        async def story(life: Life, sky: FakeSky) -> None:
+            nonlocal counted
+            await ready(life)
+            for number in range(jobs):
+                await life.cloud.start(run_of(f"j{number}", 50, 0, 0))
+            for number in range(jobs):
+                await life.heard(RunEnded, of(f"j{number}"))
+            await life.cloud.terminate("i-1")
+            await life.heard(InstanceGone)
+            counted = sum(sky.calls.values()) - sky.calls["ssh"]
+
+        play(tmp_path / str(jobs), story)
+        return counted
+
+    one = calls(1)
+    assert one <= 12
+    assert calls(16) <= one + 1
+
+
+def test_quiet_machines_are_listed_once_a_minute_in_one_call(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        for number in range(5):
+            await life.cloud.launch(f"i-{number}", OFFER)
+        for number in range(5):
+            await life.heard(InstanceReady, at(f"i-{number}"))
+        before = dict(sky.calls)
+        await asyncio.sleep(600)
+        assert sky.calls["refresh"] - before["refresh"] <= 11
+        assert all(sky.calls[name] == before[name] for name in before if name not in ("refresh", "ssh"))
+
+    play(tmp_path, story)
+
+
+def test_machines_of_other_controllers_are_listed_as_theirs_and_can_be_ended_by_their_names(
+    tmp_path: Path,
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        async with Life(sky, life.home / "other", controller="other") as other:
+            await other.heard(SiteSynced)
+            (orphan,) = await other.cloud.owned()
+            assert orphan.id == Naming("starburst", "c").cluster("i-1")
+            assert orphan.controller not in ("", "other")
+            assert Rules("other", others=True).fate(orphan, set(), 1e9) is Fate.LEASED
+            (ours,) = await life.cloud.owned()
+            assert (ours.id, ours.phase, ours.offer_name) == ("i-1", InstancePhase.READY, OFFER.name)
+            assert Rules("c", after_s=900.0).fate(ours, {"i-1"}, 0.0) is Fate.CLAIMED
+            assert Rules("c").fate(ours, set(), 1e9) is Fate.UNCLAIMED
+            await other.cloud.terminate(orphan.id)
+            await other.heard(InstanceGone)
+        assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def test_a_machine_of_an_intent_given_up_is_ended_when_it_turns_up_after_all(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.vms[0].ended_at = wall()
+        spec = next(iter(sky.clusters_known.values()))
+        await life.heard(InstanceGone)
+        sky.begin(
+            "sky.launch", spec.cluster, sky.do_launch(spec)
+        )  # a call that was under way when we gave up
+        await asyncio.sleep(2 * BOOT_S)
+        assert [one.id for one in await life.cloud.owned()] == ["i-1"]
+        await life.cloud.terminate("i-1")
+        await asyncio.sleep(BOOT_S)
+        assert not sky.alive()
+
+    play(tmp_path, story)

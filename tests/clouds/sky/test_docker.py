@@ -1,0 +1,68 @@
+"""The command line of jobs with an image."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from starburst.clouds.sky.docker import Container, container, runs_in_container
+from starburst.domain.job import Workload
+from starburst.domain.resources import Resources
+
+ALWAYS = ["--env-file", "@DIR@/env", "-v", "@CHECKPOINTS@:/starburst/checkpoints"]
+START = ["docker", "run", "--rm", "--name", "sb-a-1-0", "--network", "host"]
+
+
+def boxed(workload: Workload, resources: Resources, **env: str) -> Container:
+    return container("sb-a-1-0", workload, resources, env)
+
+
+def test_a_task_gets_its_gpus_cpus_and_memory_and_no_more() -> None:
+    made = boxed(Workload(("python", "train.py", "--lr", "1"), image="me/train:2"), Resources.of(2, 7.5, 16))
+    limits = ["--gpus", '"device=@GPUS@"', "--cpus", "7.5", "--memory", "16384m"]
+    assert made.options == [*START, *limits, *ALWAYS]
+    assert made.rest == ["--entrypoint", "python", "me/train:2", "train.py", "--lr", "1"]
+
+
+def test_what_is_not_asked_for_is_not_limited() -> None:
+    assert boxed(Workload(image="busybox"), Resources()).options == [*START, *ALWAYS]
+
+
+def test_without_a_command_the_image_runs_its_own() -> None:
+    assert boxed(Workload(image="busybox"), Resources()).rest == ["busybox"]
+
+
+def test_the_working_directory_is_the_users() -> None:
+    made = boxed(Workload(("ls",), working_dir="/@DIR@/src", image="busybox"), Resources())
+    assert made.rest == ["--workdir", "/@DIR@/src", "--entrypoint", "ls", "busybox"]
+    assert "/@DIR@/src" not in made.options
+
+
+def test_the_environment_is_in_a_file_and_lines_in_values_go_by_the_client() -> None:
+    made = boxed(Workload(image="busybox"), Resources(), TOKEN="s3cret = $x", KEY="-----\nline\n")
+    assert made.env_file == "TOKEN=s3cret = $x\nSTARBURST_CHECKPOINT_DIR=/starburst/checkpoints\n"
+    assert made.env == {"KEY": "-----\nline\n"}
+    assert made.options[-2:] == ["-e", "KEY"]
+    assert not any("s3cret" in part or "line" in part for part in made.options + made.rest)
+
+
+@pytest.mark.parametrize(
+    ("image", "manifest", "expected"),
+    [
+        (None, None, False),
+        ("busybox", None, True),
+        ("busybox", {"metadata": {"annotations": {"starburst.io/runtime": "host"}}}, False),
+        ("busybox", {"metadata": {}, "spec": {"containers": []}}, True),
+        (
+            "busybox",
+            {"spec": {"template": {"metadata": {"annotations": {"starburst.io/runtime": "host"}}}}},
+            False,
+        ),
+    ],
+)
+def test_a_job_runs_in_a_container_if_it_has_an_image_and_does_not_ask_for_the_host(
+    image: str | None, manifest: object, expected: bool
+) -> None:
+    text = None if manifest is None else json.dumps(manifest)
+    assert runs_in_container(Workload(image=image, manifest=text)) is expected

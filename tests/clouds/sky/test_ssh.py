@@ -1,0 +1,187 @@
+"""The way to a machine, with a stand-in for ssh that stays on this one (4 s in all)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from starburst.clouds.sky import ssh
+from starburst.clouds.sky.port import Access, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.runner import RayRunner, Submission
+from starburst.clouds.sky.ssh import SshContact, agent_path
+
+pytestmark = pytest.mark.processes
+
+T = TypeVar("T")
+ACCESS = Access("10.0.0.1", "ubuntu", "the key\n", proxy_command="tunnel %h %p")
+
+SSH = """#!/bin/bash
+printf '%s\\n' "$*" | head -1 >>"$SEEN"
+[ ! -e "$SEEN.down" ] || { echo "no route to host" >&2; exit 255; }
+HOME=$MACHINE exec bash -c "${@: -1}"
+"""
+
+
+class Ray(BaseHTTPRequestHandler):
+    """Ray's job API as far as it is asked here."""
+
+    jobs: dict[str, dict[str, Any]]
+
+    def do_GET(self) -> None:
+        found = self.jobs.get(self.path.removeprefix("/api/jobs/"))
+        self._answer(404 if found is None else 200, found)
+
+    def do_POST(self) -> None:
+        job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if job["submission_id"] in self.jobs:
+            self._answer(500, None)
+        else:
+            self.jobs[job["submission_id"]] = {**job, "status": "RUNNING"}
+            self._answer(200, {})
+
+    def _answer(self, code: int, body: object) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home directory of a machine."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").write_text(SSH)
+    (tmp_path / "bin" / "ssh").chmod(0o755)
+    home = tmp_path / "machine"
+    home.mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("MACHINE", str(home))
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
+    return home
+
+
+@pytest.fixture
+def contact(tmp_path: Path) -> Iterator[SshContact]:
+    made = SshContact(tmp_path / "ours")
+    yield made
+    made.close()
+
+
+def run(call: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(call)
+
+
+def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
+    contact: SshContact, machine: Path
+) -> None:
+    for _ in range(2):
+        assert run(contact.call("c", ACCESS, "tend", {"lease_s": 100}))["ranks"] == {}
+    agent = machine / agent_path().removeprefix("~/")
+    assert sorted(path.name for path in agent.iterdir() if path.is_file()) == ["guest.py", "shim.py"]
+    assert (machine / "starburst" / "lease.json").is_file()
+
+
+def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(
+    contact: SshContact, machine: Path, tmp_path: Path
+) -> None:
+    run(contact.call("c", ACCESS, "tend", {}))
+    (key,) = (tmp_path / "ours" / "keys").iterdir()
+    assert key.read_text() == ACCESS.private_key
+    assert key.stat().st_mode & 0o077 == 0
+    said = (tmp_path / "seen").read_text()
+    assert f"IdentityFile={key}" in said
+    assert "ProxyCommand=tunnel %h %p" in said
+    assert "the key" not in said
+    assert "the key" not in repr(ACCESS)
+
+
+def test_a_machine_that_cannot_be_reached_is_told_from_an_agent_that_fails(
+    contact: SshContact, machine: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(SkyError, match=r"c: the agent failed: .*KeyError") as failed:
+        run(contact.call("c", ACCESS, "nonsense", {}))
+    assert type(failed.value) is SkyError
+    (tmp_path / "seen.down").touch()
+    for call in (
+        contact.call("c", ACCESS, "tend", {}),
+        contact.send("c", ACCESS, tmp_path, "~/x"),
+        contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
+    ):
+        with pytest.raises(UnreachableError, match="c: no route to host"):
+            run(call)
+
+
+def test_a_call_that_gets_no_answer_is_given_up(
+    contact: SshContact, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(contact.call("c", ACCESS, "tend", {}))
+    monkeypatch.setattr(ssh, "CALL_S", 0.2)
+    monkeypatch.setattr(contact, "_agent", "~/sleeps")
+    (machine / "sleeps").mkdir()
+    (machine / "sleeps" / "guest.py").write_text("import time; time.sleep(60)")
+    with pytest.raises(UnreachableError, match=r"c: no answer within 0\.2 s"):
+        run(contact.call("c", ACCESS, "tend", {}))
+
+
+def test_a_directory_goes_there_and_comes_back_whole(
+    contact: SshContact, machine: Path, tmp_path: Path
+) -> None:
+    here = tmp_path / "checkpoints" / "job"
+    (here / "deep").mkdir(parents=True)
+    (here / "deep" / "step").write_text("1")
+    run(contact.send("c", ACCESS, here, "~/starburst/checkpoints/job"))
+    there = machine / "starburst" / "checkpoints" / "job"
+    (there / "deep" / "step").write_text("2")
+    (there / "more").write_text("3")
+    (here / "stale").write_text("0")
+    run(contact.fetch("c", ACCESS, "~/starburst/checkpoints/job", here))
+    assert {path.name: path.read_text() for path in here.rglob("*") if path.is_file()} == {
+        "step": "2",
+        "more": "3",
+    }
+    run(contact.send("c", ACCESS, here, "~/starburst/checkpoints/job"))
+    assert [path.name for path in there.parent.iterdir()] == ["job"]
+    assert [path.name for path in here.parent.iterdir()] == ["job"]
+
+
+def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
+    contact: SshContact, machine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "step").write_text("1")
+    run(contact.fetch("c", ACCESS, "~/nothing", tmp_path / "kept"))
+    assert (tmp_path / "kept" / "step").read_text() == "1"
+
+
+def test_a_task_is_put_into_the_machines_ray_once(contact: SshContact, machine: Path) -> None:
+    Ray.jobs = {}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ray)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        (machine / ".sky").mkdir()
+        (machine / ".sky" / "ray_port.json").write_text(
+            json.dumps({"ray_dashboard_port": server.server_port})
+        )
+        tasks = [Submission("sb-a-1-0", "a/1/0", 2, "V100"), Submission("sb-b-1-0", "b/1/0", 0, "")]
+        runner = RayRunner(contact)
+        first = run(runner.submit("c", ACCESS, tasks))
+        Ray.jobs["sb-a-1-0"]["status"] = "FAILED"
+        second = run(runner.submit("c", ACCESS, tasks))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert first == {"sb-a-1-0": JobState.WAITING, "sb-b-1-0": JobState.WAITING}
+    assert second == {"sb-a-1-0": JobState.ENDED, "sb-b-1-0": JobState.RUNNING}
+    assert Ray.jobs["sb-a-1-0"]["entrypoint_num_gpus"] == 2
+    assert "entrypoint_num_gpus" not in Ray.jobs["sb-b-1-0"]
+    assert Ray.jobs["sb-b-1-0"]["entrypoint"].endswith(f"run {machine}/starburst/runs/b/1/0")

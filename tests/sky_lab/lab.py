@@ -1,0 +1,144 @@
+"""The laboratory: SkyPilot's own API server in front of a fake EC2, and a SkyCloud that talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.notes import FileNotes
+from starburst.clouds.sky.offers import Wanted, cached, catalog_path, read_offers
+from starburst.clouds.sky.port import SkyApi
+from starburst.clouds.sky.runner import ExecRunner, RayRunner, Runner
+from starburst.clouds.sky.sdk import SdkApi
+from starburst.clouds.sky.ssh import SshContact
+from starburst.core.actions import Slot
+from starburst.core.events import Event, OffersChanged
+from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job, Workload
+from starburst.domain.resources import Resources
+from starburst.runs.attempt_dir import log_path
+from starburst.runs.ports import Run
+from tests.references import SHARED
+
+SCRIPT = SHARED / "skylab" / "skylab"
+TYPES = frozenset({"p3.8xlarge", "c7i.xlarge"})
+
+E = TypeVar("E", bound=Event)
+Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
+
+
+def lab(*args: str, seconds: float = 60) -> str:
+    """One command of the laboratory."""
+    done = subprocess.run([SCRIPT, *args], check=True, stdout=subprocess.PIPE, text=True, timeout=seconds)
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """What the laboratory says its users need; it is started first if it is down."""
+    lines = [line for line in lab("up", seconds=900).splitlines() if line.startswith("export ")]
+    found = dict(shlex.split(line)[1].split("=", 1) for line in lines)
+    return {key: os.path.expandvars(value) for key, value in found.items()}
+
+
+def vm_at(address: str) -> tuple[str, str]:
+    """Id and state of the instance that has this address."""
+    rows = [line.split("\t") for line in lab("vms").splitlines()]
+    return next(((row[0], row[5]) for row in reversed(rows) if address in row[6:8]), ("", "gone"))
+
+
+@dataclass(slots=True)
+class Life:
+    """A controller's part over the laboratory."""
+
+    home: Path
+    controller: str
+    exec_: bool = False
+    lease_s: float = 600.0
+    events: list[Event] = field(default_factory=list)
+    api: SkyApi = field(default_factory=SdkApi)
+    cloud: SkyCloud = field(init=False)
+    _contact: SshContact = field(init=False)
+    _watch: asyncio.Task[None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._contact = SshContact(self.home / "ssh")
+        runner: Runner = ExecRunner(self.api) if self.exec_ else RayRunner(self._contact)
+        self.cloud = SkyCloud(
+            self.api,
+            self._contact,
+            runner,
+            FileNotes(self.home / "notes"),
+            offers=cached(lambda: read_offers(catalog_path("aws"), "aws", Wanted(TYPES))),
+            home=self.home,
+            checkpoints=self.home / "checkpoints",
+            pace=Pace(),
+            now=time.time,
+            owner="starburst-tests",
+            controller=self.controller,
+            lease_s=self.lease_s,
+            idle_minutes=1,
+        )
+
+    async def __aenter__(self) -> Life:
+        self._watch = asyncio.create_task(self.cloud.watch(self.events.append))
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._watch
+        self._contact.close()
+
+    async def offer(self, name: str) -> Offer:
+        offers = (await self.heard(OffersChanged)).offers
+        return next(offer for offer in offers if offer.name == name)
+
+    async def heard(
+        self,
+        kind: Kind[E],
+        when: Callable[[E], bool] = lambda _event: True,
+        *,
+        since: int = 0,
+        seconds: float = 300,
+    ) -> E:
+        """The first report of a kind after so many reports, once it has come."""
+        end = time.monotonic() + seconds
+        while True:
+            for event in self.events[since:]:
+                if isinstance(event, kind) and when(event):
+                    return event
+            if self._watch.done():
+                self._watch.result()
+            assert time.monotonic() < end, f"no {kind} in {seconds:g} s: {self.events}"
+            await asyncio.sleep(0.1)
+
+    async def written(self, job: str, what: str, attempt: int = 1, seconds: float = 60) -> str:
+        """What a job wrote, once this is in it."""
+        path, end = log_path(self.home / "runs", job, attempt), time.monotonic() + seconds
+        while what not in (text := path.read_text() if path.exists() else ""):
+            assert time.monotonic() < end, f"{job} has not written {what!r}: {text!r} {self.events}"
+            await asyncio.sleep(0.05)
+        return text
+
+    def host(self, instance_id: str) -> str:
+        """The address of a machine that is ready."""
+        access = self.cloud._machines.access(instance_id)
+        assert access is not None
+        return access.host
+
+
+def job(name: str, instance_id: str, script: str, gpus: int = 0, attempt: int = 1, **more: Any) -> Run:
+    """A run of a shell script on one machine."""
+    need = Resources.of(gpus, 1, 1)
+    slots = (Slot(0, instance_id, need),)
+    return Run(Job(name, name, (need,), **more), attempt, slots, Workload(("bash", "-c", script)))

@@ -1,0 +1,85 @@
+"""What docs/results/sky.md says, measured: `python -m tests.sky_lab.measure DIRECTORY`, some eight minutes.
+
+To be run in the laboratory's environment (`eval "$(skylab env)"`) with a Python that has SkyPilot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from starburst.clouds.sky.sdk import SdkApi
+from starburst.core.events import (
+    InstanceGone,
+    InstanceReachable,
+    InstanceReady,
+    InstanceUnreachable,
+    RunEnded,
+)
+from tests.sky_lab.lab import Life, job, lab, vm_at
+
+SCRIPT = "date +%s.%N"
+
+
+def say(what: str, *numbers: object) -> None:
+    print(f"{what}: {', '.join(map(str, numbers))}   (load {os.getloadavg()[0]:.1f})", flush=True)
+
+
+async def first_line(life: Life, name: str, since: float) -> float:
+    """Seconds until the job wrote its first line, on its machine's clock, which is this one's."""
+    return round(float((await life.written(name, "\n", seconds=300)).split()[0]) - since, 1)
+
+
+async def one_by_one(life: Life, names: list[str]) -> None:
+    assert isinstance(life.api, SdkApi)
+    before, lines = Counter(life.api.calls), []
+    for name in names:
+        since, told = time.time(), len(life.events)
+        await life.cloud.start(job(name, "i-1", SCRIPT, gpus=1))
+        lines.append(await first_line(life, name, since))
+        await life.heard(RunEnded, since=told)
+    say("warm: seconds to the first line", *lines)
+    say("warm: SkyPilot calls", dict(Counter(life.api.calls) - before))
+
+
+async def measure(home: Path) -> None:
+    async with Life(home, str(home)) as life:
+        offer = await life.offer("aws/us-east-1/p3.8xlarge/spot")
+        since = time.time()
+        await life.cloud.launch("i-1", offer)
+        await life.heard(InstanceReady)
+        say("fresh: seconds to ready", round(time.time() - since, 1))
+        await life.cloud.start(job("fresh", "i-1", SCRIPT, gpus=1))
+        say("fresh: seconds to the first line", await first_line(life, "fresh", since))
+        await one_by_one(life, [f"ray-{number}" for number in range(6)])
+        since = time.time()
+        for number in range(4):
+            await life.cloud.start(job(f"four-{number}", "i-1", SCRIPT, gpus=1))
+        say("four at once", *[await first_line(life, f"four-{number}", since) for number in range(4)])
+        for refresh in (False, True):
+            since = time.time()
+            await life.api.clusters(refresh=refresh)
+            say(f"listing, refresh={refresh}", round(time.time() - since, 1))
+    async with Life(home, str(home), exec_=True) as life:
+        await life.heard(InstanceReady)
+        await one_by_one(life, ["exec-0", "exec-1"])
+        vm, since = vm_at(life.host("i-1"))[0], time.time()
+        lab("unplug", vm)
+        await life.heard(InstanceUnreachable)
+        say("cut off: seconds to unreachable", round(time.time() - since, 1))
+        lab("plug", vm)
+        since, told = time.time(), len(life.events)
+        await life.heard(InstanceReachable, since=told)
+        say("back: seconds to reachable", round(time.time() - since, 1))
+        since = time.time()
+        await life.cloud.terminate("i-1")
+        await life.heard(InstanceGone)
+        say("given back: seconds to gone", round(time.time() - since, 1))
+
+
+if __name__ == "__main__":
+    asyncio.run(measure(Path(sys.argv[1])))
