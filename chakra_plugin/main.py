@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
 import signal
@@ -23,6 +22,7 @@ from chakra_plugin.rounds import Options
 from chakra_plugin.scheduler import Scheduler
 from starburst.kube import names
 from starburst.kube.api import Api, CredentialsError
+from starburst.log import set_up_log
 from starburst.policy.placement import PLACEMENTS
 
 #: Name of the Lease.
@@ -125,25 +125,6 @@ async def _schedule(api: Api, options: Options, metrics: Metrics, lease: tuple[s
         await lead(api, namespace=namespace, name=LEASE, identity=identity, run=leading)
     finally:
         metrics.leader(False)
-
-
-def set_up_log(*, text: bool) -> None:
-    """Structured log on standard error: lines for people, or JSON for machines."""
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=12)
-        if text
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
 
 
 def _fail(why: str, code: int = 2) -> None:

@@ -53,7 +53,9 @@ def check(file: Annotated[Path, typer.Argument(help="A starburst.yaml.")]) -> No
         else "a Kubernetes cluster (starburst doctor looks at it)"
     )
     title = WAITING[config.policy.waiting].title
-    print(f"{file}: ok: {cluster}, {_count(len(config.cloud.known_offers()), 'offer')}, {title}")
+    known = config.cloud.known_offers()
+    cloud = _count(len(known), "offer") if config.cloud.kind == "local" else "offers of SkyPilot's"
+    print(f"{file}: ok: {cluster}, {cloud}, {title}")
 
 
 def _count(number: int, thing: str) -> str:

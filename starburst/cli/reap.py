@@ -22,10 +22,10 @@ from starburst.app.reaper import Fate, Reaper, Rules
 from starburst.cli.output import Column, Format, Listing, OutputOption
 from starburst.cli.session import note_if_down, now_of, open_store
 from starburst.cli.times import age, iso
-from starburst.cli.up import set_up_log
 from starburst.core.decisions import usd
 from starburst.domain.cloud import Instance
 from starburst.domain.money import Money
+from starburst.log import set_up_log
 from starburst.store import queries
 from starburst.store.store import Store
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.cli.doctor import look_at_cluster
 from starburst.cli.session import open_store
+from starburst.log import set_up_log
 from starburst.policy.waiting import hours
 
 
@@ -74,22 +74,3 @@ async def _run(controller: Controller) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await controller.run(stop)
-
-
-def set_up_log(*, text: bool) -> None:
-    """Structured log on standard error: lines for people, or JSON for machines."""
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=12)
-        if text
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
