@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -45,28 +46,42 @@ class Lab:
     state: Path | None
 
     def restart_api_server(self) -> None:
-        """kill -9, and the same again at once, as a supervisor would."""
+        """kill -9, and the same again until it answers, as a supervisor would."""
         server, etcd = self._pid("kube-apiserver"), self._pid("etcd")
         command = Path(f"/proc/{server}/cmdline").read_bytes().decode().split("\0")[:-1]
         os.kill(server, signal.SIGKILL)
         # In the namespaces of its neighbour, so that it ends with the cluster.
         inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
-        subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=True)
+        give_up = time.monotonic() + UP_S
+        while self._find("kube-apiserver") == server or self._answers():
+            assert time.monotonic() < give_up, "the API server does not end"
+            time.sleep(0.02)
+        while not self._answers():
+            assert time.monotonic() < give_up, "the API server does not come back"
+            if self._find("kube-apiserver") is None:  # also if the port was not free yet
+                subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+                time.sleep(0.5)
+            time.sleep(0.1)
         if not (self._state / "cluster.pid").exists():  # else all end with their namespace
-            (self._state / "apiserver.pid").write_text(str(self._pid("kube-apiserver", patience_s=20)))
+            (self._state / "apiserver.pid").write_text(str(self._pid("kube-apiserver")))
+
+    def _answers(self) -> bool:
+        found = re.search(r"https://([0-9.]+):([0-9]+)", self.kubeconfig.read_text())
+        assert found is not None
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            return probe.connect_ex((found[1], int(found[2]))) == 0
 
     @property
     def _state(self) -> Path:
         assert self.state is not None, "only the laboratory's own cluster can be broken"
         return self.state
 
-    def _pid(self, program: str, patience_s: float = 0.0) -> int:
+    def _pid(self, program: str) -> int:
         """Of a part of this cluster, as this process sees it."""
-        give_up = time.monotonic() + patience_s
-        while (pid := self._find(program)) is None:
-            if time.monotonic() > give_up:
-                raise LookupError(f"no {program} runs for {self.state}")
-            time.sleep(0.02)
+        pid = self._find(program)
+        if pid is None:
+            raise LookupError(f"no {program} runs for {self.state}")
         return pid
 
     def _find(self, program: str) -> int | None:
