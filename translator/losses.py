@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from translator.fidelity import Losses
 from translator.field import ONLY_THE_CLUSTER
+from translator.manifest import SERVERS_METADATA
 
 _SERVERS = "is the API server's"
 _RETRIES = "failed commands are not run again there"
@@ -15,21 +16,7 @@ _MESSAGE = "there is no pod status to write it to"
 
 METADATA = Losses(
     translated=("name", "generateName", "namespace", "labels", "annotations"),
-    dropped=dict.fromkeys(
-        (
-            "creationTimestamp",
-            "deletionGracePeriodSeconds",
-            "deletionTimestamp",
-            "finalizers",
-            "generation",
-            "managedFields",
-            "ownerReferences",
-            "resourceVersion",
-            "selfLink",
-            "uid",
-        ),
-        _SERVERS,
-    ),
+    dropped=dict.fromkeys(SERVERS_METADATA, _SERVERS),
 )
 
 JOB_SPEC = Losses(

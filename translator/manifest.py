@@ -30,21 +30,23 @@ _DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z
 
 _TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
 _LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
+#: Metadata that servers write.
+SERVERS_METADATA = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
 _METADATA = Fields(
     "metadata",
     read=("name", "generateName", "labels", "annotations", "namespace"),
-    harmless=(
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    ),
+    harmless=SERVERS_METADATA,
 )
 _TEMPLATE = Fields("a pod template", read=("metadata", "spec"))
 _JOB_SPEC = Fields(

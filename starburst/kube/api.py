@@ -70,7 +70,6 @@ PODS = Resource("v1", "pods")
 EVENTS = Resource("v1", "events")
 JOBS = Resource("batch/v1", "jobs")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
 
 #: No connection was made.

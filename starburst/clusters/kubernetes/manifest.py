@@ -9,6 +9,7 @@ from typing import Any
 from starburst.domain.job import Site, Workload
 from starburst.kube import names
 from starburst.kube.api import Object
+from starburst.kube.features import Features
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
 
@@ -101,6 +102,11 @@ def restarts_in_place(workload: Workload) -> bool:
     manifest = _manifest(workload)
     spec = manifest["spec"] if manifest["kind"] == "Pod" else manifest["spec"]["template"]["spec"]
     return bool(spec.get("restartPolicy") == "OnFailure")
+
+
+def withdrawn(features: Features) -> Object:
+    """The patch that takes a Job's pods out of the cluster and leaves the Job."""
+    return {"spec": {"suspend": True} if features.suspend else {"parallelism": 0}}
 
 
 def pod_object(run: Run, *, controller: str, decision: str) -> Object:

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 import structlog
 
 from starburst.clusters.kubernetes.adoption import adopted_id, regarding
+from starburst.clusters.kubernetes.manifest import withdrawn
 from starburst.clusters.kubernetes.runs import RunBook
 from starburst.core.jobs import JobRecord
 from starburst.core.state import Changes
@@ -152,8 +153,7 @@ class Mirror:
 
     async def _withdraw(self, view: JobView) -> None:
         """The job is not to run here: the cluster keeps the Job and loses its pods."""
-        spec = {"suspend": True} if self._features.suspend else {"parallelism": 0}
-        body = {"metadata": {"annotations": {names.NODES: ""}}, "spec": spec}
+        body = {"metadata": {"annotations": {names.NODES: ""}}, **withdrawn(self._features)}
         await self._api.patch(JOBS, view.namespace, view.name, body)
 
     async def _end(self, view: JobView | PodView, record: JobRecord) -> None:

@@ -8,7 +8,14 @@ import time
 from pathlib import Path
 
 from starburst.clusters.kubernetes.logs import LogKeeper
-from starburst.clusters.kubernetes.manifest import job_object, namespace_of, object_name, placed, pod_object
+from starburst.clusters.kubernetes.manifest import (
+    job_object,
+    namespace_of,
+    object_name,
+    placed,
+    pod_object,
+    withdrawn,
+)
 from starburst.clusters.kubernetes.runs import RunBook, RunKey
 from starburst.core.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
@@ -203,11 +210,6 @@ class Orders:
 
 def _resource(kind: str) -> Resource:
     return JOBS if kind == "Job" else PODS
-
-
-def withdrawn(features: Features) -> Object:
-    """The patch that takes a Job's pods out of the cluster and leaves the Job."""
-    return {"spec": {"suspend": True} if features.suspend else {"parallelism": 0}}
 
 
 def _resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:
