@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from starburst.kube import names
-from starburst.kube.api import EVENTS, JOBS, NODES, PODS, PRIORITY_CLASSES, Api, Object
+from starburst.kube.api import EVENTS, JOBS, NODES, PODS, Api, Object, Resource
 from tests.kube.chakra_lab import (
     GPU,
     chakra,
@@ -25,6 +25,8 @@ from tests.kube.chakra_lab import (
     until,
 )
 from tests.kube.lab import Lab
+
+PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses", namespaced=False)
 
 Story = Callable[[Callable[[Api], Coroutine[Any, Any, None]]], None]
 NS = "chakra-test"
