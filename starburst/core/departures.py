@@ -8,15 +8,29 @@ from starburst.core.actions import LaunchInstance
 from starburst.core.admission import keep
 from starburst.core.fleet import InstanceRecord, Leaver, Packed
 from starburst.core.jobs import JobRecord
-from starburst.core.life import start
+from starburst.core.life import place, start
 from starburst.core.state import State
 from starburst.domain.job import Phase, Site
+
+#: Why a job leaves that would rather have stayed.
+FOR_WANT_OF_ROOM = ("expired", "hopeless", "queue-full")
 
 
 def pack_at(state: State) -> float:
     """When those who leave are packed; infinity while nobody does."""
     first = min(state.departing.values(), default=inf)
     return first + state.settings.pack_window_s
+
+
+def recall(state: State) -> None:
+    """Who only leaves because nothing was free stays if there is room before a machine was asked for."""
+    for job_id in list(state.departing) if state.grew else ():
+        record = state.jobs[job_id]
+        slots = state.capacity.place(record.job) if record.leaving in FOR_WANT_OF_ROOM else None
+        if slots is not None:
+            del state.departing[job_id]
+            record.leaving = ""
+            place(state, record, slots, behind="")
 
 
 def pack(state: State) -> None:

@@ -26,6 +26,16 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
     state.do(StartRun(record.id, record.attempt, site, slots))
 
 
+def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str) -> None:
+    """A job that waited starts on the cluster; it went past `behind`, or nobody."""
+    state.take(record, slots)
+    record.passed = record.passed or bool(behind)
+    waited_s = state.now - record.queued_at
+    need = str(record.job.resources)
+    state.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
+    start(state, record, Site.CLUSTER, slots)
+
+
 def stop(state: State, record: JobRecord, why: str, grace_s: float) -> None:
     """Tell the present attempt to end; it counts as alive until that is confirmed."""
     assert record.site is not None

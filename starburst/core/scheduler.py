@@ -13,8 +13,7 @@ from typing import Any
 
 from starburst.core.actions import Action
 from starburst.core.admission import expire, give_up, join, submitted, trim
-from starburst.core.decisions import where
-from starburst.core.departures import pack, pack_at
+from starburst.core.departures import pack, pack_at, recall
 from starburst.core.events import (
     CancelRequested,
     Event,
@@ -33,7 +32,7 @@ from starburst.core.events import (
     Tick,
 )
 from starburst.core.homecoming import bring_home
-from starburst.core.life import finish, release, run_ended, run_started, start, stop
+from starburst.core.life import finish, place, release, run_ended, run_started, stop
 from starburst.core.machines import (
     confirm_instances,
     fence,
@@ -106,6 +105,7 @@ class Scheduler(State):
             return
         fence(self)
         room = self.grew
+        recall(self)
         expire(self)
         self._join_arrivals()
         self._place_queued()
@@ -136,12 +136,7 @@ class Scheduler(State):
             self.walk.grew(self.queue)
         for record, slots, behind in self.walk.walk(self.queue, self.capacity):
             self.dequeue(record)
-            self.take(record, slots)
-            record.passed = record.passed or bool(behind)
-            waited_s = self.now - record.queued_at
-            need = str(record.job.resources)
-            self.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
-            start(self, record, Site.CLUSTER, slots)
+            place(self, record, slots, behind)
 
 
 def _cancelled(state: State, event: CancelRequested) -> None:

@@ -46,6 +46,16 @@ def test_who_is_cancelled_while_it_waits_for_company_rents_nothing() -> None:
     assert desk.wait(MINUTE) == []
 
 
+def test_who_left_for_want_of_room_stays_if_there_is_some_before_a_machine_is_asked_for() -> None:
+    desk = Desk(4, offers=[SMALL], packer="eva", pack_window_s=30.0)
+    desk.submit(job("first", 4), job("a", max_wait_s=MINUTE), job("b", cloud="only"))
+    desk.started("first")
+    desk.wait(MINUTE + 10)
+    assert desk.phase("a") == "offloading"
+    assert starts(desk.ended("first")) == ["a"]
+    assert launches(desk.wait(MINUTE)) == []
+
+
 def test_a_restart_forgets_nobody_who_waits_for_company() -> None:
     desk = Desk(offers=[SMALL], packer="eva", pack_window_s=30.0)
     desk.submit(job("a", cloud="only"))
