@@ -109,6 +109,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "ready": lambda n: f"took {_span(n, 'boot_s')} to come up",
     "launch-failed": lambda n: (
         f"could not be rented ({n['message']}); {n['offer']} is left alone for {_span(n, 'pause_s')}"
+        f"{'; bill ' + usd(n['micro_usd']) if 'micro_usd' in n else ''}"
     ),
     "terminating": lambda n: "given back: nothing runs on it any more",
     "unreachable": lambda n: (

@@ -87,11 +87,16 @@ class InstanceReady:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFailed:
-    """A launch came to nothing; no machine exists. `sold_out`: the offer has no capacity just now."""
+    """A launch came to nothing; no machine exists. `sold_out`: the offer has no capacity just now.
+
+    It may have been billed all the same, from `launched_at` to `ended_at`.
+    """
 
     instance_id: str
     message: str
     sold_out: bool = False
+    launched_at: float | None = None
+    ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def instance_failed(state: State, event: InstanceFailed) -> None:
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
         return
+    instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
     _pause(state, instance, event.message)
     _close(state, instance, InstancePhase.FAILED)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
@@ -178,7 +179,10 @@ def _pause(state: State, instance: InstanceRecord, message: str) -> None:
     """Leave the offer of a launch that came to nothing alone for a while."""
     pause_s = state.settings.offer_pause_s
     state.fleet.paused[instance.offer.name] = state.now + pause_s
-    state.decide(instance.id, "launch-failed", message=message, offer=instance.offer.name, pause_s=pause_s)
+    cost = instance.cost(state.now)
+    billed = {"micro_usd": cost.micro_usd} if cost.micro_usd else {}
+    offer = instance.offer.name
+    state.decide(instance.id, "launch-failed", message=message, offer=offer, pause_s=pause_s, **billed)
 
 
 def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:

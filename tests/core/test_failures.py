@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import InstanceGone, InstanceReady, NodesChanged, RunEnd, RunEnded, RunStarted
+from starburst.core.events import (
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    NodesChanged,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
 from tests.builders import HOUR, Desk, job, launches, node, offer, returns, starts, stops
 
 
@@ -176,6 +184,15 @@ def test_a_gang_on_its_way_out_may_lose_a_machine_too() -> None:
     assert not desk.gone("i-000001", preempted=True)
     assert returns(desk.stopped("a")) == ["i-000002"]
     assert desk.phase("a") == "cancelled"
+
+
+def test_a_machine_that_booted_and_came_to_nothing_is_on_the_bill() -> None:
+    desk = Desk(offers=[offer("big", 4, 3.6), offer("small", 1, 7.2)])
+    desk.submit(job("a", cloud="only"))
+    desk.now = 100
+    desk.tell(InstanceFailed("i-000001", "it never let anybody in", launched_at=50.0, ended_at=100.0))
+    assert desk["a"].cloud_micro_usd == 50_000
+    assert desk.why("i-000001", "launch-failed").endswith("; bill $0.05")
 
 
 def test_a_launch_that_fails_gives_back_the_other_machines_of_its_gang() -> None:

@@ -96,15 +96,16 @@ class MachineNote:
         return self.ended_at is not None or self.failed is not None
 
     def told_by(self) -> float:
-        """When it was over, or was asked for if nothing came of it."""
+        """When it was over."""
         return self.asked_at if self.ended_at is None else self.ended_at
 
     def end(self) -> InstanceGone | InstanceFailed:
         """What is to be reported of one that is over."""
-        if self.ended_at is None:
-            return InstanceFailed(self.id, self.failed or "", self.sold_out)
-        launched_at = self.ended_at if self.launched_at is None else self.launched_at
-        return InstanceGone(self.id, launched_at, self.ended_at, self.preempted)
+        ended_at = self.told_by()
+        launched_at = ended_at if self.launched_at is None else self.launched_at
+        if self.failed is not None:
+            return InstanceFailed(self.id, self.failed, self.sold_out, launched_at, ended_at)
+        return InstanceGone(self.id, launched_at, ended_at, self.preempted)
 
 
 @dataclass(slots=True)
@@ -123,6 +124,8 @@ class RankNote:
     told: float | None = None
     #: Checkpoints of the job were brought to its machine.
     supplied: bool = False
+    #: Of a run with late values: its machine knows it.
+    known: bool = False
 
 
 @dataclass(slots=True)
@@ -137,6 +140,8 @@ class RunNote:
     stop: dict[str, Any] | None = None
     end: dict[str, Any] | None = None
     ended_at: float = 0.0
+    #: Its manifest, if that takes values from elsewhere; they are noted nowhere (`late.py`).
+    late: str | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -147,6 +152,10 @@ class RunNote:
     def started(self) -> bool:
         """Whether every task was started."""
         return bool(self.ranks) and all(rank.started for rank in self.ranks)
+
+    def number(self, rank: RankNote) -> int:
+        """A task's place among the others."""
+        return next(number for number, one in enumerate(self.ranks) if one is rank)
 
     def ended(self) -> RunEnded | None:
         """How it ended, once that is settled."""
