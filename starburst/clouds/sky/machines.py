@@ -227,6 +227,7 @@ class SkyMachines:
                 self._save(note)
             except SkyError as error:
                 log.warning("no-keeper-yet", instance=note.id, error=str(error))
+                self.suspect()
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
@@ -235,7 +236,7 @@ class SkyMachines:
         log.warning("launch-failed", instance=note.id, error=message)
         await self._clear(note)
         if not note.ending:
-            note.failed, note.sold_out = message, sold_out
+            note.failed, note.sold_out, note.ended_at = message, sold_out, self._now()
             self._save(note)
             self._report(note.end())
 

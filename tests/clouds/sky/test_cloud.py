@@ -103,6 +103,21 @@ def test_a_launch_that_finds_no_capacity_fails_as_sold_out_and_leaves_nothing(tm
     play(tmp_path, story)
 
 
+def test_a_launch_that_fails_after_its_machine_booted_is_billed(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.broken = {"p3.8xlarge"}
+        await life.cloud.launch("i-1", OFFER)
+        failed = await life.heard(InstanceFailed)
+        assert "setup failed" in failed.message
+        (vm,) = sky.vms
+        assert failed.launched_at is not None
+        assert failed.ended_at is not None
+        assert vm.ended_at is not None
+        assert failed.launched_at <= vm.made_at < vm.ended_at <= failed.ended_at
+
+    play(tmp_path, story)
+
+
 def test_a_spot_machine_that_vanishes_was_preempted_and_its_runs_are_lost(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, offer=SPOT)

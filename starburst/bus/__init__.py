@@ -1,0 +1,1 @@
+"""Events go out, hints come in."""

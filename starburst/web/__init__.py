@@ -1,0 +1,1 @@
+"""Starburst over HTTP: the API, the dashboard, the metrics."""
