@@ -11,7 +11,11 @@ import structlog
 def set_up_log(*, text: bool) -> None:
     """Lines for people, or JSON for machines."""
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=12)
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            pad_event_to=12,
+            exception_formatter=structlog.dev.plain_traceback,  # others show variables, which may be secret
+        )
         if text
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )

@@ -35,10 +35,11 @@ _INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
 _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def read_object(obj: Mapping[str, Any], *, job_id: str, user: str = "") -> Submission:
+def read_object(obj: Mapping[str, Any], *, job_id: str, user: str = "", carries: bool = False) -> Submission:
     """The job that a Job or Pod, as the API server returns it, stands for; its id is `job_id`.
 
-    `user` is whose it is, unless its label or annotation starburst.io/user says so.
+    `user` is whose it is, unless its label or annotation starburst.io/user says so; `carries` as for
+    `read_manifests`.
 
     Raises:
         ManifestErrors: it asks for what Starburst cannot give; it holds every problem found.
@@ -53,7 +54,7 @@ def read_object(obj: Mapping[str, Any], *, job_id: str, user: str = "") -> Submi
         uid=str(metadata.get("uid") or ""),
     )
     source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
-    manifest = Field(as_submitted(obj), "", Report(source, document=0, native=True))
+    manifest = Field(as_submitted(obj), "", Report(source, document=0, native=True, carries=carries))
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)

@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 
 from starburst.domain.job import Workload
+from translator.downward import Downward
+from translator.fidelity import Verdict
 from translator.field import ONLY_THE_CLUSTER, Field, Fields
 
 CONTAINER = Fields(
     "a container",
-    read=("name", "image", "command", "args", "env", "workingDir", "resources", "securityContext"),
+    read=(
+        "name",
+        "image",
+        "command",
+        "args",
+        "env",
+        "envFrom",
+        "workingDir",
+        "resources",
+        "securityContext",
+    ),
     harmless=(
         "imagePullPolicy",
         "ports",
@@ -28,12 +40,11 @@ CONTAINER = Fields(
         "livenessProbe": "a command that hangs is not restarted; set activeDeadlineSeconds to end it",
     },
     refused={
-        "envFrom": "variables from config maps and secrets are not supported; list them under env",
         "restartPolicy": "one container per pod; sidecars are not supported yet",
         "restartPolicyRules": "a failed command is not restarted in place; remove it",
         "volumeDevices": "block devices are not supported; use a hostPath volume",
     },
-    kept=("envFrom", "lifecycle", "livenessProbe", "restartPolicy", "restartPolicyRules", "volumeDevices"),
+    kept=("lifecycle", "livenessProbe", "restartPolicy", "restartPolicyRules", "volumeDevices"),
 )
 
 _VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
@@ -45,9 +56,15 @@ _AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
 
 def workload(field: Field) -> Workload:
     """Command and arguments, literal environment, directory and image of a container."""
-    env = _environment(field.at("env"))
+    if field.at("envFrom").value and not field.goes_along:
+        field.at("envFrom").refuse_away(
+            "variables from config maps and secrets are not supported; list them under env", show=False
+        )
+    env = _environment(field)
     command = _words(field.at("command"), env)
     args = _words(field.at("args"), env)
+    if field.report.leaves:
+        _keep_secrets_out(field)
     if args and not command:
         field.at("args").refuse_away(
             "arguments without a command; name the program under command",
@@ -66,13 +83,20 @@ def workload(field: Field) -> Workload:
     )
 
 
-def _environment(field: Field) -> dict[str, str]:
-    """Variables in order; a value may refer to those before it, and the last of one name counts."""
+def _environment(container: Field) -> dict[str, str]:
+    """Variables in order; a value may refer to those before it, and the last of one name counts.
+
+    Those from elsewhere are not among them: they are read when a run starts (`late.py`).
+    """
     env: dict[str, str] = {}
-    for variable in field.items():
+    for variable in container.at("env").items():
         variable.check(_VARIABLE)
         name = variable.at("name").text()
-        if variable.at("valueFrom").value is not None:
+        if variable.at("valueFrom").value is not None and variable.goes_along:
+            env.pop(name or "", None)
+            if variable.report.leaves:
+                _judge_source(variable.at("valueFrom"), container)
+        elif variable.at("valueFrom").value is not None:
             variable.at("valueFrom").refuse_away(
                 "values from elsewhere are not supported; write it under value", show=False
             )
@@ -81,6 +105,35 @@ def _environment(field: Field) -> dict[str, str]:
         else:
             env[name] = expand(variable.at("value"), env)
     return env
+
+
+def _judge_source(source: Field, container: Field) -> None:
+    """Whether a value from elsewhere can be had away from the cluster, and how well."""
+    if source.at("secretKeyRef").value is not None or source.at("configMapKeyRef").value is not None:
+        return
+    nothing = Field(None, "", source.report)
+    known = Downward("", True, "", nothing, nothing, container, False).read(source)
+    if known.verdict is Verdict.REFUSED:
+        source.refuse(known.text, show=False)
+    elif known.verdict is Verdict.APPROXIMATED:
+        source.note(f"{known.text}, in the cloud")
+
+
+def _keep_secrets_out(container: Field) -> None:
+    """A command line can be read by everybody on a machine."""
+    secrets = {
+        variable.at("name").value
+        for variable in container.at("env").items()
+        if variable.at("valueFrom").at("secretKeyRef").value is not None
+    }
+    for word in (*_items(container.at("command")), *_items(container.at("args"))):
+        for name in _REFERENCE.findall(word.value if isinstance(word.value, str) else ""):
+            if name in secrets and word.goes_along:
+                word.refuse(f"$({name}) is a Secret's value; read ${name} in the command", show=False)
+
+
+def _items(field: Field) -> list[Field]:
+    return field.items() if isinstance(field.value, list) else []
 
 
 def _words(field: Field, env: dict[str, str]) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ _INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 #: SkyPilot gives the addresses of all nodes, one a line, in the order of their ranks.
-_ADDRESS = Live('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
-_HOST = Live("$(hostname)")
+ADDRESS = Live('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
+HOST = Live("$(hostname)")
 NODE_RANK = Live("${SKYPILOT_NODE_RANK:-0}")
 NODES = Live("${SKYPILOT_NUM_NODES:-1}")
 
@@ -68,9 +68,9 @@ class Downward:
         if path == "spec.serviceAccountName":
             return _kept((self.spec.at("serviceAccountName").text() or "default",))
         if path in ("status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"):
-            return _like((_ADDRESS,), "the address of the machine")
+            return _like((ADDRESS,), "the address of the machine")
         if path == "spec.nodeName":
-            return _like((_HOST,), "the host name of the machine")
+            return _like((HOST,), "the host name of the machine")
         return _refused(f"{path} exists in the cluster alone; {ONLY_THE_CLUSTER}")
 
     def _entry(self, kind: str, key: str) -> Known:

@@ -27,6 +27,8 @@ class Report:
     native: bool = False
     #: The job may leave for a cloud, where there is no Kubernetes.
     leaves: bool = True
+    #: There it is given what it takes from ConfigMaps and Secrets of the cluster.
+    carries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class Field:
             self.note(text)
         elif self.report.leaves:
             self.note(f"{text} in the cloud")
+
+    @property
+    def goes_along(self) -> bool:
+        """Whether values that the cluster has are given to the job wherever it runs."""
+        return self.report.native and (self.report.carries or not self.report.leaves)
 
     def staying(self) -> Field:
         """The same, of a job that does not leave: nothing is said about clouds."""

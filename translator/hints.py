@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
+from starburst.domain.cloud import ANY_OFFER, OfferRules
 from starburst.domain.job import CloudChoice
+from starburst.domain.money import Money
 from translator.duration import seconds
 from translator.field import Field, did_you_mean
 from translator.quantity import quantity
@@ -16,6 +18,11 @@ PREFIX = "starburst.io/"
 #: What a user may say about the machine in a cloud.
 MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
 KEYS = ("checkpoint", "cloud", "max-wait", "priority", "queue", "runtime-estimate", *MACHINE_KEYS)
+#: Those that no machine can keep that other jobs share.
+UNKEPT = {
+    "autostop": "machines are shared, and given back when no job is on them",
+    "disk-size": "machines are shared, and have disks of SkyPilot's own size (256 GiB)",
+}
 #: What Starburst writes on objects of a cluster itself.
 OWN_KEYS = (
     "active-deadline",
@@ -81,6 +88,16 @@ class MachineHints:
     #: "container": in the job's image; "host": on the machine itself.
     runtime: str = "container"
 
+    @property
+    def offer_rules(self) -> OfferRules:
+        """Which machines may be rented for the job."""
+        if self.infra is None and self.use_spot is None and self.max_hourly_cost is None:
+            return ANY_OFFER
+        place = ["" if part == "*" else part for part in (self.infra or "").split("/")]
+        cloud, region, zone = [*place, "", ""][:3]
+        ceiling = None if self.max_hourly_cost is None else Money.of(self.max_hourly_cost)
+        return OfferRules(cloud, region, zone, self.use_spot, ceiling)
+
 
 @dataclass(frozen=True, slots=True)
 class Hints:
@@ -117,6 +134,15 @@ def read_hints(metadata: Field) -> Hints:
         priority=_priority(found.get("priority", absent)),
         machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
+
+
+def note_unkept(metadata: Field) -> None:
+    """Say which wishes count for a machine of the job's own only."""
+    for kind in ("labels", "annotations"):
+        for key, why in UNKEPT.items():
+            wish = metadata.at(kind).at(PREFIX + key)
+            if wish.value is not None:
+                wish.note(f"{why}; kept by starburst translate alone")
 
 
 def refuse_hints(metadata: Field) -> None:

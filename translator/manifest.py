@@ -12,7 +12,7 @@ from starburst.domain.job import CloudChoice, Job, Submission
 from translator.documents import chunks, load
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, Report
-from translator.hints import read_hints, refuse_hints
+from translator.hints import note_unkept, read_hints, refuse_hints
 from translator.pod import Pod, check_restart_policy, read_pod
 
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
@@ -77,12 +77,19 @@ _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
 
 
 def read_manifests(
-    text: str, source: str, *, suffix: Callable[[], str], user: str = "", native: bool = False
+    text: str,
+    source: str,
+    *,
+    suffix: Callable[[], str],
+    user: str = "",
+    native: bool = False,
+    carries: bool = False,
 ) -> list[Submission]:
     """The submissions a text of one or more YAML documents holds; empty documents are passed over.
 
     `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`:
-    the cluster is a real Kubernetes, which runs the manifests themselves.
+    the cluster is a real Kubernetes, which runs the manifests themselves; `carries`: jobs that leave it are
+    given what they take from its ConfigMaps and Secrets.
 
     Raises:
         ManifestErrors: something is wrong with any of them; it holds every problem found.
@@ -91,7 +98,8 @@ def read_manifests(
     errors: list[ManifestError] = []
     for index, chunk in enumerate(chunks(text), 1):
         try:
-            manifests = _manifests(load(chunk, source, index), Report(source, index, native=native))
+            report = Report(source, index, native=native, carries=carries)
+            manifests = _manifests(load(chunk, source, index), report)
         except ManifestErrors as bad:
             errors += bad.errors
             continue
@@ -126,6 +134,8 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
+    if manifest.report.leaves:
+        note_unkept(metadata)
     pod, tasks = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
     job = Job(
         id=job_id,
@@ -141,6 +151,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
         checkpoint=hints.checkpoint,
         priority=hints.priority,
         grace_s=pod.grace_s,
+        offer_rules=hints.machine.offer_rules,
     )
     workload = pod.workload
     if manifest.report.native:

@@ -24,6 +24,7 @@ class Reference:
         return f"{self.kind} {self.name}"
 
 
+UNASKED = "is in the cluster, not here"
 #: The data of an object, decoded, by key; None if there is no such object.
 Resolve = Callable[[Reference], Mapping[str, str] | None]
 
@@ -45,6 +46,8 @@ class Lookup:
     resolve: Resolve | None
     namespace: str
     fidelity: Fidelity
+    #: Why nobody can be asked, if nobody can.
+    unasked: str = UNASKED
 
     def data(self, kind: str, where: Field, name: Field, *, mend: str = ONLY_THE_CLUSTER) -> Data:
         """The data of an object named by a field; `where` may say `optional`. A failure is refused there."""
@@ -53,7 +56,7 @@ class Lookup:
             name.refuse(f"is missing; name the {kind}")
             return Data(None)
         if self.resolve is None:
-            self.fidelity.refused(where, f"unresolved: {reference} is in the cluster, not here; {mend}")
+            self.fidelity.refused(where, f"unresolved: {reference} {self.unasked}; {mend}")
             return Data(None)
         found = self.resolve(reference)
         if found is None and where.at("optional").flag():

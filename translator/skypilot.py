@@ -19,7 +19,7 @@ from translator.machine import read_machine
 from translator.manifest import has_kind, submission
 from translator.parts import Parts, take_apart
 from translator.pull import read_pull_secrets
-from translator.references import Lookup, Resolve
+from translator.references import UNASKED, Lookup, Resolve
 from translator.shell import Live, Run, Word, is_changed, script
 from translator.stores import Store
 from translator.volumes import Mounting
@@ -36,19 +36,22 @@ def to_skypilot(
     *,
     volumes: Mapping[str, Store] = _NO_STORES,
     resolve: Resolve | None = None,
+    namespace: str = "default",
+    unasked: str = UNASKED,
 ) -> Translation:
     """A batch/v1 Job or v1 Pod as a SkyPilot task.
 
     `volumes` is what `read_stores` makes of the config's cloud.volumes. `resolve` looks ConfigMaps and
-    Secrets up; without it, what the manifest takes from them is refused by name. Values of Secrets are in the
-    task's `secrets` and nowhere else.
+    Secrets up, in `namespace` if the manifest names none; without it, what the manifest takes from them is
+    refused by name, with `unasked` as the reason. Values of Secrets are in the task's `secrets` and nowhere
+    else.
     """
     fidelity = Fidelity()
     parts = take_apart(manifest)
     job = _job(parts, fidelity)
     task: dict[str, Any] = {}
     if job is not None:
-        lookup = Lookup(resolve, parts.metadata.at("namespace").text() or "default", fidelity)
+        lookup = Lookup(resolve, parts.metadata.at("namespace").text() or namespace, fidelity, unasked)
         task = _task(parts, job, volumes, lookup)
     fidelity.errors(parts.root.report.errors)
     return Translation(task, fidelity.in_order_of(parts.root))

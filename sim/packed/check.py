@@ -29,11 +29,10 @@ def check_fits(jobs: Iterable[PackedJob], offers: Sequence[Offer]) -> None:
     lines = []
     for job in jobs:
         for task in job.tasks:
-            demand = task.resources, task.per_family
-            if demand not in why:
-                why[demand] = "" if any(holds(offer, task) for offer in offers) else lacking(task, offers)
-            if why[demand]:
-                lines.append(f"job {job.id}: task {task.rank}: {why[demand]}: {_MEND}")
+            if task.ask not in why:
+                why[task.ask] = "" if any(holds(offer, task) for offer in offers) else lacking(task, offers)
+            if why[task.ask]:
+                lines.append(f"job {job.id}: task {task.rank}: {why[task.ask]}: {_MEND}")
                 break
     if len(lines) > SHOWN:
         lines[SHOWN:] = [f"and {len(lines) - SHOWN:,} more jobs"]

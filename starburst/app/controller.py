@@ -18,6 +18,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.snapshot import facts
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, RunSite
@@ -71,9 +72,7 @@ class Controller:
         self._reports: list[Event] = []
         self._news = asyncio.Event()
         self._seen_version = -1
-        self._performer = Performer(
-            cluster, cloud, find=self._find, offer=lambda name: scheduler.fleet.offers[name], done=self._done
-        )
+        self._performer = Performer(cluster, cloud, find=self._find, offer=self._offer, done=self._done)
         self._prune = prune
         self._reaper = Reaper(
             cloud,
@@ -219,8 +218,14 @@ class Controller:
         if self._on_step is not None:
             self._on_step(changes)
 
+    def _offer(self, name: str) -> Offer:
+        offer = self.scheduler.fleet.offer(name)
+        if offer is None:
+            raise LookupError(f"{name} is not offered any more")
+        return offer
+
     def _rate(self, offer_name: str) -> Money | None:
-        offer = self.scheduler.fleet.offers.get(offer_name)
+        offer = self.scheduler.fleet.offer(offer_name)
         return None if offer is None else offer.price_per_hour
 
     def _find(self, job_id: str) -> tuple[Job, Workload]:

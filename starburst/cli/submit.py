@@ -12,14 +12,15 @@ from typing import Annotated, TextIO
 
 import typer
 
-from starburst.app.build import live_core, stored_config
+from starburst.app.build import carries, live_core, stored_config
 from starburst.app.errors import UserError
 from starburst.cli.explain import explanation_keys
 from starburst.cli.output import Format, OutputOption, print_data
 from starburst.cli.session import note_if_down, open_store
 from starburst.cli.times import local_clock
 from starburst.core.explain import foretell
-from starburst.domain.job import Phase, Submission, is_over
+from starburst.domain.cloud import ANY_OFFER
+from starburst.domain.job import CloudChoice, Phase, Submission, is_over
 from starburst.store import queries
 from starburst.store.store import Store
 from translator.errors import ManifestErrors
@@ -44,10 +45,13 @@ def submit(
     if dry_run and wait:
         raise UserError("--wait: a dry run submits nothing to wait for; drop --wait or --dry-run")
     with open_store() as store:
-        submissions = read_files(files, native=stored_config(store).cluster.kind == "kubernetes")
+        config = stored_config(store)
+        native = config.cluster.kind == "kubernetes"
+        submissions = read_files(files, native=native, carries=carries(config))
         if dry_run:
             _foretell(store, submissions, output)
             return
+        _refuse_barred(store, submissions)
         store.submit(submissions, time.time())
         _say_submitted(submissions, output)
         note_if_down()
@@ -56,8 +60,10 @@ def submit(
             raise typer.Exit(_wait(store, [s.job.id for s in submissions], ended))
 
 
-def read_files(files: list[str], *, native: bool) -> list[Submission]:
+def read_files(files: list[str], *, native: bool, carries: bool = False) -> list[Submission]:
     """Everything in the files; an image alone is not enough unless a `native` Kubernetes runs it.
+
+    `carries` as for `read_manifests`.
 
     Raises:
         UserError: something cannot be read or is bad; every problem of every file is a line.
@@ -68,7 +74,7 @@ def read_files(files: list[str], *, native: bool) -> list[Submission]:
         source = "<stdin>" if name == "-" else name
         try:
             text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
-            found = read_manifests(text, source, suffix=_suffix, user=_user(), native=native)
+            found = read_manifests(text, source, suffix=_suffix, user=_user(), native=native, carries=carries)
         except OSError as error:
             problems.append(f"{source}: cannot be read ({error.strerror}); name an existing YAML file")
         except UnicodeDecodeError:
@@ -88,6 +94,22 @@ def read_files(files: list[str], *, native: bool) -> list[Submission]:
     if problems:
         raise UserError("\n".join(problems))
     return submissions
+
+
+def _refuse_barred(store: Store, submissions: list[Submission]) -> None:
+    """Refuse jobs whose user demands machines that nobody offers, as far as the offers are known."""
+    asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
+    if not asking:
+        return
+    fleet = live_core(store).fleet
+    barred = [(job, fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
+    problems = [
+        f"job {job.name}: {why}: change that annotation, or set starburst.io/cloud: never"
+        for job, why in barred
+        if why
+    ]
+    if problems:
+        raise UserError("\n".join(problems))
 
 
 def _user() -> str:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from starburst.app.build import connect, need_kubernetes
+from starburst.app.config import parse_config
+from starburst.app.config_sites import KubernetesConfig
 from starburst.app.errors import UserError
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors
 from translator.fidelity import Line, Translation, Verdict
 from translator.field import Field, Report
+from translator.late import NotNowError, UnresolvedError
+from translator.references import Reference
 from translator.skypilot import to_skypilot
 from translator.stores import Store, read_stores
 from translator.task_yaml import as_yaml
@@ -39,17 +46,24 @@ def translate(
     file: Annotated[str, typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
     strict: Annotated[bool, typer.Option("--strict", help="Exit 2 if anything is lost.")] = False,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Config file; its cloud.volumes stand in for volumes.")
+        Path | None,
+        typer.Option(
+            "--config",
+            help="Config file; its cloud.volumes stand in for volumes, its Kubernetes cluster is asked for "
+            "ConfigMaps and Secrets.",
+        ),
     ] = None,
     output: Annotated[TaskFormat, typer.Option("-o", "--output", help="Output format.")] = TaskFormat.YAML,
 ) -> None:
     """Print the SkyPilot tasks that manifests become; what is lost of them goes to standard error."""
-    stores = {} if config is None else _stores(config)
+    settings = None if config is None else _settings(config)
+    stores = {} if settings is None else _stores(settings)
     source = "<stdin>" if file == "-" else file
     manifests = list(_manifests(_text(file, source), source))
     if not manifests:
         raise UserError(f"{source}: there is no Job or Pod in it; write at least one")
-    translations = [to_skypilot(manifest, volumes=stores) for manifest in manifests]
+    cluster = None if settings is None else _cluster(settings)
+    translations = _translated(manifests, stores, cluster)
     if output is TaskFormat.JSON:
         print(json.dumps([_keys(found) for found in translations], indent=2, ensure_ascii=False))
     else:
@@ -88,8 +102,37 @@ def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
             yield manifest
 
 
-def _stores(path: Path) -> dict[str, Store]:
-    """The `cloud.volumes` of a config file."""
+def _translated(
+    manifests: Sequence[Mapping[str, Any]], stores: Mapping[str, Store], cluster: KubernetesConfig | None
+) -> list[Translation]:
+    """The tasks, with what the cluster has filled in if it answers; if not, the reports say so."""
+    if cluster is None:
+        return [to_skypilot(manifest, volumes=stores) for manifest in manifests]
+    wanted: dict[Reference, None] = {}
+    given: dict[str, Any] = {"volumes": stores, "namespace": cluster.namespace}
+    for manifest in manifests:
+        to_skypilot(manifest, **given, resolve=wanted.setdefault)
+    if wanted:
+        need_kubernetes()
+        from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+
+        try:
+            values = ClusterValues(lambda: connect(cluster), cluster.namespace)
+            given["resolve"] = asyncio.run(values.read(wanted)).get
+        except (NotNowError, UnresolvedError) as error:
+            given["unasked"] = f"is in the cluster, which did not tell ({error})"
+    return [to_skypilot(manifest, **given) for manifest in manifests]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A config file."""
+
+    path: Path
+    data: Any
+
+
+def _settings(path: Path) -> _Settings:
     first, *others = chunks(_text(str(path), str(path)))
     try:
         data = load(first, str(path), 0)
@@ -97,8 +140,20 @@ def _stores(path: Path) -> dict[str, Store]:
         raise UserError(str(errors)) from None
     if others:
         raise UserError(f"{path}, document 2: a config is one document; remove the --- between them")
-    report = Report(str(path), 0)
-    stores = read_stores(Field(data, "", report).at("cloud").at("volumes"))
+    return _Settings(path, data)
+
+
+def _cluster(settings: _Settings) -> KubernetesConfig | None:
+    """Its `cluster`, if that is a Kubernetes."""
+    section = settings.data.get("cluster") if isinstance(settings.data, dict) else None
+    found = parse_config({} if section is None else {"cluster": section}, str(settings.path)).cluster
+    return found if isinstance(found, KubernetesConfig) else None
+
+
+def _stores(settings: _Settings) -> dict[str, Store]:
+    """Its `cloud.volumes`."""
+    report = Report(str(settings.path), 0)
+    stores = read_stores(Field(settings.data, "", report).at("cloud").at("volumes"))
     if report.errors:
         raise UserError("\n".join(map(str, report.errors)))
     return stores

@@ -39,7 +39,13 @@ _EC2 = (
 
 EC2_CATALOG = tuple(
     LocalOffer(
-        Offer(name, Resources.of(gpus, cpus, gib, "V100" if gpus else ""), Money.of(price), "us-east-1"),
+        Offer(
+            name,
+            Resources.of(gpus, cpus, gib, "V100" if gpus else ""),
+            Money.of(price),
+            "us-east-1",
+            cloud="aws",
+        ),
         boot_s,
         setup_s,
     )

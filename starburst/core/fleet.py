@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starburst.core.actions import Slot
-from starburst.domain.cloud import InstancePhase, Offer
+from starburst.domain.cloud import ANY_OFFER, InstancePhase, Offer
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
@@ -131,6 +131,12 @@ class Fleet:
         """Offers that may be asked for now."""
         return [o for o in self.offers.values() if self.paused.get(o.name, now) <= now]
 
+    def offer(self, name: str) -> Offer | None:
+        """The offer of this name, also that of one zone; None if it is not to be had any more."""
+        known = self.offers.get(name)
+        apart = (o.in_zone(zone) for o in self.offers.values() for zone, its in o.zones if its == name)
+        return known or next(apart, None)
+
     def rate(self, offer: Offer) -> Money:
         """Dollars per hour to count an offer at: an unknown price is the dearest known one."""
         known = [o.price_per_hour for o in self.offers.values() if o.price_per_hour is not None]
@@ -138,8 +144,15 @@ class Fleet:
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers a job would be given, one per machine, or what is lacking."""
-        plan = self._packer.plan(Situation(_tasks(job, None), tuple(offers)))
+        tasks = _tasks(job, None)
+        plan = self._packer.plan(Situation(tasks, _by_zone(offers, tasks)))
         return plan.unplaced[0][1] if plan.unplaced else [launch.offer for launch in plan.launches]
+
+    def barred(self, job: Job) -> str:
+        """The demand of its user that bars every machine which would hold a job; "" if none does."""
+        lacks = self.price(job, self.offers.values())
+        free = self.price(replace(job, offer_rules=ANY_OFFER), self.offers.values())
+        return lacks if isinstance(lacks, str) and not isinstance(free, str) else ""
 
     def pack(self, leavers: Sequence[Leaver], busy_until: Mapping[str, float], now: float) -> Packed:
         """Room for jobs that leave together.
@@ -163,7 +176,8 @@ class Fleet:
 
     def _rent(self, leavers: Sequence[Leaver], packed: Packed, now: float) -> None:
         tasks = tuple(task for leaver in leavers for task in _tasks(leaver.job, leaver.until - now))
-        plan = self._packer.plan(Situation(tasks, tuple(self.available(now)), now=now))
+        offers = _by_zone(self.available(now), tasks)
+        plan = self._packer.plan(Situation(tasks, offers, now=now))
         packed.lacking = {task.job_id: lacking for task, lacking in reversed(plan.unplaced)}
         slots: dict[str, list[Slot]] = {}
         for launch in plan.launches:
@@ -187,8 +201,9 @@ class Fleet:
 
     def reconsider(self, tasks: Iterable[Task], rented: Iterable[Rented], now: float) -> Plan:
         """What the packer would make of tasks that run on these machines."""
-        offers = tuple(self.available(now))
-        plan = self._packer.plan(Situation(tuple(tasks), offers, tuple(rented), now=now, memory=self.memory))
+        tasks = tuple(tasks)
+        offers = _by_zone(self.available(now), tasks)
+        plan = self._packer.plan(Situation(tasks, offers, tuple(rented), now=now, memory=self.memory))
         self.memory = plan.memory
         return plan
 
@@ -201,6 +216,7 @@ class Fleet:
             and instance.unreachable_since is None
             and instance.held.keys() == set(instance.job_ids)
             and busy_until.get(instance.id, 0.0) >= leaver.until
+            and leaver.job.offer_rules.admits(instance.offer)
         }
         slots = []
         for rank, demand in enumerate(leaver.job.tasks):
@@ -251,7 +267,18 @@ class Fleet:
 
 
 def _tasks(job: Job, remaining_s: float | None) -> tuple[Task, ...]:
-    return tuple(Task(job.id, rank, demand, remaining_s=remaining_s) for rank, demand in enumerate(job.tasks))
+    return tuple(
+        Task(job.id, rank, demand, remaining_s=remaining_s, offer_rules=job.offer_rules)
+        for rank, demand in enumerate(job.tasks)
+    )
+
+
+def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:
+    """The offers, and those of any zone once more in the zones that tasks must be in."""
+    zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
+    offers = tuple(offers)
+    apart = (offer.in_zone(zone) for zone in zones for offer in offers)
+    return (*offers, *(offer for offer in apart if offer is not None))
 
 
 def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:

@@ -126,7 +126,13 @@ def _tasks(state: State, record: JobRecord) -> Iterator[Task]:
     left_s, move_s = _remaining_s(state, record), state.settings.move_s
     for slot in record.slots:
         yield Task(
-            record.id, slot.rank, slot.resources, remaining_s=left_s, move_s=move_s, moves=record.moves
+            record.id,
+            slot.rank,
+            slot.resources,
+            remaining_s=left_s,
+            move_s=move_s,
+            moves=record.moves,
+            offer_rules=record.job.offer_rules,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term, Toleration
 from starburst.domain.resources import Resources, total
 
@@ -79,6 +80,8 @@ class Job:
     grace_s: float = 30.0
     #: Which nodes besides: affinity, and the taints it tolerates.
     rules: Rules = ANY_UNTAINTED
+    #: Which machines may be rented for it.
+    offer_rules: OfferRules = ANY_OFFER
 
     @property
     def shape(self) -> Shape:
@@ -89,6 +92,10 @@ class Job:
     def resources(self) -> Resources:
         """What all tasks need together."""
         return self.tasks[0] if len(self.tasks) == 1 else total(self.tasks)
+
+
+#: What a task asks for: tasks that ask for the same fit, or do not fit, the same machines.
+Ask = tuple[Resources, tuple[tuple[str, Resources], ...], OfferRules]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,8 @@ class Task:
     move_s: float = 0.0
     #: How often it has been moved.
     moves: int = 0
+    #: Which machines its job may have.
+    offer_rules: OfferRules = ANY_OFFER
 
     @property
     def key(self) -> tuple[str, int]:
@@ -117,6 +126,15 @@ class Task:
     def demand(self, family: str) -> Resources | None:
         """What it asks for on an offer of this family; None if it does not run there."""
         return dict(self.per_family).get(family) if self.per_family else self.resources
+
+    def demand_on(self, offer: Offer) -> Resources | None:
+        """What it asks for on this offer; None if it does not or may not run there."""
+        return self.demand(offer.family) if self.offer_rules.admits(offer) else None
+
+    @property
+    def ask(self) -> Ask:
+        """All that decides which machines hold it."""
+        return self.resources, self.per_family, self.offer_rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Supervisor:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.spec = read_json(self._path("spec.json"))
+        self.spec["env"].update(self._secrets())
         self.status: int | None = None  # of the main process, once it has ended
         self.ended_by = ITSELF
         self.started_at = self.ended_at = time.time()
@@ -84,6 +85,13 @@ class Supervisor:
         status = self._supervise()
         end_children()
         self._write_exit(os.waitstatus_to_exitcode(status), self._message())
+
+    def _secrets(self) -> dict[str, str]:
+        """Variables that are in no other file, and in none from now on."""
+        secrets: dict[str, str] = read_json(self._path("secrets.json")) or {}
+        if secrets:
+            os.unlink(self._path("secrets.json"))
+        return secrets
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         libc = ctypes.CDLL(None)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from starburst.cli.main import run
 from tests.cli.past import NOON, Past
+from tests.kube_unit.server import FakeServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +70,29 @@ def past(home: Path) -> Iterator[Past]:
     """A scheduler whose clock stands still at noon."""
     with Past.begin(home / "starburst.db", NOON) as begun:
         yield begun
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    """An API server in a thread of its own, as commands have loops of their own."""
+    found, ready = list[FakeServer](), threading.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with FakeServer() as fake:
+            found.append(fake)
+            stop = asyncio.Event()
+            fake_stop.append(lambda: loop.call_soon_threadsafe(stop.set))
+            ready.set()
+            await stop.wait()
+
+    fake_stop = list[Callable[[], Any]]()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield found[0]
+    finally:
+        fake_stop[0]()
+        thread.join()
+        loop.close()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +21,6 @@ from tests.kube_unit.server import FakeServer
 
 MANIFEST = json.dumps({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {}})
 FOUND = Adopted("Job", "ml", "theirs", "uid-1")
-
-
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
-    """An API server in a thread of its own, as commands have loops of their own."""
-    found, ready = list[FakeServer](), threading.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with FakeServer() as fake:
-            found.append(fake)
-            stop = asyncio.Event()
-            fake_stop.append(lambda: loop.call_soon_threadsafe(stop.set))
-            ready.set()
-            await stop.wait()
-
-    fake_stop = list[Callable[[], Any]]()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    try:
-        assert ready.wait(10)
-        yield found[0]
-    finally:
-        fake_stop[0]()
-        thread.join()
-        loop.close()
 
 
 @pytest.fixture(autouse=True)

@@ -52,6 +52,18 @@ def test_notes_are_said_and_shown_to_programs(cli, write):
     assert row["notes"] == ["spec.backoffLimit: retries of failed commands are not yet made"]
 
 
+def test_machines_that_nobody_offers_are_refused_at_once(cli, write):
+    told = cli("submit", write("a.yaml", manifest("a", "true", infra="gcp"), manifest("b", "true")))
+    assert (told.code, told.err) == (
+        2,
+        "error: job a: no offer that holds it is in gcp (starburst.io/infra): change that annotation, or set "
+        "starburst.io/cloud: never\n",
+    )
+    assert names(cli) == []
+    assert cli("submit", write("a.yaml", manifest("a", "true", infra="gcp", cloud="never"))).code == 0
+    assert cli("submit", write("a.yaml", manifest("a", "true", infra="aws/us-east-1"))).code == 0
+
+
 @pytest.mark.parametrize("words", [[], ["--dry-run"]], ids=["submit", "dry-run"])
 def test_one_bad_document_of_ten_stops_them_all(cli, write, words):
     documents = [manifest(f"good-{i}", "true") for i in range(9)]
@@ -175,3 +187,17 @@ def test_the_users_name_is_kept(cli, past, write, monkeypatch):
     monkeypatch.setenv("LOGNAME", "grace")
     cli("submit", write("a.yaml", manifest("a", "true")))
     assert [row.user for row in queries.jobs(past.store)] == ["grace"]
+
+
+@pytest.mark.parametrize(("cloud", "code"), [({"kind": "skypilot"}, 0), ({"offers": []}, 2)])
+def test_secrets_go_along_to_real_machines_and_nowhere_else(cli, past, write, cloud, code):
+    config = parse_config({"cluster": {"kind": "kubernetes"}, "cloud": cloud}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    job = json.loads(manifest("a", "true"))
+    source = {"secretKeyRef": {"name": "login", "key": "password"}}
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "valueFrom": source}]
+    told = cli("submit", write("a.yaml", json.dumps(job)))
+    assert told.code == code
+    if code:
+        (line,) = told.err.splitlines()
+        assert "env[0].valueFrom: does not go along to a cloud; only the cluster can do this" in line

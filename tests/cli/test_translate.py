@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
 import yaml
 
+from starburst.clusters.kubernetes.values import CONFIG_MAPS, SECRETS
+from starburst.kube import api as kube_api
 from tests.cli.answers import one_line
 from tests.translator.manifests import job
 from tests.translator.skypilot import goldens
@@ -79,6 +82,58 @@ def test_volumes_are_mapped_by_the_config(cli, tmp_path):
     answer = cli("translate", goldens.CASES / "pvc-mapped.yaml", "--config", config)
     assert answer.code == 0
     assert yaml.safe_load(answer.out)["file_mounts"]["/out"]["source"] == "gs://lab-results"
+
+
+@pytest.fixture
+def on_kubernetes(server, tmp_path, monkeypatch):
+    """A config file that names a cluster."""
+    monkeypatch.setattr(kube_api, "FIRST_PAUSE_S", 0.0)
+    path = tmp_path / "starburst.yaml"
+    kubeconfig = str(server.kubeconfig(tmp_path / "kubeconfig"))
+    cluster = {"kind": "kubernetes", "kubeconfig": kubeconfig, "namespace": "team"}
+    path.write_text(yaml.safe_dump({"cluster": cluster, "cloud": {"volumes": goldens.VOLUMES}}))
+    return path
+
+
+PASSWORD = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}}}
+LEARNING_RATE = {"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "limits", "key": "lr"}}}
+
+
+def test_a_cluster_that_the_config_names_is_asked_and_no_secret_is_shown(
+    cli, manifest, server, on_kubernetes
+):
+    secret = base64.b64encode(b"s3cret").decode()
+    server.add(SECRETS, {"metadata": {"namespace": "team", "name": "login"}, "data": {"password": secret}})
+    server.add(CONFIG_MAPS, {"metadata": {"namespace": "team", "name": "limits"}, "data": {"lr": "0.1"}})
+    path = manifest(job("CONTAINER/env", [PASSWORD, LEARNING_RATE]))
+    answer = cli("translate", path, "--config", on_kubernetes)
+    assert answer.code == 0, answer.err
+    task = yaml.safe_load(answer.out)
+    assert (task["secrets"], task["envs"]) == ({"PASSWORD": None}, {"LR": "0.1"})
+    told = answer.out + answer.err + cli("translate", path, "--config", on_kubernetes, "-o", "json").out
+    assert "s3cret" not in told
+    assert secret not in told
+
+
+def test_what_the_cluster_does_not_have_is_refused_by_name(cli, manifest, server, on_kubernetes):
+    answer = cli("translate", manifest(job("CONTAINER/env", [PASSWORD])), "--config", on_kubernetes)
+    assert answer.code == 2
+    assert "there is no Secret login in namespace team; create it" in answer.err
+
+
+def test_a_cluster_that_does_not_answer_leaves_it_unresolved_and_the_report_says_so(
+    cli, manifest, server, on_kubernetes
+):
+    server.fail("/secrets/", status=503, times=99)
+    answer = cli("translate", manifest(job("CONTAINER/env", [PASSWORD])), "--config", on_kubernetes)
+    assert answer.code == 2
+    assert "unresolved: Secret login is in the cluster, which did not tell (Secret login: 503" in answer.err
+    assert yaml.safe_load(answer.out)["secrets"] == {"PASSWORD": None}
+
+
+def test_a_manifest_that_needs_nothing_of_the_cluster_does_not_ask_it(cli, manifest, server, on_kubernetes):
+    assert cli("translate", manifest(job("spec/backoffLimit", 0)), "--config", on_kubernetes).code == 0
+    assert server.asked == []
 
 
 @pytest.mark.parametrize(

@@ -52,22 +52,24 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": base | spec}
 
 
-def read(*manifests: Any, user: str = "", native: bool = False) -> list[Submission]:
+def read(*manifests: Any, user: str = "", native: bool = False, carries: bool = False) -> list[Submission]:
     """Read manifests as the documents of train.yaml; every id ends in -a1b2c."""
     text = "".join(f"---\n{m if isinstance(m, str) else json.dumps(m)}\n" for m in manifests)
-    return read_manifests(text, "train.yaml", suffix=lambda: "a1b2c", user=user, native=native)
+    return read_manifests(
+        text, "train.yaml", suffix=lambda: "a1b2c", user=user, native=native, carries=carries
+    )
 
 
-def read_one(manifest: Any, *, native: bool = False) -> Submission:
+def read_one(manifest: Any, *, native: bool = False, carries: bool = False) -> Submission:
     """Read one manifest."""
-    (submission,) = read(manifest, native=native)
+    (submission,) = read(manifest, native=native, carries=carries)
     return submission
 
 
-def errors(*manifests: Any, native: bool = False) -> list[str]:
+def errors(*manifests: Any, native: bool = False, carries: bool = False) -> list[str]:
     """The lines that say what is wrong with manifests; none if nothing is."""
     try:
-        read(*manifests, native=native)
+        read(*manifests, native=native, carries=carries)
     except ManifestErrors as bad:
         return str(bad).split("\n")
     return []

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from starburst.domain.cloud import ANY_OFFER, OfferRules
 from starburst.domain.job import CloudChoice, Job, Submission, Workload
+from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.translator.manifests import CONTAINER, GOOD_JOB, job, pod, read, read_one
 from translator.hints import DNS_LABEL
@@ -232,6 +234,31 @@ def test_a_hint_may_be_a_label_or_an_annotation(
 ) -> None:
     found = read_one(job(f"metadata|{kind}", {f"starburst.io/{key}": value})).job
     assert getattr(found, field) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("infra", "aws", OfferRules("aws")),
+        ("infra", "*/us-east-1", OfferRules("", "us-east-1")),
+        ("infra", "aws/us-east-1/us-east-1b", OfferRules("aws", "us-east-1", "us-east-1b")),
+        ("use-spot", "true", OfferRules(spot=True)),
+        ("use-spot", "false", OfferRules(spot=False)),
+        ("max-hourly-cost", "3.50", OfferRules(ceiling=Money.of("3.50"))),
+        ("runtime", "host", ANY_OFFER),
+    ],
+)
+def test_wishes_for_the_machine_say_which_offers_will_do(key: str, value: str, expected: OfferRules) -> None:
+    found = read_one(job("metadata|annotations", {f"starburst.io/{key}": value}))
+    assert (found.job.offer_rules, found.notes) == (expected, ())
+
+
+@pytest.mark.parametrize(("key", "value"), [("disk-size", "200Gi"), ("autostop", "10m")])
+def test_wishes_that_no_shared_machine_can_keep_are_said_to_be_lost(key: str, value: str) -> None:
+    annotations = {f"starburst.io/{key}": value}
+    (note,) = read_one(job("metadata|annotations", annotations)).notes
+    assert note.startswith(f'metadata.annotations["starburst.io/{key}"]: machines are shared')
+    assert read_one(job("metadata|annotations", {**annotations, "starburst.io/cloud": "never"})).notes == ()
 
 
 @pytest.mark.parametrize(

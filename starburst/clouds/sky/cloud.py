@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.machines import SkyMachines
 from starburst.clouds.sky.naming import Naming
 from starburst.clouds.sky.notes import Notes
@@ -51,7 +52,8 @@ class SkyCloud:
 
     `offers` reads what can be rented; `home` is where logs of runs go (`home/runs`), `checkpoints` where
     jobs keep theirs on this side. A machine ends by itself `lease_s` plus `idle_minutes` after we are last
-    heard of. `now` gives the scheduler's time and `pace` maps it to the wall's."""
+    heard of. `now` gives the scheduler's time and `pace` maps it to the wall's. `source` reads what runs take
+    from the cluster; without one they are refused."""
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class SkyCloud:
         lease_s: float = 900.0,
         idle_minutes: int = 5,
         bucket: str | None = None,
+        source: Source | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._offers = offers
@@ -110,6 +113,7 @@ class SkyCloud:
             logs=home / "runs",
             checkpoints=checkpoints,
             bucket=bucket is not None,
+            source=source,
             wall=wall,
         )
 

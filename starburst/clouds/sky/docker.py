@@ -8,7 +8,7 @@ there (`guest.py`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starburst.domain.job import Workload
@@ -26,7 +26,8 @@ class Container:
     """How one task runs in a container."""
 
     name: str
-    #: The command line up to what the user wrote; has @DIR@, @GPUS@ and @CHECKPOINTS@ in it.
+    image: str
+    #: The command line up to single variables; has @DIR@, @GPUS@ and @CHECKPOINTS@ in it.
     options: list[str]
     #: The rest of it, as the user wrote it.
     rest: list[str]
@@ -39,8 +40,6 @@ class Container:
 def container(name: str, workload: Workload, resources: Resources, env: Mapping[str, str]) -> Container:
     """The container of one task with an image."""
     assert workload.image is not None
-    env = {**env, "STARBURST_CHECKPOINT_DIR": CHECKPOINTS}
-    long = {key: value for key, value in env.items() if "\n" in value or "\r" in value}
     options = ["docker", "run", "--rm", "--name", name, "--network", "host"]
     if resources.gpus:
         options += ["--gpus", '"device=@GPUS@"']  # the client reads it as CSV: the comma needs the quotes
@@ -49,13 +48,23 @@ def container(name: str, workload: Workload, resources: Resources, env: Mapping[
     if resources.memory_mib:
         options += ["--memory", f"{resources.memory_mib}m"]
     options += ["--env-file", "@DIR@/env", "-v", f"@CHECKPOINTS@:{CHECKPOINTS}"]
-    options += [part for key in sorted(long) for part in ("-e", key)]
-    rest = ["--workdir", workload.working_dir] if workload.working_dir else []
-    if workload.command:
-        rest += ["--entrypoint", workload.command[0]]
-    rest += [workload.image, *workload.command[1:]]
-    lines = "".join(f"{key}={value}\n" for key, value in env.items() if key not in long)
-    return Container(name, options, rest, lines, long)
+    rest = what_runs(workload.image, workload.working_dir, workload.command)
+    return Container(name, workload.image, options, rest, *variables(env))
+
+
+def what_runs(image: str, working_dir: str | None, command: Sequence[str]) -> list[str]:
+    """The end of the command line: where, which image, and what of it."""
+    rest = ["--workdir", working_dir] if working_dir else []
+    if command:
+        rest += ["--entrypoint", command[0]]
+    return [*rest, image, *command[1:]]
+
+
+def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The environment of a container as lines of a file, and what no line can hold."""
+    env = {**env, "STARBURST_CHECKPOINT_DIR": CHECKPOINTS}
+    long = {key: value for key, value in env.items() if "\n" in value or "\r" in value}
+    return "".join(f"{key}={value}\n" for key, value in env.items() if key not in long), long
 
 
 def runs_in_container(workload: Workload) -> bool:

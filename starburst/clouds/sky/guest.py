@@ -2,6 +2,7 @@
 
     ~/starburst/lease.json                   until when the machine is ours, on its own clock
                runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log
+                                             and secrets (of Secrets) until it starts
                checkpoints/<job>/
 
 `guest.py tend` takes JSON on stdin and answers JSON on stdout: it renews the lease, takes in what is to
@@ -20,6 +21,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -61,7 +63,8 @@ def tend(ask: dict[str, Any]) -> dict[str, Any]:
     ranks = {name: look(rank_dir(name), seen) for name, seen in ask.get("look", {}).items()}
     lease = read_json(os.path.join(base(), "lease.json"))
     lapsed = lease is not None and time.time() >= lease["until"]
-    return {"booted_at": booted_at(), "lapsed": lapsed, "ranks": ranks}
+    who = {"host": socket.gethostname(), "address": address()}
+    return {"booted_at": booted_at(), "lapsed": lapsed, "ranks": ranks, **who}
 
 
 def look(path: str, seen: int) -> dict[str, Any]:
@@ -87,8 +90,11 @@ def renew(lease_s: float) -> None:
 def take_in(path: str, spec: dict[str, Any]) -> None:
     """Note what a task is to run, once."""
     os.makedirs(os.path.join(path, "work"), mode=0o700, exist_ok=True)
+    secrets = spec.pop("secrets", None)
     if read_json(os.path.join(path, "spec.json")) is None:
         with private_umask():
+            if secrets:  # first, for a task is known by its spec
+                write_json(os.path.join(path, "secrets.json"), secrets)
             write_json(os.path.join(path, "spec.json"), spec)
 
 
@@ -101,6 +107,8 @@ def stop(path: str, grace_s: float) -> None:
     if lock is not None:
         if not touched(path):
             write_exit(path, "stop", "stopped before it began")
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(path, "secrets.json"))
         os.close(lock)
     started = read_json(os.path.join(path, "started.json"))
     if lock is None and started is not None:
@@ -163,6 +171,14 @@ def kill_strays(path: str) -> bool:
                 found = True
     remove_container(path)
     return found
+
+
+def address() -> str:
+    """The machine's address in its network; nothing is sent to find out."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # RFC 5737: an address of nobody's
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"
 
 
 def booted_at() -> float:
@@ -267,7 +283,9 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
             file.write(spec["docker"]["env_file"])
         known = {"@DIR@": path, "@GPUS@": gpus, "@CHECKPOINTS@": checkpoints}
         options = [re.sub("@[A-Z]+@", lambda m: known[m[0]], option) for option in spec["docker"]["options"]]
-        spec["command"] = [*options, *spec["docker"]["rest"]]
+        secrets = read_json(os.path.join(path, "secrets.json")) or {}
+        passed = [part for key in sorted({*spec["docker"]["env"], *secrets}) for part in ("-e", key)]
+        spec["command"] = [*options, *passed, *spec["docker"]["rest"]]
         spec["env"] = {**machine, **spec["docker"]["env"], "STARBURST_RUN": run_id(path)}
         spec["cwd"] = path
     spec["lease"] = os.path.join(base(), "lease.json")

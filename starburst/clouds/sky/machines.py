@@ -20,7 +20,6 @@ from starburst.clouds.sky.offers import Place
 from starburst.clouds.sky.port import (
     Access,
     CapacityError,
-    ClusterState,
     ClusterStatus,
     Contact,
     LaunchSpec,
@@ -162,13 +161,11 @@ class SkyMachines:
         """Until SkyPilot says that the cluster is up: by our request, or one that was made before a crash."""
         cluster = self.naming.cluster(note.id)
         if note.request is None:
-            status = await self._find(cluster, refresh=False)
-            if status is not None and status.state is ClusterState.UP:
-                return
             under_way = await self._api.launching(cluster)
             request = under_way[0] if under_way else None
             if note.ending:
                 return
+            # Also if it counts as up: what a launch left that broke off may lack its way in, or its autostop.
             note.request = request or await self._api.launch(self._spec(note, cluster))
             self._save(note)
         await self._api.wait(note.request)

@@ -16,12 +16,15 @@ from pathlib import Path
 
 import structlog
 
+from starburst.clouds.sky.sdk import load
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
 log = structlog.get_logger()
 
+#: Hours after which SkyPilot's catalog is fetched anew, as SkyPilot itself has it.
+CATALOG_HOURS = 7
 #: Columns without which a row says nothing.
 NEEDED = ("InstanceType", "vCPUs", "MemoryGiB", "Price", "Region")
 
@@ -102,11 +105,19 @@ def read_offers(path: Path, cloud: str, wanted: Wanted) -> list[Offer]:
 
 
 def catalog_path(cloud: str) -> Path:
-    """SkyPilot's own catalog of a cloud on this disk; fetched by SkyPilot if it is missing or old."""
+    """SkyPilot's own catalog of a cloud on this disk; fetched by SkyPilot if it is missing or old.
+
+    Raises:
+        CatalogError: it is missing and cannot be fetched.
+    """
+    load()
     from sky.catalog import common  # noqa: PLC0415 - an extra, and slow to import
 
     name = f"{cloud}/vms.csv"
-    common.read_catalog(name)
+    try:
+        _ = common.read_catalog(name, pull_frequency_hours=CATALOG_HOURS).columns  # read means fetched
+    except Exception as error:  # pandas' and the network's
+        raise CatalogError(f"SkyPilot's catalog of {cloud} cannot be had: {error}") from error
     return Path(common.get_catalog_path(name))
 
 
@@ -138,7 +149,20 @@ def offers_of(rows: Iterable[Mapping[str, str]], cloud: str, wanted: Wanted, sou
         one_price = len(set(by_zone.values())) == 1
         for zone, price in [("", next(iter(by_zone.values())))] if one_price else by_zone.items():
             name = Place(cloud, region, zone, kind, spot).name
-            offers.append(Offer(name, sizes[kind], price, region, spot, kind.split(".")[0]))
+            apart = [place for place in by_zone if place] if one_price else []
+            offers.append(
+                Offer(
+                    name,
+                    sizes[kind],
+                    price,
+                    region,
+                    spot,
+                    family=kind.split(".")[0],
+                    cloud=cloud,
+                    zone=zone,
+                    zones=tuple((place, Place(cloud, region, place, kind, spot).name) for place in apart),
+                )
+            )
     return sorted(offers, key=_by_price)
 
 

@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -96,6 +96,16 @@ class LaunchSpec:
     bucket: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CloudAccess:
+    """What SkyPilot finds the credentials for one cloud to be good for."""
+
+    #: Of "compute" and "storage"; without the first it rents nothing there.
+    enabled: frozenset[str]
+    #: Why it lacks another one: by what is lacking, in SkyPilot's words and one line each.
+    reasons: Mapping[str, str]
+
+
 #: Where a bucket of checkpoints is mounted on a machine.
 BUCKET = "~/starburst-bucket"
 
@@ -131,8 +141,14 @@ class SkyApi(Protocol):
     async def queue(self, cluster: str) -> dict[str, JobState]:
         """The jobs of a cluster's queue by name; of one name the latest."""
 
+    async def address(self) -> str:
+        """Where the API server is looked for, without a password. Asks nobody."""
+
     async def health(self) -> str:
         """The API server's version."""
+
+    async def check(self, clouds: Sequence[str]) -> dict[str, CloudAccess]:
+        """Have the credentials for these clouds tried now, as `sky check` does; by the names given."""
 
 
 class Contact(Protocol):

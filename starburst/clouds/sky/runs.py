@@ -13,27 +13,28 @@ import asyncio
 import base64
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.docker import container, runs_in_container
+from starburst.clouds.sky.docker import runs_in_container
+from starburst.clouds.sky.late import LateValues, Source
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
-from starburst.clouds.sky.port import BUCKET, Access, Contact, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.port import Access, Contact, JobState, SkyError, UnreachableError
 from starburst.clouds.sky.runner import Runner, Submission
-from starburst.core.actions import Slot
+from starburst.clouds.sky.spec import spec_of
 from starburst.core.events import RunEnd, RunEnded, RunStarted
-from starburst.domain.job import Site
 from starburst.runs import shim
 from starburst.runs.attempt_dir import Exit, log_path
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
+from translator.late import UnresolvedError
 
 log = structlog.get_logger()
 
@@ -89,6 +90,7 @@ class SkyRuns:
         logs: Path,
         checkpoints: Path,
         bucket: bool = False,
+        source: Source | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._notes = notes
@@ -101,6 +103,7 @@ class SkyRuns:
         self._logs = logs
         self._checkpoints = checkpoints
         self._bucket = bucket
+        self._late = LateValues(source, tasks, self._give_up)
         self._wall = wall
         self._runs = load_runs(notes)
         self._queued: dict[str, Queued] = {}
@@ -191,6 +194,7 @@ class SkyRuns:
         }
         answer = await self._contact.call(berth.cluster, berth.access, "tend", ask)
         states = answer["ranks"]
+        self._late.heard(instance_id, answer)
         for name, (note, rank) in mine.items():
             self._write_log(note, rank, ask["look"][name], base64.b64decode(states[name]["log"]))
             self._update(note, rank, states[name])
@@ -210,7 +214,9 @@ class SkyRuns:
         specs = {}
         for name, (note, rank) in mine.items():
             if rank.supplied or not note.checkpoint or self._bucket:
-                specs[name] = rank.spec
+                spec = rank.spec if note.late is None else None if rank.known else self._late.spec(note, rank)
+                if spec is not None:
+                    specs[name] = spec
             else:
                 self._tasks.ensure(
                     ("supply", name), partial(self._supply, note, rank, berth, rank.spec["checkpoints"])
@@ -231,18 +237,33 @@ class SkyRuns:
         save_run(self._notes, note)
 
     def _update(self, note: RunNote, rank: RankNote, state: dict[str, Any]) -> None:
-        before = (rank.started, rank.over)
+        before = (rank.started, rank.over, rank.known)
         rank.started = rank.started or state["started"]
+        if note.late is not None:
+            rank.known = state["known"]
+            self._look_up(note)
         # Its queue is done with it and it never began: it cannot begin any more.
         queued = self._queued.get(self._name(note, rank))
         dropped = queued is not None and queued.state is JobState.ENDED and not state["began"]
         if (state["over"] and not state["more"]) or dropped:
             rank.over, rank.exit = True, state["exit"]
-        if before != (rank.started, rank.over):
+        if before != (rank.started, rank.over, rank.known):
             save_run(self._notes, note)
             if rank.started and not before[0] and note.started:
                 self._report(RunStarted(*note.key))
             self._go_on(note)
+
+    def _look_up(self, note: RunNote) -> None:
+        if all(rank.known or rank.over for rank in note.ranks):
+            self._late.drop(note)
+        else:
+            self._late.want(note)
+
+    def _give_up(self, note: RunNote, why: str) -> None:
+        """Nothing of a run starts any more: what it asks for is not to be had."""
+        if note.stop is None and note.end is None:
+            note.stop = {"end": RunEnd.REFUSED.value, "message": why, "grace_s": 0.0, "at": self._wall()}
+            save_run(self._notes, note)
 
     def _asked_at(self, task: Submission) -> float:
         """When a task was last put into its queue, or tried to be; wall seconds."""
@@ -298,6 +319,8 @@ class SkyRuns:
     def _settle(self, note: RunNote, end: RunEnded) -> None:
         note.end = {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
         note.ended_at = self._wall()
+        note.late = None
+        self._late.drop(note)
         for rank in note.ranks:
             rank.spec = {}
             self._queued.pop(self._name(note, rank), None)
@@ -316,38 +339,17 @@ class SkyRuns:
         elif absent:
             self._settle(note, RunEnded(*note.key, RunEnd.LOST, message=f"{absent[0]} takes no runs"))
         else:
-            for slot, rank in zip(slots, note.ranks, strict=True):
-                rank.spec = self._spec(run, slot)
+            self._fill_in(note, run)
         return note
 
-    def _spec(self, run: Run, slot: Slot) -> dict[str, Any]:
-        """What the machine is to run; see `guest.py` for what it adds."""
-        job, workload = run.job, run.workload
-        where = f"{BUCKET}/checkpoints" if self._bucket else "~/starburst/checkpoints"
-        env = dict(workload.env) | {
-            "STARBURST_JOB": job.id,
-            "STARBURST_ATTEMPT": str(run.attempt),
-            "STARBURST_SITE": Site.CLOUD.value,
-            "STARBURST_NODE": slot.where,
-            "STARBURST_RANK": str(slot.rank),
-            "STARBURST_WORLD_SIZE": str(len(run.slots)),
-            "JOB_COMPLETION_INDEX": str(slot.rank),
-        }
-        boxed = None
-        if runs_in_container(workload):
-            name = run_name(job.id, run.attempt, slot.rank)
-            boxed = asdict(container(name, workload, slot.resources, env))
-        return {
-            "command": list(workload.command),
-            "cwd": workload.working_dir,
-            "env": env,
-            "gpus": slot.resources.gpus,
-            "cpus": slot.resources.cpus,
-            "checkpoints": f"{where}/{directory_name(job.id)}",
-            "docker": boxed,
-            "grace_s": job.grace_s,
-            "time_limit_s": workload.time_limit_s,
-        }
+    def _fill_in(self, note: RunNote, run: Run) -> None:
+        try:
+            note.late = self._late.manifest(run.workload)
+        except UnresolvedError as error:
+            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=str(error)))
+            return
+        for slot, rank in zip(sorted(run.slots, key=lambda slot: slot.rank), note.ranks, strict=True):
+            rank.spec = spec_of(run, slot, bucket=self._bucket)
 
     def _submission(self, note: RunNote, rank: RankNote, berth: Berth) -> Submission:
         return Submission(
@@ -356,14 +358,14 @@ class SkyRuns:
 
     @staticmethod
     def _name(note: RunNote, rank: RankNote) -> str:
-        return run_name(note.job, note.attempt, _number(note, rank))
+        return run_name(note.job, note.attempt, note.number(rank))
 
     @staticmethod
     def _dir(note: RunNote, rank: RankNote) -> str:
-        return f"{directory_name(note.job)}/{note.attempt}/{_number(note, rank)}"
+        return f"{directory_name(note.job)}/{note.attempt}/{note.number(rank)}"
 
     def _log(self, note: RunNote, rank: RankNote) -> Path:
-        return log_path(self._logs, note.job, note.attempt, _number(note, rank))
+        return log_path(self._logs, note.job, note.attempt, note.number(rank))
 
     def _seen(self, note: RunNote, rank: RankNote) -> int:
         path = self._log(note, rank)
@@ -375,10 +377,6 @@ class SkyRuns:
         with path.open("ab") as file:
             if file.tell() == offset:
                 file.write(text)
-
-
-def _number(note: RunNote, rank: RankNote) -> int:
-    return next(number for number, one in enumerate(note.ranks) if one is rank)
 
 
 def _grace(note: RunNote, rank: RankNote) -> float | None:

@@ -7,14 +7,18 @@ The SDK's calls are HTTP requests that block, so they run in threads; results ar
 from __future__ import annotations
 
 import asyncio
+import io
 import os
-from collections.abc import Callable, Coroutine, Mapping
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from starburst.clouds.sky.port import (
     BUCKET,
     Access,
     CapacityError,
+    CloudAccess,
     ClusterState,
     ClusterStatus,
     CredentialsError,
@@ -27,9 +31,16 @@ from starburst.clouds.sky.port import (
 
 T = TypeVar("T")
 
-#: Wall seconds: for a call to be taken, for a listing's result, and for a request that makes or ends
-#: machines.
-CALL_S, LIST_S, REQUEST_S = 45.0, 150.0, 1800.0
+_LOADING = threading.Lock()
+
+#: What `sky check` writes that is not for us: colours, and a block's beginning; exceptions' classes.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_BLOCK = re.compile(r"\n(?=  \S+: (?:enabled|disabled)|    (?:Reason|Hint) \[|\n)")
+_EXCEPTION = re.compile(r"\[[\w.]+\] ")
+
+#: Wall seconds: for a connection and each answer of a server that may not be there, for a call to be taken,
+#: for a listing's result, and for a request that makes or ends machines.
+HEALTH_S, CALL_S, LIST_S, REQUEST_S = 5.0, 45.0, 150.0, 1800.0
 
 #: SkyPilot's exceptions by what they mean here; the first that fits counts.
 _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
@@ -80,7 +91,7 @@ def meaning(error: BaseException) -> SkyError:
     if isinstance(error, SkyError):
         return error
     names = {kind.__name__ for kind in type(error).__mro__}
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(_COLOURS.sub("", str(error)).split()) or type(error).__name__
     for kind, of in _MEANINGS:
         if names & set(of):
             return kind(text)
@@ -91,6 +102,31 @@ def meaning(error: BaseException) -> SkyError:
     if "local API server" in text or "Connection refused" in text:
         return UnreachableError(text)
     return SkyError(text)
+
+
+def reasons_of(log: str) -> dict[str, dict[str, str]]:
+    """Why clouds are not enabled, by cloud in lower case and by what is lacking: as `sky check` prints it.
+
+    A reason is some lines for people; what it begins with and its details are all that is kept.
+    """
+    reasons: dict[str, dict[str, str]] = {}
+    cloud = ""
+    for block in _BLOCK.split(_COLOURS.sub("", log)):
+        if named := re.match(r"\s*(\S+): (?:enabled|disabled)", block):
+            cloud = named[1].lower()
+        elif told := re.match(r"    Reason \[([^]]*)\]: (.*)", block, re.DOTALL):
+            for ability in told[1].split(", "):
+                reasons.setdefault(cloud, {})[ability] = _one_line(told[2])
+    return reasons
+
+
+def _one_line(reason: str) -> str:
+    lines = [line.strip() for line in reason.strip().splitlines()] or [""]
+    if lines[0].startswith("Traceback "):
+        return lines[-1]
+    head = lines[0].partition(". ")[0].rstrip(".")
+    details = [line.partition(": ")[2] for line in lines[1:] if line.startswith(("Details: ", "Reason: "))]
+    return _EXCEPTION.sub("", ": ".join([head, *details[-1:]])).rstrip(".")
 
 
 class SdkApi:
@@ -174,9 +210,56 @@ class SdkApi:
             for record in sorted(records, key=lambda record: int(record["job_id"]))
         }
 
+    async def address(self) -> str:
+        """See `SkyApi`."""
+
+        def ask(_sky: Any, _sdk: Any) -> str:
+            from sky.server import common  # noqa: PLC0415 - an extra, and slow to import
+
+            return str(common.redact_url_password(common.get_server_url()))
+
+        return await self._call("address", ask)
+
     async def health(self) -> str:
         """See `SkyApi`."""
-        return await self._call("health", lambda _sky, sdk: str(sdk.api_info()["version"]))
+
+        def ask(_sky: Any, _sdk: Any) -> str:
+            from sky import exceptions  # noqa: PLC0415 - an extra, and slow to import
+            from sky.server import common  # noqa: PLC0415
+
+            # SkyPilot's own look waits ten minutes for a proxy that answers 503, and does not tell causes.
+            answer = common.make_authenticated_request("GET", "/api/health", retry=False, timeout=HEALTH_S)
+            if answer.status_code not in (200, 400, 401):  # 400 tells versions that do not go together
+                raise UnreachableError(f"it says {answer.status_code} {answer.reason}")
+            try:
+                status, server = common.check_server_healthy()
+            except exceptions.ApiServerConnectionError as error:
+                raise UnreachableError("what is there is not SkyPilot") from error
+            if status is common.ApiServerStatus.NEEDS_AUTH:
+                raise CredentialsError("SkyPilot's API server wants a login")
+            return str(server.version)
+
+        return await self._call("health", ask)
+
+    async def check(self, clouds: Sequence[str]) -> dict[str, CloudAccess]:
+        """See `SkyApi`."""
+
+        def read(_sky: Any, sdk: Any) -> str:
+            said = io.StringIO()
+            sdk.stream_and_get(asked, follow=False, output_stream=said)
+            return said.getvalue()
+
+        asked = await self._ask("check", lambda _sky, sdk: sdk.check(tuple(clouds), verbose=False))
+        by_workspace = await self._result(asked, LIST_S)
+        reasons = reasons_of(await self._call("check-log", read))
+        enabled: dict[str, set[str]] = {}
+        for found in by_workspace.values():
+            for cloud, abilities in found.items():
+                enabled.setdefault(cloud.lower(), set()).update(abilities)
+        return {
+            cloud: CloudAccess(frozenset(enabled.get(cloud.lower(), ())), reasons.get(cloud.lower(), {}))
+            for cloud in clouds
+        }
 
     async def _ask(self, name: str, call: Callable[[Any, Any], Any]) -> str:
         return str(await self._call(name, call))
@@ -185,14 +268,14 @@ class SdkApi:
         self.calls[name] = self.calls.get(name, 0) + 1
 
         def work() -> T:
-            sky, sdk = _sdk()
+            sky, sdk = load()
             return call(sky, sdk)
 
         return await _typed(CALL_S, asyncio.to_thread(work))
 
     async def _result(self, request_id: str, limit_s: float) -> Any:
         def begin() -> Coroutine[Any, Any, Any]:
-            _sdk()
+            load()
             from sky.client import sdk_async  # noqa: PLC0415 - an extra, and slow to import
 
             call: Coroutine[Any, Any, Any] = sdk_async.get(request_id)
@@ -205,12 +288,15 @@ class SdkApi:
         return await _typed(limit_s, get())
 
 
-def _sdk() -> tuple[Any, Any]:
+def load() -> tuple[Any, Any]:
+    """SkyPilot and its SDK. It does not bear to be imported by two threads at once."""
     # Without this a call to a server that is down starts another one here, with our environment for its own.
     os.environ.setdefault("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
     os.environ.setdefault("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
-    import sky  # noqa: PLC0415 - an extra, and slow to import
-    from sky.client import sdk  # noqa: PLC0415
+    with _LOADING:
+        import sky  # noqa: PLC0415 - an extra, and slow to import
+        import sky.catalog  # noqa: PLC0415
+        from sky.client import sdk  # noqa: PLC0415
 
     return sky, sdk
 

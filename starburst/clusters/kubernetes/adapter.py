@@ -35,7 +35,8 @@ class KubernetesCluster:
     `controller` names this scheduler's store: objects of other schedulers are other people's. Submitted jobs
     go to `namespace` unless their manifest names one. `checkpoints` is a volume source in which every job is
     given a directory of its own. A run whose pods cannot be bound for `bind_limit_s` wall seconds is taken
-    back. Logs of runs that are ended early are kept below `logs`.
+    back. Logs of runs that are ended early are kept below `logs`. `carries`: jobs that leave are given what
+    they take from ConfigMaps and Secrets.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class KubernetesCluster:
         checkpoints: Object | None,
         bind_limit_s: float,
         logs: Path,
+        carries: bool = False,
     ) -> None:
         self._connect = connect
         self._desk = desk
         self._controller = controller
         self._bind_limit_s = bind_limit_s
+        self._carries = carries
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
         #: Reports from before anybody watched.
         self._early: list[Event] = []
@@ -111,7 +114,9 @@ class KubernetesCluster:
             desk=self._desk,
             book=self._book,
             mirror=mirror,
-            adoption=Adoption(api, self._desk, self._controller, recorder, found=mirror.found),
+            adoption=Adoption(
+                api, self._desk, self._controller, recorder, found=mirror.found, carries=self._carries
+            ),
             recorder=recorder,
             report=report,
             displace=self._displace,

@@ -39,7 +39,7 @@ def regarding(view: JobView | PodView) -> Regarding:
 class Adoption:
     """Hands what is found in at the desk, then marks it as ours. Both can be repeated: ids come from uids.
 
-    `found` is told of each object before its job is handed in.
+    `found` is told of each object before its job is handed in; `carries` as for `read_object`.
     """
 
     def __init__(
@@ -49,12 +49,15 @@ class Adoption:
         controller: str,
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
+        *,
+        carries: bool = False,
     ) -> None:
         self._api = api
         self._desk = desk
         self._controller = controller
         self._recorder = recorder
         self._found = found
+        self._carries = carries
         self._views: dict[str, JobView | PodView] = {}
         self._refused: dict[str, str] = {}
         #: Objects that were handed in and may not be marked yet.
@@ -104,7 +107,7 @@ class Adoption:
             return
         job_id = adopted_id(view.name, view.uid)
         try:
-            submission = read_object(there, job_id=job_id)
+            submission = read_object(there, job_id=job_id, carries=self._carries)
         except ManifestErrors as errors:
             await self._refuse(view, "; ".join(f"{error.field}: {error.mend}" for error in errors.errors))
             return

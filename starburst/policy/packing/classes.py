@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starburst.domain.cloud import Offer
-from starburst.domain.job import Task
+from starburst.domain.job import Ask, Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.none import lacking
 from starburst.policy.packing.plan import Situation, TaskKey, priced
@@ -103,13 +103,13 @@ def market_of(situation: Situation) -> Market:
 def classes_of(situation: Situation, *, gangs: bool = True) -> Classes:
     """Group the tasks. Without `gangs` each task counts as a job of its own (Eva-Single, section 4.4)."""
     market = market_of(situation)
-    asks: dict[_Ask, tuple[Ints, Bools, int, int] | None] = {}
-    groups: dict[tuple[_Ask, str, int], list[Task]] = {}
+    asks: dict[Ask, tuple[Ints, Bools, int, int] | None] = {}
+    groups: dict[tuple[Ask, str, int], list[Task]] = {}
     unplaced = []
     held = {key for rented in situation.instances for key in rented.held}
     prices = _job_prices(situation.tasks, market, asks) if gangs else {}
     for task in situation.tasks:
-        ask = (task.resources, task.per_family)
+        ask = task.ask
         found = _look_up(ask, task, market, asks)
         if found is None or (found[3] >= market.open and task.key not in held):
             unplaced.append((task, lacking(task, situation.offers)))
@@ -135,18 +135,15 @@ def classes_of(situation: Situation, *, gangs: bool = True) -> Classes:
     )
 
 
-_Ask = tuple[Resources, tuple[tuple[str, Resources], ...]]
-
-
 def _look_up(
-    ask: _Ask, task: Task, market: Market, asks: dict[_Ask, tuple[Ints, Bools, int, int] | None]
+    ask: Ask, task: Task, market: Market, asks: dict[Ask, tuple[Ints, Bools, int, int] | None]
 ) -> tuple[Ints, Bools, int, int] | None:
     """Demand on every offer, who holds it, reservation price and its offer; None if nobody holds it."""
     if ask not in asks:
         demand = np.full((len(market.offers), KINDS), NOWHERE, np.int64)
         holds = np.zeros(len(market.offers), bool)
         for k, offer in enumerate(market.offers):
-            wanted = task.demand(offer.family)
+            wanted = task.demand_on(offer)
             if wanted is not None and (not wanted.gpus or wanted.gpu_type in ("", offer.resources.gpu_type)):
                 demand[k] = _amounts(wanted)
                 holds[k] = bool(np.all(demand[k] <= market.capacity[k]))
@@ -158,11 +155,11 @@ def _look_up(
 
 
 def _job_prices(
-    tasks: Sequence[Task], market: Market, asks: dict[_Ask, tuple[Ints, Bools, int, int] | None]
+    tasks: Sequence[Task], market: Market, asks: dict[Ask, tuple[Ints, Bools, int, int] | None]
 ) -> dict[str, int]:
     prices: dict[str, int] = {}
     for task in tasks:
-        found = _look_up((task.resources, task.per_family), task, market, asks)
+        found = _look_up(task.ask, task, market, asks)
         if found is not None:
             prices[task.job_id] = prices.get(task.job_id, 0) + found[2]
     return prices

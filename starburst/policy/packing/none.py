@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from starburst.domain.cloud import Offer
+from starburst.domain.cloud import ANY_OFFER, Offer
 from starburst.domain.job import Task
 from starburst.policy.packing.plan import Plan, Situation, assemble, priced
 
@@ -43,7 +44,7 @@ def _rank(pair: tuple[Offer, Offer]) -> tuple[int, bool]:
 
 def holds(offer: Offer, task: Task) -> bool:
     """Whether one machine of this offer holds the task alone."""
-    demand = task.demand(offer.family)
+    demand = task.demand_on(offer)
     return demand is not None and demand.fits(offer.resources)
 
 
@@ -53,9 +54,12 @@ def cheapest(task: Task, ranked: Sequence[Offer]) -> Offer | None:
 
 
 def lacking(task: Task, offers: Sequence[Offer]) -> str:
-    """Why no offer holds the task: the first resource that none has enough of."""
+    """Why no offer holds the task: the first resource that none has enough of, or what its user demands."""
     if not offers:
         return "the cloud has no offers"
+    able = [offer for offer in offers if holds(offer, replace(task, offer_rules=ANY_OFFER))]
+    if able:
+        return task.offer_rules.why_none(able)
     pairs = [(task.demand(offer.family), offer.resources) for offer in offers]
     runs = [(demand, has) for demand, has in pairs if demand is not None]
     if not runs:

@@ -307,8 +307,7 @@ def items_of(classes: Classes, counts: Ints, throughput: Throughput = NO_INTERFE
     interferes = bool(np.any(classes.pair[np.ix_(present, present)] != 1.0))
     groups: dict[Hashable, list[int]] = {}
     for c in present.tolist():
-        task = classes.members[c][0]
-        ask = (task.resources, task.per_family)
+        ask = classes.members[c][0].ask
         weighs = (classes.workload[c], int(classes.job_price[c]))
         groups.setdefault((ask, weighs) if interferes else ask, []).append(c)
     first = np.array([members[0] for members in groups.values()], np.int64)

@@ -7,7 +7,7 @@ import base64
 import itertools
 import shutil
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from starburst.clouds.sky.keeper import KEEPER
 from starburst.clouds.sky.port import (
     Access,
     CapacityError,
+    CloudAccess,
     ClusterState,
     ClusterStatus,
     JobState,
@@ -114,7 +115,12 @@ class FakeSky:
     root: Path
     #: Instance types that are sold out, clouds that answer nothing.
     sold_out: set[str] = field(default_factory=set)
+    #: Types that boot, are billed and never get as far as to take jobs.
+    broken: set[str] = field(default_factory=set)
     server_up: bool = True
+    version: str = "0.14.1"
+    #: What the credentials are good for, by cloud.
+    access: dict[str, CloudAccess] = field(default_factory=dict)
     gpus: int = 4
     #: VMs whose `down` returns although the cloud has not ended them yet.
     lingers_s: float = 0.0
@@ -151,6 +157,8 @@ class FakeSky:
         self.clusters_known[spec.cluster] = spec
         self.vms.append(Vm(spec.cluster, spec.spot, self.gpus, wall(), lease_until=wall() + 900))
         await asyncio.sleep(BOOT_S - RENT_S)
+        if spec.instance_type in self.broken:
+            raise SkyError(f"{spec.cluster}: setup failed")
 
     async def do_down(self, cluster: str) -> None:
         if cluster not in self.clusters_known:
@@ -211,7 +219,8 @@ class FakeSky:
             task.stop_at = task.stop_at or now + 1.0
         vm.settle(now)
         ranks = {name: _look(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
-        return {"booted_at": vm.made_at, "lapsed": now >= vm.lease_until, "ranks": ranks}
+        who = {"host": f"host-{vm.cluster}", "address": "10.0.0.1"}
+        return {"booted_at": vm.made_at, "lapsed": now >= vm.lease_until, "ranks": ranks, **who}
 
 
 def _look(task: Task | None, seen: int) -> dict[str, Any]:
@@ -296,8 +305,17 @@ class Line:
     async def queue(self, cluster: str) -> dict[str, JobState]:
         return await self._call("queue", dict[str, JobState])
 
+    async def address(self) -> str:
+        return "http://127.0.0.1:46580"
+
     async def health(self) -> str:
-        return "0"
+        return await self._call("health", lambda: self.sky.version)
+
+    async def check(self, clouds: Sequence[str]) -> dict[str, CloudAccess]:
+        nothing = CloudAccess(frozenset(), {})
+        return await self._call(
+            "check", lambda: {cloud: self.sky.access.get(cloud, nothing) for cloud in clouds}
+        )
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
         self.sky.calls["ssh"] += 1

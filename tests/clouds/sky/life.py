@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.notes import FileNotes
 from starburst.clouds.sky.runner import ExecRunner, RayRunner
 from starburst.core.actions import Slot
@@ -53,6 +54,7 @@ class Life:
     hook: Hook = _nothing
     exec_: bool = False
     controller: str = "c"
+    source: Source | None = None
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -72,6 +74,7 @@ class Life:
             now=wall,
             owner="starburst",
             controller=self.controller,
+            source=self.source,
             wall=wall,
         )
 

@@ -229,3 +229,40 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
     assert removed == "rm|-f|sb-a-1-0|"
     assert (machine.dir / "env").read_text().startswith("TOKEN=s3cret\n")
     assert (machine.dir / "env").stat().st_mode & 0o077 == 0
+
+
+def test_values_of_secrets_are_in_a_file_of_their_own_until_the_task_starts(machine: Machine) -> None:
+    machine.tend(
+        lease_s=100, specs={NAME: {**spec("sh", "-c", 'echo "in $KEY"'), "secrets": {"KEY": "x\ny"}}}
+    )
+    kept = machine.dir / "secrets.json"
+    assert kept.stat().st_mode & 0o077 == 0
+    assert "x\\ny" not in (machine.dir / "spec.json").read_text()
+    machine.run().wait(20)
+    assert text(machine.tend()) == "in x\ny\n"
+    assert not kept.exists()
+    left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
+    assert not any(b"x\\ny" in path.read_bytes() for path in left)
+
+
+def test_values_of_secrets_of_a_task_that_was_stopped_before_it_began_are_gone(machine: Machine) -> None:
+    machine.tend(lease_s=100, specs={NAME: {**spec("true"), "secrets": {"KEY": "x"}}})
+    assert machine.tend(stops={NAME: 1.0})["over"]
+    assert not (machine.dir / "secrets.json").exists()
+
+
+def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: Machine) -> None:
+    engine = machine.home / "bin" / "docker"
+    engine.parent.mkdir()
+    engine.write_text('#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"; [ "$1" = rm ] || echo "in $TOKEN"\n')
+    engine.chmod(0o755)
+    made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"A": "b"})
+    boxed = {"name": made.name, "options": made.options, "rest": made.rest, "env_file": made.env_file}
+    box = {**boxed, "image": made.image, "env": made.env}
+    machine.tend(lease_s=100, specs={NAME: {**spec(docker=box), "secrets": {"TOKEN": "s3cret"}}})
+    machine.run().wait(20)
+    assert text(machine.tend()) == "in s3cret\n"
+    said = (machine.home / "said").read_text()
+    assert "|-e|TOKEN|--entrypoint|train|me/train|" in said
+    left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
+    assert not any(b"s3cret" in path.read_bytes() for path in left)

@@ -96,7 +96,14 @@ def test_a_region_with_one_price_is_one_offer_and_one_with_several_an_offer_per_
         "us-east-1",
         False,
         "p3",
+        cloud="aws",
+        zones=(
+            ("us-east-1a", "aws/us-east-1/us-east-1a/p3.2xlarge"),
+            ("us-east-1b", "aws/us-east-1/us-east-1b/p3.2xlarge"),
+        ),
     )
+    assert (offers[1].zone, offers[1].zones) == ("us-east-1b", ())
+    assert Place.of("aws/us-east-1/us-east-1a/p3.2xlarge").infra == "aws/us-east-1/us-east-1a"
 
 
 def test_only_what_is_wanted_is_offered(tmp_path: Path) -> None:

@@ -73,10 +73,10 @@ def test_what_cannot_be_taken_is_told_why_once(tmp_path: Path) -> None:
 def test_one_that_cannot_be_read_for_a_bug_of_ours_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(there: Object, *, job_id: str) -> Submission:
+    def read(there: Object, *, job_id: str, **more: Any) -> Submission:
         if there["metadata"]["name"] == "odd":
             raise KeyError("spec")
-        return read_object(there, job_id=job_id)
+        return read_object(there, job_id=job_id, **more)
 
     async def act(scene: Scene) -> None:
         scene.world.add(JOBS, a_job("odd"))
