@@ -10,7 +10,7 @@ import typer
 
 from starburst.app.build import need_kubernetes
 from starburst.app.config import Config
-from starburst.app.config_sites import KubernetesConfig
+from starburst.app.config_sites import KubernetesConfig, SkyConfig
 from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok
 from starburst.app.errors import UserError
 from starburst.app.home import Home
@@ -26,13 +26,13 @@ def doctor(
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Look at the home, the config and the cluster, and say what to mend; exit 1 if something must be."""
+    """Look at home, config, cluster and cloud, and say what to mend; exit 1 if something must be."""
     home = Home.default()
     checks = home_checks(home)
     more, loaded = config_checks(home, config)
     checks += more
     if loaded is not None:
-        checks += look_at_cluster(loaded)
+        checks += look_at_sites(loaded)
     if output is Format.NAME:
         for check in checks:
             print(f"check/{check.check}")
@@ -44,8 +44,12 @@ def doctor(
     raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)
 
 
-def look_at_cluster(config: Config, *, whole: bool = True) -> list[Check]:
-    """All checks of a cluster; not `whole`: only what a start needs."""
+def look_at_sites(config: Config, *, whole: bool = True) -> list[Check]:
+    """All checks of cluster and cloud; not `whole`: only what a start needs."""
+    return [*_look_at_cluster(config, whole), *_look_at_cloud(config, whole)]
+
+
+def _look_at_cluster(config: Config, whole: bool) -> list[Check]:
     cluster = config.cluster
     if not isinstance(cluster, KubernetesConfig):
         nodes = len(cluster.known_nodes())
@@ -57,6 +61,16 @@ def look_at_cluster(config: Config, *, whole: bool = True) -> list[Check]:
     from starburst.app.cluster_checks import cluster_checks  # noqa: PLC0415 - its needs are an extra
 
     return asyncio.run(cluster_checks(cluster, whole=whole))
+
+
+def _look_at_cloud(config: Config, whole: bool) -> list[Check]:
+    cloud = config.cloud
+    if not isinstance(cloud, SkyConfig):
+        offers = len(cloud.known_offers())
+        return [ok("cloud", f"embedded, {offers or 'no'} offer{'' if offers == 1 else 's'}")]
+    from starburst.app.cloud_checks import cloud_checks  # noqa: PLC0415 - few need it
+
+    return asyncio.run(cloud_checks(cloud, whole=whole))
 
 
 def _keys(check: Check) -> dict[str, str]:

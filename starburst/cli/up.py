@@ -13,13 +13,13 @@ from typing import Annotated
 import structlog
 import typer
 
-from starburst.app.build import build, need_kubernetes
+from starburst.app.build import build
 from starburst.app.config import Config, load_config
 from starburst.app.controller import Controller
 from starburst.app.doctor import Status
 from starburst.app.errors import UserError
 from starburst.app.home import Home
-from starburst.cli.doctor import look_at_cluster
+from starburst.cli.doctor import look_at_sites
 from starburst.cli.session import open_store
 from starburst.log import set_up_log
 from starburst.policy.waiting import hours
@@ -60,12 +60,10 @@ def up(
 
 
 def _refuse_what_cannot_work(config: Config) -> None:
-    """A cluster that cannot be used now; one that goes away later is waited for."""
-    if config.cluster.kind == "kubernetes":
-        need_kubernetes()
-        failed = [check for check in look_at_cluster(config, whole=False) if check.status is Status.FAIL]
-        if failed:
-            raise UserError("\n".join(check.line for check in failed))
+    """A cluster or cloud that cannot be used now; one that goes away later is waited for."""
+    failed = [check for check in look_at_sites(config, whole=False) if check.status is Status.FAIL]
+    if failed:
+        raise UserError("\n".join(check.line for check in failed))
 
 
 async def _run(controller: Controller) -> None:

@@ -15,9 +15,10 @@ import pytest
 from starburst.app.cluster_checks import CLAIMS, cluster_checks
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
+from starburst.clouds.catalog import EC2_CATALOG
 from starburst.kube import api as kube_api
 from starburst.kube.api import LEASES, NAMESPACES, NODES
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Answer, Cli
 from tests.kube_unit.server import FakeServer
 
 EXTRA = "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
@@ -45,6 +46,13 @@ def kubeconfig(file: Path, server: str) -> None:
     file.write_text(json.dumps(told))
 
 
+def last_but_cloud(told: Answer) -> str:
+    """The last line about the cluster: the embedded cloud's comes after it."""
+    *_, line, cloud = told.out.splitlines()
+    assert cloud.startswith("✓ cloud: ")
+    return line
+
+
 def nobody() -> str:
     """An address at which nothing answers."""
     with socket.socket() as free:
@@ -63,14 +71,18 @@ def test_a_fresh_home_has_nothing_to_mend(cli: Cli, home: Path) -> None:
         f"✓ store: {home}/starburst.db, 0 jobs",
         "✓ config: the default, cluster.kind: local",
         "✓ cluster: embedded, 2 nodes",
+        f"✓ cloud: embedded, {len(EC2_CATALOG)} offers",
     ]
 
 
 def test_programs_get_the_same_four_keys_of_each_check(cli: Cli) -> None:
     rows = json.loads(cli("doctor", "-o", "json").out)
-    assert [list(row) for row in rows] == [["check", "status", "found", "mend"]] * 4
+    assert [list(row) for row in rows] == [["check", "status", "found", "mend"]] * 5
     assert {row["status"] for row in rows} == {"ok"}
-    assert cli("doctor", "-o", "name").out == "check/home\ncheck/store\ncheck/config\ncheck/cluster\n"
+    assert (
+        cli("doctor", "-o", "name").out
+        == "check/home\ncheck/store\ncheck/config\ncheck/cluster\ncheck/cloud\n"
+    )
 
 
 def test_a_home_that_cannot_be_used_is_the_first_thing_to_mend(cli: Cli, home: Path) -> None:
@@ -111,16 +123,16 @@ def test_without_the_extra_there_is_one_line(
 ) -> None:
     monkeypatch.setattr("starburst.app.build.find_spec", lambda _: None)
     told = cli("doctor", "--config", on_kubernetes)
-    assert (told.code, told.out.splitlines()[-1]) == (1, f"✗ extra: {EXTRA}")
+    assert (told.code, last_but_cloud(told)) == (1, f"✗ extra: {EXTRA}")
     told = cli("up", "--config", on_kubernetes)
-    assert (told.code, told.err) == (2, f"error: {EXTRA}\n")
+    assert (told.code, told.err) == (2, f"error: extra: {EXTRA}\n")
 
 
 def test_without_a_kubeconfig_it_says_what_to_set(cli: Cli, on_kubernetes: Path) -> None:
     line = f"kubeconfig: {on_kubernetes.parent}/kubeconfig: there is no such kubeconfig; "
     line += "set KUBECONFIG, or cluster.kubeconfig in the config"
     told = cli("doctor", "--config", on_kubernetes)
-    assert (told.code, told.out.splitlines()[-1]) == (1, f"✗ {line}")
+    assert (told.code, last_but_cloud(told)) == (1, f"✗ {line}")
     told = cli("up", "--config", on_kubernetes)
     assert (told.code, told.err) == (2, f"error: {line}\n")
 
@@ -132,7 +144,7 @@ def test_up_refuses_a_server_that_does_not_answer_with_the_doctors_line(
     kubeconfig(on_kubernetes.parent / "kubeconfig", server)
     told = cli("doctor", "--config", on_kubernetes)
     assert told.code == 1
-    line = told.out.splitlines()[-1].removeprefix("✗ ")
+    line = last_but_cloud(told).removeprefix("✗ ")
     assert line.startswith(f"server: {server} does not answer (")
     assert line.endswith(
         "; check that the server runs, its address in the kubeconfig, and the network between"
