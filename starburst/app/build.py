@@ -30,6 +30,7 @@ from starburst.store import queries
 from starburst.store.store import Store
 
 if TYPE_CHECKING:
+    from starburst.clouds.sky.late import Source
     from starburst.kube.api import Api
 
 
@@ -68,17 +69,47 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     if isinstance(config.cloud, SkyConfig):
         from starburst.app.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
 
-        return sky_cloud(config.cloud, home, pace=pace, now=now, controller=_controller_id(store))
+        return sky_cloud(
+            config.cloud,
+            home,
+            checkpoints_of(home, config),
+            pace=pace,
+            now=now,
+            controller=_controller_id(store),
+            source=values_of(config),
+        )
     return LocalCloud(
         config.cloud.catalog(),
         home.cloud,
-        home.checkpoints,
+        checkpoints_of(home, config),
         pace=pace,
         now=now,
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
     )
+
+
+def carries(config: Config) -> bool:
+    """Whether jobs that leave for the cloud are given what they take from ConfigMaps and Secrets."""
+    return isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig)
+
+
+def values_of(config: Config) -> Source | None:
+    """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
+    chosen = config.cluster
+    if not isinstance(chosen, KubernetesConfig):
+        return None
+    need_kubernetes()
+    from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+
+    return ClusterValues(lambda: connect(chosen), chosen.namespace)
+
+
+def checkpoints_of(home: Home, config: Config) -> Path:
+    """Where the cloud's checkpoints are brought home to: the cluster's own volume, if it is seen here."""
+    here = config.cluster.checkpoints_here if isinstance(config.cluster, KubernetesConfig) else None
+    return home.checkpoints if here is None else Path(here)
 
 
 def offers_of(cloud: CloudSection) -> tuple[Offer, ...]:
@@ -127,6 +158,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         namespace=chosen.namespace,
         checkpoints=chosen.checkpoints,
         bind_limit_s=chosen.bind_limit,
+        carries=carries(config),
         logs=home.cluster,
     )
 

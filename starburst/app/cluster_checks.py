@@ -62,6 +62,7 @@ async def cluster_checks(
                 found.append(await _nodes(api))
             found.append(await _namespace(api, cluster.namespace))
             found.append(await _checkpoints(api, cluster))
+            found += _checkpoints_here(cluster.checkpoints_here)
         except UnreachableError as error:
             found.append(_unreachable(api, error))
         return found
@@ -222,6 +223,17 @@ async def _checkpoints(api: Api, cluster: KubernetesConfig) -> Check:
     if kind == "hostPath":
         return ok("checkpoints", f"{source['path']} of each node, which has to be the same storage on all")
     return ok("checkpoints", f"nfs {source['server']}:{source['path']}")
+
+
+def _checkpoints_here(path: str | None) -> list[Check]:
+    """Where this machine sees that volume."""
+    if path is None:
+        return []
+    if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK):
+        return [ok("checkpoints-here", path)]
+    found = "cannot be written to" if os.path.isdir(path) else "is no directory of this machine"
+    mend = "mount the volume of cluster.checkpoints there, or leave cluster.checkpoints_here out"
+    return [fail("checkpoints-here", f"{path} {found}", mend)]
 
 
 async def _claim(api: Api, namespace: str, source: dict[str, Any]) -> Check:

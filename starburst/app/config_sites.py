@@ -12,6 +12,7 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    ValidationInfo,
     field_validator,
 )
 
@@ -97,9 +98,21 @@ class KubernetesConfig(Section):
         description="where jobs keep their checkpoints, as a Kubernetes volume: hostPath, "
         "persistentVolumeClaim or nfs with its fields; null is nowhere",
     )
+    checkpoints_here: Annotated[str, AfterValidator(file_path)] | None = Field(
+        None,
+        description="where this machine sees that volume: checkpoints of cloud runs are handed over through it; "
+        "null keeps them apart, in the home",
+    )
     bind_limit: BindLimit = Field(
         60.0, description="a placed run whose pods are not bound in this time is taken back"
     )
+
+    @field_validator("checkpoints_here")
+    @classmethod
+    def _here_of_what(cls, here: str | None, info: ValidationInfo) -> str | None:
+        if here is not None and info.data.get("checkpoints") is None:
+            raise ValueError("needs checkpoints: the volume that is seen there")
+        return here
 
     def known_nodes(self) -> tuple[Node, ...]:
         """None: the file does not say."""
@@ -127,6 +140,7 @@ class OfferConfig(Section):
     cpus: Amount = Field(description="CPU cores of a machine")
     memory_gib: Amount = Field(description="memory of a machine, GiB")
     usd_per_hour: Amount | None = Field(description="null is unknown and counts as the dearest")
+    cloud: str = Field("", description="whose it is, such as aws, for jobs that name a cloud")
     region: str = Field("", description="where it is")
     spot: bool = Field(False, description="the cloud may take it away at any time")
     boot: Seconds = Field(30.0, description="from the launch until the machine is up")
@@ -139,7 +153,7 @@ class OfferConfig(Section):
         """As the embedded cloud sells it."""
         price = None if self.usd_per_hour is None else Money.of(self.usd_per_hour)
         resources = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
-        offer = Offer(self.name, resources, price, self.region, self.spot)
+        offer = Offer(self.name, resources, price, self.region, self.spot, cloud=self.cloud)
         return LocalOffer(offer, self.boot, self.setup, self.capacity)
 
 

@@ -13,6 +13,7 @@ from starburst.app.config_sites import SkyConfig
 from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.notes import FileNotes
 from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_path, read_offers
 from starburst.clouds.sky.runner import RayRunner
@@ -26,9 +27,18 @@ OWNER = "starburst"
 
 
 def sky_cloud(
-    config: SkyConfig, home: Home, *, pace: Pace, now: Callable[[], float], controller: str
+    config: SkyConfig,
+    home: Home,
+    checkpoints: Path,
+    *,
+    pace: Pace,
+    now: Callable[[], float],
+    controller: str,
+    source: Source | None,
 ) -> SkyCloud:
-    """The cloud that the config describes.
+    """The cloud that the config describes; `checkpoints` is where those of its runs are brought home to.
+
+    `source` reads what runs take from the cluster.
 
     Raises:
         UserError: SkyPilot is not installed, or its catalog cannot be read.
@@ -49,7 +59,7 @@ def sky_cloud(
         FileNotes(root / "notes"),
         offers=offers,
         home=home.cloud,
-        checkpoints=home.checkpoints,
+        checkpoints=checkpoints,
         pace=pace,
         now=now,
         owner=OWNER,
@@ -57,6 +67,7 @@ def sky_cloud(
         lease_s=config.lease,
         idle_minutes=config.idle_minutes,
         bucket=config.bucket,
+        source=source,
     )
 
 

@@ -81,7 +81,12 @@ def test_nodes_alike_are_numbered(load):
 def test_a_kubernetes_cluster_works_with_its_kind_alone(load):
     cluster = load("cluster: {kind: kubernetes}").cluster
     assert cluster == KubernetesConfig(
-        kubeconfig=None, context=None, namespace="default", checkpoints=None, bind_limit="60s"
+        kubeconfig=None,
+        context=None,
+        namespace="default",
+        checkpoints=None,
+        checkpoints_here=None,
+        bind_limit="60s",
     )
     assert cluster.known_nodes() == ()
 
@@ -168,7 +173,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         (
             "cluster: {kind: kubernetes, nodes: []}",
             "cluster.nodes: there is no such field; the fields here are kind, kubeconfig, context, "
-            "namespace, checkpoints, bind_limit",
+            "namespace, checkpoints, checkpoints_here, bind_limit",
         ),
         (
             "cluster: {kind: kubernetes, namespace: My_Jobs}",
@@ -193,6 +198,10 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         (
             "cluster: {kind: kubernetes, checkpoints: /data}",
             'cluster.checkpoints: "/data": must be a mapping of keys to values',
+        ),
+        (
+            "cluster: {kind: kubernetes, checkpoints_here: /mnt/checkpoints}",
+            'cluster.checkpoints_here: "/mnt/checkpoints": needs checkpoints: the volume that is seen there',
         ),
         (
             "cluster: {kind: kubernetes, checkpoints: {emptyDir: {}}}",

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pytest
 
 from starburst.kube.api import NODES, Api, Object
+from starburst.store.store import Store
 from tests.kube.kubectl import kubectl
 from tests.kube.lab import Lab
 
@@ -107,6 +108,12 @@ class Live:
         self.kubectl(
             "apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         )
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """The store, read beside whoever writes it."""
+        with Store.open(self.home / "starburst.db") as store:
+            yield store
 
     def jobs(self) -> list[dict[str, Any]]:
         """`starburst status -o json`"""

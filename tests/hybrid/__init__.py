@@ -1,0 +1,1 @@
+"""Real Kubernetes and real SkyPilot together."""
