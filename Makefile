@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test kube sky lint types check bench wheel lock clean
+.PHONY: help demo test kube sky soak lint types check bench wheel lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -19,7 +19,11 @@ kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube $(ARGS)
 
 sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
-	$(BIN)/python -m pytest -m sky tests/sky_lab $(ARGS)
+	$(BIN)/python tests/translator/skypilot/check_schema.py
+	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid $(ARGS)
+
+soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour
+	$(BIN)/python -m tests.sky_lab.chaos --log docs/results/leaks.md $(ARGS)
 
 lint: $(VENV)/.dev  ## style and the import contract
 	$(BIN)/ruff check .
