@@ -7,12 +7,11 @@ import os
 import re
 import shutil
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from logging import CRITICAL, NOTSET, disable
 from typing import Any, ParamSpec, TypeVar
@@ -27,6 +26,7 @@ from starburst.clouds.sky.naming import is_cluster
 from starburst.clouds.sky.offers import Place
 from starburst.clouds.sky.port import CloudAccess, CredentialsError, SkyApi, SkyError, UnreachableError
 from starburst.clouds.sky.sdk import SdkApi
+from starburst.clouds.sky.threads import in_thread
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 
@@ -50,11 +50,7 @@ BUCKETS = {"s3": "aws", "gs": "gcp"}
 
 
 async def cloud_checks(config: SkyConfig, api: SkyApi | None = None, *, whole: bool = True) -> list[Check]:
-    """All checks, up to one without which no other can be made; not `whole`: only what a start needs.
-
-    To be run in an event loop of its own: the loop does not wait at its end for a call that hangs.
-    """
-    asyncio.get_running_loop().set_default_executor(_Abandoned())
+    """All checks, up to one without which no other can be made; not `whole`: only what a start needs."""
     found = [_skypilot()]
     if found[-1].status is not Status.FAIL:
         with _quiet():
@@ -221,7 +217,7 @@ def _machines(names: list[str]) -> Check:
 
 async def _offers(config: SkyConfig, whole: bool) -> list[Check]:
     try:
-        return await within(ASK_S, asyncio.to_thread(_offers_now, config, whole))
+        return await within(ASK_S, in_thread(partial(_offers_now, config, whole)))
     except TimeoutError:
         return [fail("offers", f"SkyPilot's catalogs cannot be had within {ASK_S:g} s", "set cloud.prices")]
 
@@ -315,26 +311,6 @@ def _strangers(config: SkyConfig, offers: list[Offer]) -> list[tuple[str, str]]:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
-
-
-# --- how long it may take, and what is heard of it ----------------------------------------------------------
-
-
-class _Abandoned(ThreadPoolExecutor):
-    """Threads that nobody waits for: calls of SkyPilot's may block for as long as a server likes."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
-
-        def work() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(fn(*args, **kwargs))
-                except BaseException as error:
-                    future.set_exception(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        return future
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from starburst.app.doctor import Check
 from starburst.clouds.sky.naming import Naming
 from starburst.clouds.sky.port import CloudAccess, CredentialsError, LaunchSpec, SkyError, UnreachableError
 from starburst.clouds.sky.sdk import reasons_of
+from starburst.clouds.sky.threads import in_thread
 from tests.cli.conftest import Cli
 from tests.clouds.sky import fake
 from tests.clouds.sky.fake import FakeSky, Line
@@ -232,7 +233,7 @@ def test_a_call_that_hangs_takes_a_bounded_time_and_is_not_waited_for_afterwards
     never = threading.Event()
 
     async def hang(*_args: Any, **_more: Any) -> None:
-        await asyncio.to_thread(never.wait, 30)
+        await in_thread(never.wait)
 
     monkeypatch.setattr(Line, slow, hang)
     since = time.monotonic()

@@ -7,7 +7,6 @@ where they differ, as spot prices do, each zone is an offer: `aws/us-east-1/us-e
 
 from __future__ import annotations
 
-import asyncio
 import csv
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from starburst.clouds.sky.sdk import load
+from starburst.clouds.sky.threads import in_thread
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
@@ -209,7 +209,7 @@ def cached(read: Callable[[], list[Offer]]) -> Callable[[], Awaitable[list[Offer
 
     async def offers() -> list[Offer]:
         try:
-            last[:] = await asyncio.to_thread(read)
+            last[:] = await in_thread(read)
         except CatalogError as error:
             if not last:
                 raise

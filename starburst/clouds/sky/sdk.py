@@ -28,6 +28,8 @@ from starburst.clouds.sky.port import (
     SkyError,
     UnreachableError,
 )
+from starburst.clouds.sky.threads import in_thread
+from translator.stores import Bucket, SkyVolume
 
 T = TypeVar("T")
 
@@ -129,6 +131,26 @@ def _one_line(reason: str) -> str:
     return _EXCEPTION.sub("", ": ".join([head, *details[-1:]])).rstrip(".")
 
 
+def task_of(spec: LaunchSpec) -> dict[str, Any]:
+    """The task that SkyPilot is given to launch a machine with: one that runs nothing."""
+    buckets = {} if spec.bucket is None else {BUCKET: Bucket(spec.bucket)}
+    buckets |= {path: store for path, store in spec.mounts if isinstance(store, Bucket)}
+    volumes = {path: store.name for path, store in spec.mounts if isinstance(store, SkyVolume)}
+    mounts = {path: {"source": store.source, "mode": store.mode} for path, store in buckets.items()}
+    task = {
+        "resources": {
+            "infra": spec.infra,
+            "instance_type": spec.instance_type,
+            "use_spot": spec.spot,
+            "labels": dict(spec.labels),
+            "autostop": {"idle_minutes": spec.idle_minutes, "down": True},
+        },
+        "file_mounts": mounts,
+        "volumes": volumes,
+    }
+    return {key: value for key, value in task.items() if value}
+
+
 class SdkApi:
     """SkyPilot as the environment says: SKYPILOT_API_SERVER_ENDPOINT, or the API server of this machine."""
 
@@ -138,17 +160,7 @@ class SdkApi:
 
     async def launch(self, spec: LaunchSpec) -> str:
         """See `SkyApi`."""
-        config: dict[str, Any] = {
-            "resources": {
-                "infra": spec.infra,
-                "instance_type": spec.instance_type,
-                "use_spot": spec.spot,
-                "labels": dict(spec.labels),
-                "autostop": {"idle_minutes": spec.idle_minutes, "down": True},
-            },
-        }
-        if spec.bucket is not None:
-            config["file_mounts"] = {BUCKET: {"source": spec.bucket, "mode": "MOUNT"}}
+        config = task_of(spec)
         return await self._ask(
             "launch",
             lambda sky, sdk: sdk.launch(sky.Task.from_yaml_config(config), cluster_name=spec.cluster),
@@ -271,7 +283,7 @@ class SdkApi:
             sky, sdk = load()
             return call(sky, sdk)
 
-        return await _typed(CALL_S, asyncio.to_thread(work))
+        return await _typed(CALL_S, in_thread(work))
 
     async def _result(self, request_id: str, limit_s: float) -> Any:
         def begin() -> Coroutine[Any, Any, Any]:
@@ -283,7 +295,7 @@ class SdkApi:
 
         async def get() -> Any:
             # Before it is a coroutine it asks for the server's health, and blocks: not in our loop.
-            return await (await asyncio.to_thread(begin))
+            return await (await in_thread(begin))
 
         return await _typed(limit_s, get())
 
