@@ -354,7 +354,7 @@ def test_watches_last_differently_long_so_that_clients_do_not_come_back_together
                 await it.watching()
                 it.server.end_watches()
             lasts = [int(asked.query["timeoutSeconds"]) for asked in it.server.asked[1:]]
-            assert all(240 <= last <= 360 for last in lasts)
+            assert all(90 <= last <= 140 for last in lasts)
             assert len(set(lasts)) > 1
 
     asyncio.run(main())
