@@ -113,7 +113,11 @@ class Reaper:
         Raises:
             Exception: the cloud could not be listed, or leases not be renewed.
         """
-        found = await self.look()
+        try:
+            found = await self.look()
+        except Exception:  # nothing may be ended unseen; but what is claimed must not end by itself meanwhile
+            await self._renew(sorted(self._claimed()))
+            raise
         self._told &= {machine.id for machine, _ in found}
         for machine, fate in found:
             if fate is Fate.ABANDONED and not self._rules.others and machine.id not in self._told:

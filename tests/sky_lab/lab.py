@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -31,6 +35,7 @@ from starburst.runs.ports import Run
 from tests.references import SHARED
 
 SCRIPT = SHARED / "skylab" / "skylab"
+REGION = "us-east-1"
 TYPES = frozenset({"p3.8xlarge", "c7i.xlarge"})
 
 E = TypeVar("E", bound=Event)
@@ -39,7 +44,10 @@ Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
 
 def lab(*args: str, seconds: float = 60) -> str:
     """One command of the laboratory."""
-    done = subprocess.run([SCRIPT, *args], check=True, stdout=subprocess.PIPE, text=True, timeout=seconds)
+    env = {"SKYLAB_PYTHON": sys.executable, **os.environ}  # SkyPilot is large; this Python has it
+    done = subprocess.run(
+        [SCRIPT, *args], env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=seconds
+    )
     return done.stdout
 
 
@@ -54,6 +62,51 @@ def vm_at(address: str) -> tuple[str, str]:
     """Id and state of the instance that has this address."""
     rows = [line.split("\t") for line in lab("vms").splitlines()]
     return next(((row[0], row[5]) for row in reversed(rows) if address in row[6:8]), ("", "gone"))
+
+
+@cache
+def ec2() -> Any:
+    """The cloud itself, in one region."""
+    return import_module("boto3").client("ec2", region_name=REGION)  # comes with SkyPilot
+
+
+def billed() -> dict[str, dict[str, str]]:
+    """Instances of that region that cost money just now, whosever they are, with their tags."""
+    states = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
+    groups = ec2().describe_instances(Filters=[states])["Reservations"]
+    return {
+        one["InstanceId"]: {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
+        for group in groups
+        for one in group["Instances"]
+    }
+
+
+def vm_files(vm: str) -> Path:
+    """What a machine has in its /tmp; its disk outlives it."""
+    return Path(os.environ["SKYLAB_HOME"], "state", "vms", vm, "tmp")
+
+
+def kill_server() -> None:
+    """kill -9 of SkyPilot's API server and all below it, as if its machine crashed; `lab("up")` mends it."""
+    root = int(Path(os.environ["SKYLAB_HOME"], "state", "api.pid").read_text())
+    stopped: set[int] = set()
+    while found := set(_family(root)) - stopped:  # whoever is stopped makes no new ones
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= found
+    for pid in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and its descendants."""
+    yield pid
+    with suppress(OSError):  # gone meanwhile
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in children.read_text().split():
+                yield from _family(int(child))
 
 
 @dataclass(slots=True)

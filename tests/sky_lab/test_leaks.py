@@ -1,0 +1,35 @@
+"""Whatever is killed or cut off, nothing stays rented and every job ends once; some seven minutes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sky_lab.chaos import Round, left_of, plan
+
+#: SkyPilot and its libraries warn of themselves.
+pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
+
+FIRST = int(os.environ.get("STARBURST_LEAK_FIRST", "0"))
+ROUNDS = int(os.environ.get("STARBURST_LEAK_ROUNDS", "5"))
+
+
+@pytest.fixture(scope="module")
+def rounds() -> Iterator[list[Round]]:
+    done: list[Round] = []
+    yield done
+    assert not left_of(done)
+
+
+@pytest.mark.parametrize("number", range(FIRST, FIRST + ROUNDS))
+def test_a_round_of_kills_ends_with_nothing_rented_and_every_job_done_once(
+    number: int, rounds: list[Round], tmp_path: Path
+) -> None:
+    one = Round(plan(number), tmp_path / "round")
+    rounds.append(one)
+    wrong = one.run()
+    log = "\n".join((one.root / "up.log").read_text().splitlines()[-40:])
+    assert not wrong, "\n".join([*wrong, str(one.plan), *one.story, log])
