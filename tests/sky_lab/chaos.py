@@ -38,6 +38,8 @@ REAP_AFTER_S, LEASE_S, IDLE_MINUTES = 30, 60, 1
 #: hand; and until a machine that is left alone has ended (a launch, the lease, idleness, and the way down).
 DONE_S, GONE_S, ALONE_S = 480.0, 120.0, 420.0
 LOOK_S = 0.3
+#: Starts that may be refused while SkyPilot's API server is down, each after some seconds.
+REFUSALS = 30
 
 CONFIG = {
     "policy": {"packer": "eva", "pack_window": "3s", "unreachable": "15s", "offer_pause": "5s"},
@@ -190,6 +192,7 @@ class Round:
     ids: list[str] = field(default_factory=list)
     _process: subprocess.Popen[bytes] | None = None
     _due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    _refused: int = 0
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -385,13 +388,24 @@ class Round:
             if holds():
                 return
             if self._process is not None and self._process.poll() is not None:
-                raise BrokenError(f"the scheduler ended by itself, with {self._process.returncode}")
+                self._supervise(self._process.returncode)
             if time.monotonic() > give_up:
                 raise BrokenError(f"not within {limit_s:.0f} s: {what}")
             for entry in [entry for entry in self._due if entry[0] <= time.monotonic()]:
                 self._due.remove(entry)
                 entry[1]()
             time.sleep(LOOK_S)
+
+    def _supervise(self, code: int) -> None:
+        """A start that is refused because SkyPilot's API server is down is tried again, as services are."""
+        self._refused += 1
+        if (
+            code != 2
+            or self._refused > REFUSALS
+            or What.SERVER not in {it.what for it in self.plan.disturbances}
+        ):
+            raise BrokenError(f"the scheduler ended by itself, with {code}")
+        self._up()
 
     def _say(self, what: str) -> None:
         self.story.append(f"{time.monotonic() - self._began:.0f} s: {what}")
