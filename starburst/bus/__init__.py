@@ -1,1 +1,1 @@
-"""Events go out, hints come in."""
+"""Events out and hints in: the decision log for whoever listens, and what others would like us to know."""

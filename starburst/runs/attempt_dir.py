@@ -5,6 +5,7 @@
                        <rank>/spec.json  what the shim is to run; all ranks appear at one stroke: the claim
                               lock       flocked by the shim for as long as it lives
                               started.json, stop.json, exit.json, log, work/
+                              report.json  what the task says of its progress (starburst/iterator.py)
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starburst.core.events import RunEnd, RunEnded
+from starburst.core.events import Progress, RunEnd, RunEnded
 from starburst.runs import shim
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.report import REPORT, Report, read_report
 from starburst.runs.shim import read_json, write_json
 
 
@@ -57,6 +59,10 @@ class RankDir:
         """How it ended; None while it runs, or when its shim was killed."""
         data = read_json(self.path / "exit.json")
         return None if data is None else Exit(**data)
+
+    def report(self) -> Report | None:
+        """What the task says of its progress; None if it says nothing, or nothing of sense."""
+        return read_report(self.path / REPORT)
 
     def touched(self) -> bool:
         """Whether a shim got so far that something may have run."""
@@ -156,6 +162,12 @@ class AttemptDir:
         """Whether every task was started."""
         ranks = self.ranks()
         return bool(ranks) and all(rank.shim_pid() is not None for rank in ranks)
+
+    def progress(self) -> Progress | None:
+        """How far it is: as far as the task that has most to go; None if none says."""
+        said = [report for rank in self.ranks() if (report := rank.report()) is not None]
+        slowest = max(said, key=lambda report: report.left_s, default=None)
+        return None if slowest is None else Progress(*self.key, slowest.done, slowest.total, slowest.per_s)
 
     def over(self) -> bool:
         """Whether no task is alive or still to be started."""

@@ -23,6 +23,14 @@ class Run:
     slots: tuple[Slot, ...]
     workload: Workload
 
+    def indices(self, rank: int) -> dict[str, str]:
+        """Variables that tell a task which of many it is: of an array's jobs, else of its gang."""
+        place = self.job.array
+        if place is None:
+            return {"JOB_COMPLETION_INDEX": str(rank)}
+        index = str(place.index)
+        return {"JOB_COMPLETION_INDEX": index, "STARBURST_ARRAY": place.array, "STARBURST_ARRAY_INDEX": index}
+
 
 Report = Callable[[Event], None]
 

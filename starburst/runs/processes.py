@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from starburst.core.events import Event, RunEnd, RunEnded, RunStarted, SiteSynced
+from starburst.core.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs import shim
 from starburst.runs.attempt_dir import AttemptDir, Exit, RankDir, attempts_under
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
+from starburst.runs.report import REPORT, VARIABLE
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
 
 RETRY_S = 0.02
+#: Seconds between looks at what runs say of their progress.
+HEAR_S = 5.0
 
 NO_COMMAND = (
     "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
@@ -63,11 +66,11 @@ class ProcessRunner:
     def _live(self) -> dict[tuple[str, int], AttemptDir]:
         return {key: attempt for key, attempt in self._attempts.items() if attempt.end() is None}
 
-    def start(self, run: Run, places: Mapping[str, Place]) -> None:
-        """Start a run on these machines, or find what became of it."""
+    def start(self, run: Run, places: Mapping[str, Place], refused: str = "") -> None:
+        """Start a run on these machines, or find what became of it. `refused` is why it may not start."""
         attempt = AttemptDir.of(self.root, run.job.id, run.attempt)
         if attempt.key not in self._attempts:
-            refusal = self._refusal(run, places)
+            refusal = self._refusal(run, places, refused)
             if refusal is not None:
                 attempt.claim_ended(refusal)
             else:
@@ -108,6 +111,7 @@ class ProcessRunner:
                     report(RunStarted(*attempt.key))
                 self._resume(attempt)
             report(SiteSynced(self._site, frozenset(self._attempts)))
+            self._followers.ensure("progress", self._hear)
             await self._followers.until_failure()
         finally:
             self._report = unwatched
@@ -115,10 +119,10 @@ class ProcessRunner:
 
     # --- starting ----------------------------------------------------------------------------------------
 
-    def _refusal(self, run: Run, places: Mapping[str, Place]) -> RunEnded | None:
+    def _refusal(self, run: Run, places: Mapping[str, Place], refused: str) -> RunEnded | None:
         key = (run.job.id, run.attempt)
-        if not run.workload.command:
-            return RunEnded(*key, RunEnd.REFUSED, message=NO_COMMAND)
+        if refused or not run.workload.command:
+            return RunEnded(*key, RunEnd.REFUSED, message=refused or NO_COMMAND)
         for where in dict.fromkeys(slot.where for slot in run.slots):
             if where not in places:
                 return RunEnded(*key, RunEnd.LOST, message=f"{where} takes no runs")
@@ -144,13 +148,14 @@ class ProcessRunner:
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
             gpus = [free[slot.where].pop(0) for _ in range(slot.resources.gpus)]
             directory = AttemptDir.of(self.root, run.job.id, run.attempt).path / str(slot.rank)
+            report = {VARIABLE: str(directory / REPORT)}
             specs.append(
                 {
                     "where": slot.where,
                     "gpus": gpus,
                     "command": list(run.workload.command),
                     "cwd": run.workload.working_dir or str(directory / "work"),
-                    "env": self._environment(run, slot.rank, slot.where, gpus),
+                    "env": self._environment(run, slot.rank, slot.where, gpus) | report,
                     "grace_s": run.job.grace_s,
                     "time_limit_s": run.workload.time_limit_s,
                     "lease": _resolved(places[slot.where].lease),
@@ -176,7 +181,7 @@ class ProcessRunner:
             "STARBURST_CHECKPOINT_DIR": str(checkpoint_dir),
             "STARBURST_RANK": str(rank),
             "STARBURST_WORLD_SIZE": str(len(run.slots)),
-            "JOB_COMPLETION_INDEX": str(rank),
+            **run.indices(rank),
             "STARBURST_RUN": f"{run.job.id}/{run.attempt}/{rank}/{uuid4().hex}",
         }
 
@@ -213,6 +218,19 @@ class ProcessRunner:
             self._held[attempt.key] = end
         else:
             self._report(end)
+
+    async def _hear(self) -> None:
+        """Report what runs say of their progress, each time they say something else."""
+        heard: dict[tuple[str, int], Progress] = {}
+        while True:
+            await asyncio.sleep(HEAR_S)
+            heard = {key: told for key, told in heard.items() if key in self._live}
+            for key, attempt in list(self._live.items()):
+                progress = attempt.progress()
+                if progress is not None and heard.get(key) != progress:
+                    heard[key] = progress
+                    self._report(progress)
+                await asyncio.sleep(0)
 
     async def _bring_up(self, attempt: AttemptDir, rank: RankDir) -> None:
         """Start a task that was claimed and never started; the crash may have come in between."""

@@ -32,7 +32,8 @@ def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any
         return RunEnded(*key, RunEnd.REFUSED, message=first.message)
     if first.ended_by == shim.LEASE:
         return RunEnded(*key, RunEnd.LOST, message=first.message)
-    return RunEnded(*key, RunEnd.EXITED, first.exit_code or OUT_OF_TIME, first.message)
+    end = RunEnd.OUT_OF_TIME if first.ended_by == shim.TIME_LIMIT else RunEnd.EXITED
+    return RunEnded(*key, end, first.exit_code or OUT_OF_TIME, first.message)
 
 
 def _is_bad(one: Exit) -> bool:

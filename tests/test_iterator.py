@@ -1,0 +1,185 @@
+"""One line in a job says how fast it goes, and never gets in its way."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starburst import iterator
+from starburst.iterator import watch
+
+
+class Loader:
+    """As PyTorch's, as far as loops care."""
+
+    def __init__(self, length: int) -> None:
+        self.batch_size = 32
+        self.epoch = 0
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._length))
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+class Clock:
+    """Every look at it takes so long."""
+
+    def __init__(self, tick_s: float) -> None:
+        self.now, self.tick_s = 100.0, tick_s
+
+    def __call__(self) -> float:
+        self.now += self.tick_s
+        return self.now
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "report.json"
+    monkeypatch.setenv("STARBURST_REPORT", str(path))
+    return path
+
+
+def told(report: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(report.read_text())
+    del found["at"]
+    return found
+
+
+@pytest.mark.parametrize("items", [[], [1, 2, 3], (n for n in "abc"), {"a": 1}, "text"])
+@pytest.mark.parametrize("listened_to", [True, False])
+def test_a_loop_sees_what_it_would_see_without_it(
+    items: Any, listened_to: bool, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not listened_to:
+        monkeypatch.delenv("STARBURST_REPORT")
+    expected = list(copy.copy(items)) if not hasattr(items, "send") else ["a", "b", "c"]
+    if hasattr(items, "send"):
+        items = iter("abc")
+    assert list(watch(items)) == expected
+
+
+def test_a_loader_stays_itself() -> None:
+    loader = watch(Loader(7))
+    loader.set_epoch(3)
+    assert (len(loader), loader.epoch, loader.batch_size) == (7, 3, 32)
+    with pytest.raises(AttributeError):
+        loader.nonsense  # noqa: B018
+    assert len(pickle.loads(pickle.dumps(loader))) == 7
+    assert not hasattr(watch(iter("a")), "__len__")
+
+
+def test_iterations_a_second_are_told_once_a_window_over_all_epochs(
+    report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iterator.time, "monotonic", Clock(0.5))
+    loader = watch(Loader(15), total=60, done=5)
+    for _ in range(2):
+        list(loader)
+    found = told(report)
+    assert (found["done"], found["total"]) == (5 + 19, 60)
+    assert found["per_s"] == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_pause_between_epochs_counts(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(iterator.time, "monotonic", clock)
+    loader = watch(Loader(50))
+    list(loader)
+    clock.now += 50
+    next(it := iter(loader))
+    next(it)
+    assert told(report) == {"done": 51, "total": None, "per_s": pytest.approx(51 / 50)}
+
+
+def test_it_is_silent_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STARBURST_REPORT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    items = [1, 2, 3]
+    assert type(iter(watch(items))) is type(iter(items)), "nothing stands between the loop and the list"
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_falls_silent_when_its_listener_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone" / "report.json"
+    monkeypatch.setenv("STARBURST_REPORT", str(gone))
+    monkeypatch.setattr(iterator.time, "monotonic", Clock(20.0))
+    assert list(watch(range(5))) == [0, 1, 2, 3, 4]
+    assert threading.active_count() == 1
+
+
+def test_what_the_iterable_raises_is_the_loops_own_affair(report: Path) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ValueError("bad sector")
+
+    with pytest.raises(ValueError, match="bad sector"):
+        list(watch(broken()))
+
+
+def test_importing_it_imports_nothing_of_starburst_and_nothing_heavy() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import starburst.iterator;"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
+        "print(sorted(new - set(sys.stdlib_module_names))); print(sorted(set(sys.modules) & "
+        "{'json', 'asyncio', 'argparse', 'socket', 'threading'} - before))"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[0] == "['starburst']"
+    assert out.splitlines()[1] == "[]"
+
+
+def test_the_profiler_measures_for_as_long_as_it_is_told_and_ends_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import itertools, sys, time\n"
+        "from starburst.iterator import watch\n"
+        "print('begins with', sys.argv[1])\n"
+        "for _ in watch(itertools.count()):\n"
+        "    time.sleep(0.001)\n"
+    )
+    command = [sys.executable, "-m", "starburst.iterator", "--profile", "0.3", str(program), "--lr"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "begins with --lr\n")
+    measured = json.loads((tmp_path / "throughput.json").read_text())
+    assert measured["seconds"] >= 0.3
+    assert 10 < measured["per_s"] < 1000
+    assert measured["per_s"] == pytest.approx(measured["iterations"] / measured["seconds"])
+
+
+def test_a_profile_goes_on_over_epochs_and_is_written_when_the_last_one_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.json"
+    monkeypatch.setenv("STARBURST_PROFILE", "100")
+    monkeypatch.setenv("STARBURST_PROFILE_OUT", str(out))
+    monkeypatch.setattr(iterator.time, "monotonic", Clock(1.0))
+    loader = watch(Loader(30))
+    for _ in range(2):
+        assert list(loader) == list(range(30))
+    assert json.loads(out.read_text())["iterations"] == 60 - 10, "the first tenth is not counted"
+    with pytest.raises(SystemExit) as ended:
+        [list(loader) for _ in range(9)]
+    assert ended.value.code == 0
+    assert json.loads(out.read_text())["seconds"] == 100.0
+
+
+def test_a_profiled_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "starburst.iterator", "--profile", "1", "none.py"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].endswith("none.py: there is no such file")
