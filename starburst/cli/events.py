@@ -7,15 +7,13 @@ from typing import Annotated
 
 import typer
 
+from starburst.app.times import local_clock
+from starburst.app.views import decision_keys
+from starburst.cli.backend import Backend
 from starburst.cli.output import Column, Format, Listing, OutputOption
-from starburst.cli.session import now_of, open_store
-from starburst.cli.times import iso, local_clock
+from starburst.cli.session import open_backend
 from starburst.domain.job import is_over
-from starburst.store import queries
 from starburst.store.queries import DecisionRow
-from starburst.store.store import Store
-
-FOLLOW_S = 0.3
 
 
 def events(
@@ -29,41 +27,37 @@ def events(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show the decision log: what was decided, and why."""
-    with open_store() as store:
-        about = None if subject is None else _subject(store, subject)
-        rows = queries.decisions(store, about, last=last)
-        shown = listing(now_of(store))
+    with open_backend() as backend:
+        about = None if subject is None else _subject(backend, subject)
+        rows = backend.decisions(about, last=last)
         if follow:
-            _follow(store, about, rows, output)
+            _follow(backend, about, rows, output)
         else:
-            shown.print(rows, output)
+            listing(backend.now()).print(rows, output)
 
 
-def _subject(store: Store, text: str) -> str:
+def _subject(backend: Backend, text: str) -> str:
     """A machine by its id, or a job by anything that names it."""
-    if any(machine.id == text for machine in queries.instance_records(store, include_ended=True)):
+    if any(machine.id == text for machine in backend.instances(include_ended=True)):
         return text
-    return queries.job(store, text).id
+    return backend.job(text).id
 
 
-def _follow(store: Store, about: str | None, rows: list[DecisionRow], output: Format) -> None:
+def _follow(backend: Backend, about: str | None, rows: list[DecisionRow], output: Format) -> None:
     """Print what is there, then each row as it comes."""
     seq, over = 0, False
     while True:
-        shown, clock = listing(now_of(store)), local_clock(now_of(store))
+        now = backend.now()
+        shown, clock = listing(now), local_clock(now)
         for row in rows:
             text = f"{clock(row.at):>8}  {row.subject}  {row.reason}"
             print(shown.line(row, output, text), flush=True)
             seq = row.seq
         if over:
             return
-        time.sleep(FOLLOW_S)
-        over = about is not None and _is_over(store, about)
-        rows = queries.decisions(store, about, after_seq=seq)
-
-
-def _is_over(store: Store, about: str) -> bool:
-    return any(is_over(row.phase) for row in queries.jobs(store, ids=[about]))
+        time.sleep(backend.poll_s)
+        over = about is not None and any(is_over(row.phase) for row in backend.jobs(ids=[about]))
+        rows = backend.decisions(about, after_seq=seq)
 
 
 def listing(now: float) -> Listing[DecisionRow]:
@@ -72,15 +66,7 @@ def listing(now: float) -> Listing[DecisionRow]:
     return Listing(
         kind="event",
         name=lambda row: str(row.seq),
-        keys=lambda row: {
-            "seq": row.seq,
-            "at": iso(row.at),
-            "subject": row.subject,
-            "event": row.event,
-            "decision": row.kind,
-            "reason": row.reason,
-            "numbers": row.numbers,
-        },
+        keys=decision_keys,
         columns=(
             Column("SEQ", lambda row: str(row.seq), wide=True, right=True),
             Column("TIME", lambda row: clock(row.at), right=True),

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
+from starburst.cli.session import choose_server
 from starburst.store.errors import StoreError
 
 #: Subcommands in the order of `--help`; each is a function, or a Typer called app, in the module of its name.
@@ -27,10 +28,13 @@ COMMANDS = (
     "explain",
     "logs",
     "cancel",
+    "hold",
+    "release",
     "instances",
     "reap",
     "cost",
     "events",
+    "token",
     "doctor",
     "config",
     "simulate",
@@ -90,8 +94,16 @@ def main(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version."
     ),
+    server: str = typer.Option(
+        "",
+        "--server",
+        metavar="URL",
+        envvar="STARBURST_SERVER",
+        help="Ask this one over HTTP, not the home; STARBURST_TOKEN is the token.",
+    ),
 ) -> None:
     """A hybrid-cloud burst scheduler."""
+    choose_server(server)
 
 
 def run() -> None:

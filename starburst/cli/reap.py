@@ -19,9 +19,10 @@ from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.app.reaped import ReapedBook
 from starburst.app.reaper import Fate, Reaper, Rules
+from starburst.app.times import iso
 from starburst.cli.output import Column, Format, Listing, OutputOption
 from starburst.cli.session import note_if_down, now_of, open_store
-from starburst.cli.times import age, iso
+from starburst.cli.times import age
 from starburst.core.decisions import usd
 from starburst.domain.cloud import Instance
 from starburst.domain.money import Money

@@ -11,14 +11,16 @@ from typing import Annotated
 import typer
 
 from starburst.app.errors import UserError
+from starburst.app.times import local_clock
+from starburst.app.views import job_keys, story_keys
+from starburst.cli.backend import Backend
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data
-from starburst.cli.session import note_if_down, now_of, open_store
-from starburst.cli.times import age, iso, local_clock
+from starburst.cli.session import open_backend
+from starburst.cli.times import age
 from starburst.core.decisions import usd
 from starburst.domain.job import Phase, is_over
 from starburst.store import queries
 from starburst.store.queries import JobRow
-from starburst.store.store import Store
 
 WATCH_S = 0.5
 PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
@@ -27,6 +29,7 @@ COLOURS = {
     "failed": "red",
     "cancelled": "dim",
     "running": "cyan",
+    "held": "magenta",
     "queued": "yellow",
     "submitted": "yellow",
 }
@@ -45,16 +48,22 @@ def status(
     for phase in phases or ():
         if phase not in PHASES:
             raise UserError(f"--phase: {phase!r} is not a phase; choose one of {', '.join(PHASES)}")
-    with open_store() as store:
+    with open_backend() as backend:
         if output.for_people:
-            note_if_down()
+            backend.note_if_down()
         if job is not None:
-            _tell(store, queries.job(store, job).id, output, watch=watch)
+            rows = backend.named([job])
+            if len(rows) == 1:
+                _tell(backend, rows[0], output, watch=watch)
+            elif watch:
+                _watch(backend, lambda: backend.jobs(ids=[row.id for row in rows]), output)
+            else:
+                listing(backend.now()).print(rows, output)
         elif watch:
-            _watch(store, lambda: queries.jobs(store, phases=phases, user=user), output)
+            _watch(backend, lambda: backend.jobs(phases=phases, user=user), output)
         else:
-            rows = queries.jobs(store, phases=phases, user=user)
-            listing(now_of(store)).print(rows, output)
+            rows = backend.jobs(phases=phases, user=user)
+            listing(backend.now()).print(rows, output)
 
 
 def listing(now: float) -> Listing[JobRow]:
@@ -97,32 +106,10 @@ def listing(now: float) -> Listing[JobRow]:
     )
 
 
-def job_keys(row: JobRow) -> dict[str, object]:
-    """A job as `-o json` shows it."""
-    return {
-        "id": row.id,
-        "name": row.name,
-        "user": row.user,
-        "queue": row.queue,
-        "need": row.need,
-        "phase": row.phase,
-        "site": row.site,
-        "runs_on": row.runs_on,
-        "attempt": row.attempt,
-        "submitted_at": iso(row.submitted_at),
-        "leaves_at": iso(row.deadline) if row.phase == Phase.QUEUED.value else None,
-        "started_at": iso(row.started_at),
-        "ended_at": iso(row.ended_at),
-        "exit_code": row.exit_code,
-        "message": row.message,
-        "cloud_cost_usd": row.cloud_micro_usd / 1_000_000,
-    }
-
-
-def _watch(store: Store, look: Callable[[], list[JobRow]], output: Format) -> None:
+def _watch(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
     """Redraw the listing on a terminal; elsewhere print a line for every change. Ends with Ctrl-C."""
     if output.for_people and sys.stdout.isatty():
-        _redraw(store, look, output)
+        _redraw(backend, look, output)
     seen: dict[str, JobRow] = {}
     shown = listing(0.0)
     while True:
@@ -130,10 +117,10 @@ def _watch(store: Store, look: Callable[[], list[JobRow]], output: Format) -> No
             if seen.get(row.id) != row:
                 seen[row.id] = row
                 print(shown.line(row, output, f"{row.id} {row.phase} {row.runs_on}".rstrip()), flush=True)
-        time.sleep(WATCH_S)
+        time.sleep(max(WATCH_S, backend.poll_s))
 
 
-def _redraw(store: Store, look: Callable[[], list[JobRow]], output: Format) -> None:
+def _redraw(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
     from rich.console import Group  # noqa: PLC0415 - slow to import, and rarely needed
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -146,43 +133,39 @@ def _redraw(store: Store, look: Callable[[], list[JobRow]], output: Format) -> N
             # What goes on is worth more room than what is over; of both, the newest.
             rows.sort(key=lambda row: not is_over(row.phase))
             newest = rows[-max(1, live.console.height - 3) :]
-            clock = local_clock(now_of(store))(now_of(store))
+            now = backend.now()
+            clock = local_clock(now)(now)
             live.update(
-                Group(Text(f"{clock}  {summary}", "dim"), listing(now_of(store)).table(newest, output)),
-                refresh=True,
+                Group(Text(f"{clock}  {summary}", "dim"), listing(now).table(newest, output)), refresh=True
             )
-            time.sleep(WATCH_S)
+            time.sleep(max(WATCH_S, backend.poll_s))
 
 
-def _tell(store: Store, job_id: str, output: Format, *, watch: bool) -> None:
+def _tell(backend: Backend, row: JobRow, output: Format, *, watch: bool) -> None:
     """All about one job; with `watch` also what is decided on it from now on, until it is over."""
-    from starburst.cli.explain import explanation  # noqa: PLC0415 - needs the whole scheduler
-
-    row = queries.job(store, job_id)
-    told, story = explanation(store, row), queries.decisions(store, row.id)
+    sentence, story = str(backend.explain(row)["explanation"]), backend.decisions(row.id)
     if output is Format.NAME:
         print(f"job/{row.id}")
     elif not output.for_people:
-        decisions = [{"at": iso(d.at), "decision": d.kind, "reason": d.reason} for d in story]
-        data = {**job_keys(row), "explanation": told.sentence, "decisions": decisions}
+        data = story_keys(row, sentence, story)
         print(dump(data, output)) if watch else print_data(data, output)
     else:
-        print(f"{row.id} {told.sentence}")
+        print(f"{row.id} {sentence}")
         print(f"needs {row.need}; submitted by {row.user or 'nobody'} to queue {row.queue}")
-        _print_story(store, story)
+        _print_story(backend, story)
     while watch and not is_over(row.phase):
         sys.stdout.flush()
-        time.sleep(WATCH_S)
-        before, row = row, queries.job(store, row.id)
+        time.sleep(max(WATCH_S, backend.poll_s))
+        before, row = row, backend.job(row.id)
         if output.for_people:
-            news = queries.decisions(store, row.id, after_seq=story[-1].seq if story else 0)
+            news = backend.decisions(row.id, after_seq=story[-1].seq if story else 0)
             story += news
-            _print_story(store, news)
+            _print_story(backend, news)
         elif row != before and output is not Format.NAME:
             print(dump(job_keys(row), output))
 
 
-def _print_story(store: Store, story: list[queries.DecisionRow]) -> None:
-    clock = local_clock(now_of(store))
+def _print_story(backend: Backend, story: list[queries.DecisionRow]) -> None:
+    clock = local_clock(backend.now())
     for decision in story:
         print(f"  {clock(decision.at):>8}  {decision.reason}")

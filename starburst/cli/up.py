@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +18,7 @@ import typer
 
 from starburst.app.build import build
 from starburst.app.config import Config, load_config
+from starburst.app.config_http import HttpConfig
 from starburst.app.controller import Controller
 from starburst.app.doctor import Status
 from starburst.app.errors import UserError
@@ -23,6 +27,10 @@ from starburst.cli.doctor import look_at_sites
 from starburst.cli.session import open_store
 from starburst.log import set_up_log
 from starburst.policy.waiting import hours
+from starburst.store import queries
+from starburst.store.store import Store
+from starburst.web.office import Office
+from starburst.web.server import listening, refuse_open_doors, serving
 
 
 class LogFormat(str, Enum):
@@ -46,12 +54,14 @@ def up(
     home = Home.default()
     text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
     set_up_log(text=text)
-    _refuse_what_cannot_work(loaded)
-    with home.lock(), open_store() as store:
+    _refuse_what_cannot_work(loaded, home)
+    with home.lock(), listening(loaded.http) as sock, open_store() as store:
+        refuse_open_doors(Office(home, store), loaded.http)
         controller = build(home, loaded, store)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
-        asyncio.run(_run(controller))
+        with _answering(home, loaded.http, sock):
+            asyncio.run(_run(controller))
         running = sum(record.alive for record in controller.scheduler.jobs.values())
         log.info("down", running=running, machines=len(controller.scheduler.fleet.instances))
         if controller.scheduler.fleet.instances:
@@ -59,11 +69,36 @@ def up(
             log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
 
 
-def _refuse_what_cannot_work(config: Config) -> None:
-    """A cluster or cloud that cannot be used now; one that goes away later is waited for."""
+@contextmanager
+def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None) -> Iterator[None]:
+    """Serve the API over a connection to the store of its own: the controller notices what others write."""
+    if sock is None:
+        yield
+        return
+    with Store.open(home.database) as store, serving(Office(home, store), settings, sock) as url:
+        structlog.get_logger().info("http", url=url)
+        yield
+
+
+def _refuse_what_cannot_work(config: Config, home: Home) -> None:
+    """A cluster or cloud that cannot be used now. Who has work at one that does not answer waits for it.
+
+    Raises:
+        UserError: what is to be mended, a line each.
+    """
     failed = [check for check in look_at_sites(config, whole=False) if check.status is Status.FAIL]
-    if failed:
+    if not all(check.may_pass for check in failed) or (failed and not _at_work(home)):
         raise UserError("\n".join(check.line for check in failed))
+    for check in failed:
+        structlog.get_logger().warning("waits", check=check.check, error=check.found)
+
+
+def _at_work(home: Home) -> bool:
+    """Whether jobs of this home run, or machines are rented for them."""
+    if not home.database.exists():
+        return False
+    with open_store() as store:
+        return queries.at_work(store)
 
 
 async def _run(controller: Controller) -> None:

@@ -1,19 +1,27 @@
-"""The cloud bill by user, queue, day, job or offer; what still runs is counted up to now."""
+"""The bill by user, queue, day, month, job or offer; what still runs is counted up to now."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from sqlalchemy import Connection, func, select
 
+from starburst.core.fleet import InstanceRecord
+from starburst.domain.job import Site
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources, total
+from starburst.policy.caps import HOUR_S, Cap, window
+from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.queries import machines
-from starburst.store.store import Store
+from starburst.store.store import Store, chunks
 
-#: What a bill can be split by.
-GROUPS = ("user", "queue", "day", "job", "offer")
+#: What a bill can be split by; those of time are windows of the UTC calendar.
+GROUPS = ("user", "queue", "day", "job", "offer", "month")
+TIMES = ("day", "month")
 
 #: Micro-dollars of ended machines and of those that still run.
 Bills = tuple[Counter[str], Counter[str]]
@@ -26,33 +34,97 @@ class CostRow:
     name: str
     micro_usd: int
     running_micro_usd: int
+    #: What the cluster's GPUs are reckoned at (cluster.usd_per_gpu_hour), no part of the bill; None without.
+    cluster_micro_usd: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    tasks: tuple[Resources, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asks:
+    """The part of a job's record that says what it asks for."""
+
+    job: _Tasks
 
 
 def costs(store: Store, by: str, now: float) -> list[CostRow]:
-    """The bill up to `now` (scheduler seconds) by one of GROUPS, dearest first; days in order.
+    """The bill up to `now` (scheduler seconds) by one of GROUPS, dearest first; days and months in order.
 
     Raises:
         ValueError: `by` is none of them.
     """
     if by not in GROUPS:
         raise ValueError(f"costs can be split by {', '.join(GROUPS)}, not by {by!r}")
-    split = _by_machine if by in ("day", "offer") else _by_job
+    config = store.fact("config") or {}
+    price = config.get("cluster", {}).get("usd_per_gpu_hour")
+    split = _by_machine if by in (*TIMES, "offer") else _by_job
     with store.read() as conn:
         settled, running = split(conn, by, now)
-    rows = [CostRow(key, settled[key] + running[key], running[key]) for key in {*settled, *running}]
-    rows = [row for row in rows if row.micro_usd]
-    return sorted(rows, key=lambda row: (0 if by == "day" else -row.micro_usd, row.name))
+        at_home = Counter[str]() if price is None else _cluster(conn, by, now, Money.of(price))
+    rows = [
+        CostRow(
+            key, settled[key] + running[key], running[key], None if price is None else round(at_home[key])
+        )
+        for key in {*settled, *running, *at_home}
+    ]
+    rows = [row for row in rows if row.micro_usd or row.cluster_micro_usd]
+    return sorted(rows, key=lambda row: (*((0, 0) if by in TIMES else _dearest_first(row)), row.name))
+
+
+def _dearest_first(row: CostRow) -> tuple[int, int]:
+    return -row.micro_usd, -(row.cluster_micro_usd or 0)
+
+
+def settled_since(store: Store, cap: Cap, since: float) -> float:
+    """What machines that have ended cost the jobs that a cap covers from `since` on; micro-dollars."""
+    ended = select(t.instances.c.record).where(t.instances.c.ended_at > since, t.instances.c.micro_usd > 0)
+    seconds: list[tuple[str, float]] = []
+    with store.read() as conn:
+        for text in conn.scalars(ended):
+            machine = codec.decode(InstanceRecord, text)
+            parts = machine.seconds(max(since, machine.launched_at or since), machine.ended_at or since)
+            rate = machine.rate.micro_usd / HOUR_S
+            seconds += [(job_id, rate * part) for job_id, part in parts.items()]
+        covered: set[str] = set()
+        for chunk in chunks(sorted({job_id for job_id, _ in seconds})):
+            chosen = select(t.jobs.c.id).where(t.jobs.c.id.in_(chunk))
+            for column, wanted in ((t.jobs.c.queue, cap.queue), (t.jobs.c.user, cap.user)):
+                chosen = chosen if wanted is None else chosen.where(column == wanted)
+            covered.update(conn.scalars(chosen))
+    return sum(cost for job_id, cost in seconds if job_id in covered)
 
 
 def _by_machine(conn: Connection, by: str, now: float) -> Bills:
-    """A machine's bill belongs to its offer, and to the day on which it became final (UTC)."""
-    columns = (t.instances.c.offer_name, t.instances.c.ended_at, t.instances.c.micro_usd)
+    """A machine's bill belongs to its offer, and evenly to the time from its launch to its end."""
+    c = t.instances.c
     settled, running = Counter[str](), Counter[str]()
-    for offer_name, ended_at, micro_usd in conn.execute(select(*columns).where(t.instances.c.micro_usd > 0)):
-        settled[offer_name if by == "offer" else _day(ended_at)] += micro_usd
+    ended = select(c.offer_name, c.launched_at, c.ended_at, c.micro_usd).where(c.micro_usd > 0)
+    for offer_name, launched_at, ended_at, micro_usd in conn.execute(ended):
+        for name, part in _over(by, offer_name, launched_at, ended_at, micro_usd):
+            settled[name] += part
     for machine in machines(conn):
-        running[machine.offer.name if by == "offer" else _day(now)] += machine.cost(now).micro_usd
+        since = now if machine.launched_at is None else machine.launched_at
+        for name, part in _over(by, machine.offer.name, since, now, machine.cost(now).micro_usd):
+            running[name] += part
     return settled, running
+
+
+def _over(by: str, name: str, since: float, until: float, micro_usd: int) -> Iterator[tuple[str, int]]:
+    """An amount under its name, or over the windows of its time, in whole parts that add up."""
+    if by not in TIMES:
+        yield name, micro_usd
+        return
+    at, told = since, 0
+    while True:
+        start, end = window(by, at)
+        due = micro_usd if until <= end else round(micro_usd * (end - since) / (until - since))
+        yield _date(start)[: 10 if by == "day" else 7], due - told
+        if until <= end:
+            return
+        at, told = end, due
 
 
 def _by_job(conn: Connection, by: str, now: float) -> Bills:
@@ -69,5 +141,20 @@ def _by_job(conn: Connection, by: str, now: float) -> Bills:
     return settled, running
 
 
-def _day(at: float) -> str:
+def _cluster(conn: Connection, by: str, now: float, price: Money) -> Counter[str]:
+    """What the GPUs of the last run of each job are reckoned at, if that was on the cluster."""
+    c, costs_ = t.jobs.c, Counter[str]()
+    last = select(c.id, c.user, c.queue, c.started_at, c.ended_at, c.record)
+    last = last.where(c.site == Site.CLUSTER.value, c.started_at.is_not(None))
+    for row in conn.execute(last):
+        gpus = total(codec.decode(_Asks, row.record).job.tasks).gpus
+        until = now if row.ended_at is None else row.ended_at
+        amount = (price * gpus).for_seconds(max(0.0, until - row.started_at)).micro_usd
+        name = {"user": row.user, "queue": row.queue, "job": row.id}.get(by, "cluster")
+        for part_of, part in _over(by, name, row.started_at, until, amount):
+            costs_[part_of] += part
+    return costs_
+
+
+def _date(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).date().isoformat()

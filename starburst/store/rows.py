@@ -81,10 +81,10 @@ def submit_request(submission: Submission, now_wall: float) -> Row:
     }
 
 
-def cancel_request(job_id: str, now_wall: float) -> Row:
-    """A cancellation on its way to the scheduler."""
+def request(kind: str, job_id: str, now_wall: float) -> Row:
+    """A wish about a known job on its way to the scheduler: "cancel", "hold" or "release"."""
     nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
-    return {"kind": "cancel", "job_id": job_id, "created_at": now_wall, **nothing}
+    return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
 
 
 def event(item: Event, now: float) -> Row:

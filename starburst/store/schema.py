@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0001"
+HEAD = "0002"
 
 #: A 64-bit number the database counts up; SQLite does so for INTEGER alone, which has 64 bits there.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -67,7 +67,7 @@ instances = Table(
     Index("ix_instances_phase", "phase"),
 )
 
-#: What users asked for and the scheduler has not taken up yet: "submit" and "cancel".
+#: What users asked for and the scheduler has not taken up yet: "submit", "cancel", "hold" and "release".
 requests = Table(
     "requests",
     metadata,
@@ -125,10 +125,25 @@ actions = Table(
     sqlite_autoincrement=True,
 )
 
-#: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id made once; "clock".
+#: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id made once; "clock";
+#: "tallies" and "spent", counters that only grow.
 facts = Table(
     "facts",
     metadata,
     Column("key", Text, primary_key=True),
     Column("body", Text, nullable=False),
+)
+
+#: Who may use the HTTP API. Times are wall seconds.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("queues", Text),  # null is all
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),  # null is never
+    Column("last_used_at", Double),
+    UniqueConstraint("hash", name="uq_tokens_hash"),
 )

@@ -35,7 +35,7 @@ from starburst.core.state import Changes
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ENDS, Phase, Submission, Workload
 from starburst.domain.node import Node
-from starburst.store import codec, rows
+from starburst.store import codec, rows, tallies
 from starburst.store.engine import open_engine, writer
 from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
@@ -61,7 +61,7 @@ _action_done = update(actions).where(actions.c.key == bindparam("action_key"))
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user asked for: "submit" with a submission, or "cancel" without one."""
+    """What a user asked for: "submit" with a submission; "cancel", "hold" or "release" without one."""
 
     seq: int
     kind: str
@@ -140,7 +140,24 @@ class Store:
         with self._writer.begin() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == "cancel")))
             wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]
-            _many(conn, _insert_requests, [rows.cancel_request(job_id, now_wall) for job_id in wanted])
+            _many(conn, _insert_requests, [rows.request("cancel", job_id, now_wall) for job_id in wanted])
+
+    def hold(self, job_ids: Iterable[str], now_wall: float) -> None:
+        """Ask for jobs that wait to be held."""
+        self._steer("hold", job_ids, now_wall)
+
+    def release(self, job_ids: Iterable[str], now_wall: float) -> None:
+        """Ask for held jobs to be released."""
+        self._steer("release", job_ids, now_wall)
+
+    def _steer(self, kind: str, job_ids: Iterable[str], now_wall: float) -> None:
+        """Hold or release: the last word on a job counts."""
+        wanted = list(dict.fromkeys(job_ids))
+        before = delete(requests).where(requests.c.kind.in_(("hold", "release")))
+        with self._writer.begin() as conn:
+            for chunk in chunks(wanted):
+                conn.execute(before.where(requests.c.job_id.in_(chunk)))
+            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
 
     def requests(self, limit: int) -> list[Request]:
         """The oldest requests that no step has taken."""
@@ -185,6 +202,7 @@ class Store:
         with self._writer.begin() as conn:
             _many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
             _many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
+            documents |= tallies.count(conn, changes)
             _put_jobs(conn, changes.jobs, step.submissions)
             _many(conn, _insert_decisions, [rows.decision(item) for item in changes.decisions])
             _replace(conn, instances, instances.c.id, [rows.instance(i) for i in changes.instances.values()])

@@ -306,6 +306,18 @@ def test_a_bucket_needs_the_storage_of_its_cloud_whether_or_not_machines_are_ren
     )
 
 
+def test_buckets_that_stand_in_for_volumes_need_the_storage_of_their_clouds(prices: Path) -> None:
+    volumes = {"pvc/b": "gs://b", "pvc/a": "s3://a/x", "pvc/again": "s3://a/x", "pvc/own": {"volume": "v"}}
+    found = [
+        (status, line.partition("; ")[0]) for status, line in of(diagnose(prices, volumes=volumes), "volumes")
+    ]
+    no_storage = "gs://b: no storage of gcp for us (SkyPilot gives no reason)"
+    assert found == [("fail", no_storage), ("ok", "s3://a/x")]
+    assert of(diagnose(prices, volumes={"pvc/c": "r2://c"}), "volumes") == [
+        ("warn", "r2://c: whether SkyPilot may use it is seen at the first launch only")
+    ]
+
+
 def test_spot_machines_without_a_bucket_lose_what_is_saved_on_them_which_is_said_but_no_refusal(
     prices: Path,
 ) -> None:

@@ -15,10 +15,12 @@ import pytest
 from starburst.app.cluster_checks import CLAIMS, cluster_checks
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
+from starburst.app.errors import UserError
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.kube import api as kube_api
 from starburst.kube.api import LEASES, NAMESPACES, NODES
 from tests.cli.conftest import Answer, Cli
+from tests.cli.past import NOON, Past
 from tests.kube_unit.server import FakeServer
 
 EXTRA = "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
@@ -151,6 +153,23 @@ def test_up_refuses_a_server_that_does_not_answer_with_the_doctors_line(
     )
     told = cli("up", "--config", on_kubernetes)
     assert (told.code, told.err) == (2, f"error: {line}\n")
+
+
+def test_up_waits_for_a_server_that_does_not_answer_if_it_has_work_there(
+    cli: Cli, on_kubernetes: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig(on_kubernetes.parent / "kubeconfig", nobody())
+    with Past.begin(home / "starburst.db", NOON) as past:
+        past.submit("a")
+        past.start("a")
+
+    def begin(*_anything: object) -> None:
+        raise UserError("it begins")
+
+    monkeypatch.setattr("starburst.cli.up.build", begin)
+    told = cli("up", "--config", on_kubernetes)
+    assert "does not answer" in told.err
+    assert told.err.splitlines()[-1] == "error: it begins"
 
 
 # --- the cluster ------------------------------------------------------------------------------------------

@@ -126,6 +126,17 @@ def test_a_day_with_starburst(up: subprocess.Popen[str], told: Told, tmp_path: P
     assert kinds == ["offloaded", "started", "succeeded"]
     assert "bill $" in told("events", "i-000001")
 
+    # It answers over HTTP as well, and says where.
+    (url,) = [
+        row["url"]
+        for row in map(json.loads, (tmp_path / "up.log").read_text().splitlines())
+        if row["event"] == "http"
+    ]
+    assert told("--server", url, "events", "-o", "json") == told("events", "-o", "json")
+    told("--server", url, "submit", "-", stdin=manifest("far", "echo", "hello"))
+    until(lambda: "succeeded" in told("--server", url, "status", "far"))
+    assert told("--server", url, "logs", "far", "-f") == "hello\n"
+
     # It stops when it is told to, and says so.
     up.send_signal(signal.SIGTERM)
     assert up.wait(PATIENCE_S) == 0

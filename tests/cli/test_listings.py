@@ -224,7 +224,7 @@ def test_the_bill_is_split_by_what_is_asked_for(cli, by, names):
     rows = data(cli("cost", "--by", by, "-o", "json"))
     assert {row[by] for row in rows} == names
     assert sum(row["cost_usd"] for row in rows) == pytest.approx(4.08, abs=0.001)
-    assert all(list(row) == [by, "cost_usd", "running_usd"] for row in rows)
+    assert all(list(row) == [by, "cost_usd", "running_usd", "cluster_usd"] for row in rows)
 
 
 def test_the_decision_log(cli):

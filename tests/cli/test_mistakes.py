@@ -117,7 +117,7 @@ def test_a_job_that_is_unknown_or_could_be_several(cli, past, command, name, sai
         (["status", "-o", "xml"], "'table', 'wide', 'json', 'yaml', 'name'"),
         (["submit"], "Missing argument"),
         (["events", "--last", "0"], "--last"),
-        (["cost", "--by", "colour"], "'user', 'queue', 'day', 'job', 'offer'"),
+        (["cost", "--by", "colour"], "'user', 'queue', 'day', 'month', 'job', 'offer'"),
         (["config", "check"], "Missing argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

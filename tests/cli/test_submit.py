@@ -45,11 +45,12 @@ def test_standard_input_is_a_file_too(cli):
 
 
 def test_notes_are_said_and_shown_to_programs(cli, write):
-    file = write("a.yaml", manifest("a", "true").replace('"parallelism"', '"backoffLimit": 3, "parallelism"'))
-    assert "  note: spec.backoffLimit: retries of failed commands are not yet made" in cli("submit", file).err
+    file = write("a.yaml", manifest("a", "true").replace('"Never"', '"OnFailure"'))
+    note = "spec.template.spec.restartPolicy: a failed command is not restarted in place"
+    assert f"  note: {note}" in cli("submit", file).err
     (row,) = json.loads(cli("submit", file, "-o", "json").out)
     assert list(row) == ["id", "name", "notes"]
-    assert row["notes"] == ["spec.backoffLimit: retries of failed commands are not yet made"]
+    assert row["notes"] == [note]
 
 
 def test_machines_that_nobody_offers_are_refused_at_once(cli, write):
@@ -201,3 +202,21 @@ def test_secrets_go_along_to_real_machines_and_nowhere_else(cli, past, write, cl
     if code:
         (line,) = told.err.splitlines()
         assert "env[0].valueFrom: does not go along to a cloud; only the cluster can do this" in line
+
+
+@pytest.mark.parametrize(
+    ("volumes", "problem"),
+    [({"pvc/sets": "s3://lab/sets"}, ""), ({}, "name what stands in for pvc/sets under cloud.volumes")],
+)
+def test_a_claim_goes_along_to_real_machines_if_the_config_maps_it(cli, past, write, volumes, problem):
+    cloud = {"kind": "skypilot", "volumes": volumes}
+    config = parse_config({"cluster": {"kind": "kubernetes"}, "cloud": cloud}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    job = json.loads(manifest("a", "true"))
+    pod = job["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "sets"}}]
+    pod["containers"][0] |= {"image": "me/train", "volumeMounts": [{"name": "v", "mountPath": "/in"}]}
+    told = cli("submit", write("a.yaml", json.dumps(job)))
+    assert (told.code, problem in told.err) == (2 if problem else 0, True)
+    if not problem:
+        assert "note: spec.template.spec.volumes[0].persistentVolumeClaim: s3://lab/sets" in told.err

@@ -64,5 +64,5 @@ def test_what_has_cost_nothing_has_no_line(store: Store, by: str) -> None:
 
 
 def test_a_split_that_is_none_is_named(store: Store) -> None:
-    with pytest.raises(ValueError, match="split by user, queue, day, job, offer, not by 'moon'"):
+    with pytest.raises(ValueError, match="split by user, queue, day, job, offer, month, not by 'moon'"):
         costs(store, "moon", 0.0)

@@ -96,3 +96,13 @@ def test_writes_of_others_are_noticed_and_own_ones_are_not(store: Store, path: P
         other.submit([submission("b")], 11.0)
     assert store.data_version() != before
     assert store.data_version() == store.data_version()
+
+
+def test_of_hold_and_release_the_last_word_counts(store: Store) -> None:
+    store.submit([submission("a")], 9.0)
+    store.hold(["a", "b", "a"], 10.0)
+    store.release(["a"], 11.0)
+    store.hold(["a"], 12.0)
+    store.release(["b"], 13.0)
+    wishes = [("submit", "a"), ("hold", "a"), ("release", "b")]
+    assert [(r.kind, r.job_id) for r in store.requests(10)] == wishes

@@ -1,14 +1,15 @@
-"""`starburst logs` on a Kubernetes cluster: of pods while they are there, else what was kept of them."""
+"""What a job wrote on a Kubernetes cluster: of pods while they are there, else what was kept of them."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
+from collections.abc import Callable
 
 from starburst.app.build import connect, stored_config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.home import Home
+from starburst.app.job_log import Part, Write
 from starburst.app.logs import Log, find_logs
 from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over
@@ -22,16 +23,17 @@ POLL_S = 1.0
 DRAIN_S = 5.0
 
 
-async def print_logs(
+async def read_pods(
     store: Store,
     home: Home,
     job_id: str,
+    part: Part,
+    write: Write,
     *,
     follow: bool,
-    attempt: int | None,
-    rank: int | None,
-) -> set[int]:
-    """Print what a job wrote, with `follow` until it is over; the ranks of which there was a log.
+    note: Callable[[str], None],
+) -> bool:
+    """Write what a job wrote, with `follow` until it is over; whether there was any log.
 
     Raises:
         UserError: the cluster cannot be asked, and nothing was kept.
@@ -43,15 +45,15 @@ async def print_logs(
         api = await connect(cluster)
     except CredentialsError as error:
         raise UserError(str(error)) from None
-    reader = _Reader(api, home, cluster.namespace, submission, attempt=attempt, rank=rank)
+    reader = _Reader(api, home, cluster.namespace, submission, part, write=write, note=note)
     try:
         while True:
-            row = queries.job(store, job_id)
+            row = await asyncio.to_thread(queries.job, store, job_id)
             # Asked before reading, so that nothing written before the end is missed.
             final = not follow or is_over(row.phase)
             await reader.look(row, final=final)
             if final:
-                return reader.ranks
+                return bool(reader.ranks)
             await asyncio.sleep(POLL_S)
     except ApiError as error:
         raise UserError(f"{api.host}: {error}; see what is amiss with: starburst doctor") from None
@@ -61,7 +63,7 @@ async def print_logs(
 
 
 class _Reader:
-    """Prints each byte of each log once, whichever way it comes: from a pod, or from a file that was kept."""
+    """Writes each byte of each log once, whichever way it comes: from a pod, or from a file that was kept."""
 
     def __init__(
         self,
@@ -69,19 +71,22 @@ class _Reader:
         home: Home,
         namespace: str,
         submission: Submission,
+        part: Part,
         *,
-        attempt: int | None,
-        rank: int | None,
+        write: Write,
+        note: Callable[[str], None],
     ) -> None:
         self.ranks: set[int] = set()
         self._api = api
         self._home = home
         self._namespace = namespace
         self._submission = submission
-        self._attempt = attempt
-        self._rank = rank
-        self._gang = rank is None and len(submission.job.tasks) > 1
-        #: Bytes printed of each pod's log; what was printed of its last pod was printed of a task.
+        self._attempt = part.attempt
+        self._rank = part.rank
+        self._write = write
+        self._note = note
+        self._gang = part.rank is None and len(submission.job.tasks) > 1
+        #: Bytes written of each pod's log; what was written of its last pod was written of a task.
         self._printed: dict[tuple[str, int], int] = {}
         self._printed_of: dict[tuple[int, int], int] = {}
         self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -95,7 +100,7 @@ class _Reader:
         await asyncio.gather(*self._streams.values(), return_exceptions=True)
 
     async def look(self, row: queries.JobRow, *, final: bool) -> None:
-        """Print what is new; unless `final`, what comes next is printed as it comes."""
+        """Write what is new; unless `final`, what comes next is written as it comes."""
         if final and self._streams:
             await asyncio.wait(self._streams.values(), timeout=DRAIN_S)
             await self.close()
@@ -112,8 +117,7 @@ class _Reader:
         for log in find_logs(self._home, row.id, wanted, self._rank):
             self.ranks.add(log.rank)
             if final or log.rank not in alive:  # a pod may be there still, and its log no more
-                self._read_file(log, final=final)
-        sys.stdout.flush()
+                await self._read_file(log, final=final)
 
     async def _find_pods(self, row: queries.JobRow) -> list[PodLog]:
         try:
@@ -128,7 +132,7 @@ class _Reader:
             if not self.ranks and not find_logs(self._home, row.id, self._attempt, self._rank):
                 raise UserError(f"{self._away()}; see what is amiss with: starburst doctor") from None
             if not self._noted:
-                print(f"note: {self._away()}; this is what was kept of it", file=sys.stderr)
+                self._note(f"{self._away()}; this is what was kept of it")
                 self._noted = True
             return []
 
@@ -154,21 +158,19 @@ class _Reader:
             async for line in lines(self._api, pod, skip=printed, follow=follow):
                 printed += len(line)
                 self._printed[key] = self._printed_of[pod.attempt, pod.rank] = printed
-                self._print(pod.rank, line.decode(errors="replace"))
-                if follow:
-                    sys.stdout.flush()
+                await self._tell(pod.rank, line.decode(errors="replace"))
         except UnreachableError:
             if not follow:
                 raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
 
-    def _read_file(self, log: Log, *, final: bool) -> None:
+    async def _read_file(self, log: Log, *, final: bool) -> None:
         key = log.attempt, log.rank
         known = self._files.get(key)
         if known is None:
             known = self._files[key] = log
             known.offset = self._printed_of.get(key, 0)
         for line in known.new_lines(final=final):
-            self._print(log.rank, line)
+            await self._tell(log.rank, line)
 
-    def _print(self, rank: int, line: str) -> None:
-        sys.stdout.write(f"[{rank}] {line}" if self._gang else line)
+    async def _tell(self, rank: int, line: str) -> None:
+        await self._write(f"[{rank}] {line}" if self._gang else line)

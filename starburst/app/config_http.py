@@ -1,0 +1,49 @@
+"""The section `http` of starburst.yaml."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from pydantic import Field
+
+from starburst.app.config_fields import Positive, Section
+
+#: Where the API is unless told otherwise.
+PORT = 8585
+
+
+class HttpConfig(Section):
+    """The HTTP API, the dashboard and the metrics."""
+
+    enabled: bool = Field(True, description="false: there is none")
+    host: Annotated[str, Field(min_length=1, max_length=253)] = Field(
+        "127.0.0.1", description="address to listen at; one that others can reach needs tokens"
+    )
+    port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        None, description=f"0 is any free one; null is {PORT} or, if that is taken, any free one"
+    )
+    max_body: Annotated[int, Field(ge=1024, le=2**30)] = Field(
+        2**20, description="bytes of a request at most; a large sweep may need more"
+    )
+    requests_per_second: Positive = Field(
+        50.0, description="of one token, or of one address without; twice as many at a time"
+    )
+    streams: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        20, description="watches and followed logs at a time, of one token or address"
+    )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or address, is this machine and no other reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

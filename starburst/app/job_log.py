@@ -1,0 +1,121 @@
+"""What a job wrote, as it comes: from files of the embedded sites, or from pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from starburst.app.errors import UserError
+from starburst.app.home import Home
+from starburst.app.logs import Log, find_logs
+from starburst.domain.job import is_over
+from starburst.store import queries
+from starburst.store.queries import JobRow
+from starburst.store.store import Store
+
+#: Wall seconds between looks for new lines.
+POLL_S = 0.2
+#: Lines handed on together.
+BLOCK = 1000
+
+#: Takes the next piece of text; slow takers slow the reading down.
+Write = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which of a job's logs are wanted: of the last run and of all tasks unless one is named."""
+
+    attempt: int | None = None
+    rank: int | None = None
+
+
+async def read_log(
+    store: Store,
+    home: Home,
+    job_id: str,
+    part: Part,
+    write: Write,
+    *,
+    follow: bool = False,
+    note: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Write what a job wrote, with `follow` until it is over; whether there was any log.
+
+    `note` is told what its reader should know beside the text.
+
+    Raises:
+        UserError: there is no such part, or the cluster cannot be asked and nothing was kept.
+    """
+    if _on_kubernetes(store):
+        from starburst.app.build import need_kubernetes  # noqa: PLC0415 - slow to import, not always needed
+
+        need_kubernetes()
+        from starburst.app.pod_logs import read_pods  # noqa: PLC0415 - its needs are an extra
+
+        found = await read_pods(store, home, job_id, part, write, follow=follow, note=note)
+    else:
+        found = await _read_files(store, home, job_id, part, write, follow=follow)
+    if not found:
+        refuse_unknown(store, queries.job(store, job_id), part)
+    return found
+
+
+def refuse_unknown(store: Store, row: JobRow, part: Part) -> None:
+    """Refuse what there is none of.
+
+    Raises:
+        UserError: the job has had no such run, or has no such task.
+    """
+    if part.attempt is not None and part.attempt > row.attempt:
+        last = f"the last run of job/{row.id} is {row.attempt}"
+        raise UserError(f"attempt: {part.attempt}: {last}; give one up to that")
+    submission = store.submission(row.id)
+    last_rank = 0 if submission is None else len(submission.job.tasks) - 1
+    if part.rank is not None and part.rank > last_rank:
+        last = f"the last task of job/{row.id} is {last_rank}"
+        raise UserError(f"rank: {part.rank}: {last}; give one up to that")
+
+
+def _on_kubernetes(store: Store) -> bool:
+    """Whether the last `starburst up` had such a cluster; the whole config takes long to import."""
+    config = store.fact("config") or {}
+    return bool(config.get("cluster", {}).get("kind") == "kubernetes")
+
+
+async def _read_files(
+    store: Store, home: Home, job_id: str, part: Part, write: Write, *, follow: bool
+) -> bool:
+    """Of the embedded cluster and cloud. The disk and the store are asked in threads."""
+    known = dict[Path, Log]()
+
+    def look() -> tuple[bool, Iterator[str]]:
+        row = queries.job(store, job_id)
+        # Asked before reading, so that nothing written before the end is missed.
+        final = not follow or is_over(row.phase)
+        for log in find_logs(home, row.id, part.attempt, part.rank):
+            known.setdefault(log.path, log)
+        return final, _new_lines(list(known.values()), final=final)
+
+    while True:
+        final, lines = await asyncio.to_thread(look)
+        while text := await asyncio.to_thread(_block, lines):
+            await write(text)
+        if final:
+            return bool(known)
+        await asyncio.sleep(POLL_S)
+
+
+def _new_lines(known: list[Log], *, final: bool) -> Iterator[str]:
+    """Lines not read yet; those of a gang begin with their rank."""
+    gang = len({log.rank for log in known}) > 1
+    for log in known:
+        for line in log.new_lines(final=final):
+            yield f"[{log.rank}] {line}" if gang else line
+
+
+def _block(lines: Iterator[str]) -> str:
+    return "".join(islice(lines, BLOCK))

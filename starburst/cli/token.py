@@ -1,0 +1,123 @@
+"""`starburst token`: who may use the HTTP API."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from starburst.app.errors import UserError
+from starburst.app.times import iso, local_clock
+from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
+from starburst.cli.session import open_store
+from starburst.store import tokens
+from starburst.store.tokens import Role, Token
+from translator.duration import seconds
+
+app = typer.Typer(
+    help="Make, list or revoke tokens of the HTTP API.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+NAME = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What it is called; jobs it submits are this user's.")],
+    role: Annotated[
+        Role, typer.Option("--role", help="viewer looks, submitter also runs jobs, admin rules over all.")
+    ] = Role.VIEWER,
+    queues: Annotated[
+        list[str] | None, typer.Option("--queue", help="For jobs of this queue only; may be repeated.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="DURATION", help="Such as 30d; never if absent.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Make a token and print it, this once."""
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"NAME: {name!r}: must be letters, digits, dashes, dots and underscores, 63 at most, "
+            "the ends no signs"
+        )
+    now = time.time()
+    token = Token(name, role, tuple(queues) if queues else None, now, _end(expires, now))
+    with open_store() as store:
+        secret = tokens.create(store, token)
+    if output is Format.NAME:
+        print(f"token/{name}")
+    elif output.for_people:
+        print(secret)
+        print("note: it is shown this once; bearers send it as STARBURST_TOKEN", file=sys.stderr)
+    else:
+        print_data({**_keys(token), "token": secret}, output)
+
+
+@app.command("list")
+def list_(output: OutputOption = Format.TABLE) -> None:
+    """List tokens, without their secrets."""
+    with open_store() as store:
+        _listing(time.time()).print(tokens.listed(store), output)
+
+
+@app.command()
+def revoke(name: Annotated[str, typer.Argument(help="As the list has it.")]) -> None:
+    """Take a token back: its next request is refused."""
+    with open_store() as store:
+        tokens.revoke(store, name)
+    print(f"token/{name} revoked")
+
+
+def _end(expires: str | None, now: float) -> float | None:
+    if expires is None:
+        return None
+    try:
+        after_s = seconds(expires)
+    except ValueError as error:
+        raise UserError(f"--expires: {expires!r}: {error}") from None
+    if after_s <= 0:
+        raise UserError(f"--expires: {expires!r}: must be more than nothing; write 30d")
+    return now + after_s
+
+
+def _keys(token: Token) -> dict[str, object]:
+    return {
+        "name": token.name,
+        "role": token.role.value,
+        "queues": None if token.queues is None else list(token.queues),
+        "created_at": iso(token.created_at),
+        "expires_at": iso(token.expires_at),
+        "last_used_at": iso(token.last_used_at),
+    }
+
+
+def _listing(now: float) -> Listing[Token]:
+    clock = local_clock(now)
+
+    def when(at: float | None) -> str:
+        return "never" if at is None else clock(at)
+
+    def dim(token: Token) -> str:
+        return "" if token.holds(now) else "dim"
+
+    return Listing(
+        kind="token",
+        name=lambda token: token.name,
+        keys=_keys,
+        columns=(
+            Column("TOKEN", lambda token: token.name, style=dim),
+            Column("ROLE", lambda token: token.role.value),
+            Column("QUEUES", lambda token: ", ".join(token.queues or ("all",)), narrow="fold"),
+            Column("MADE", lambda token: clock(token.created_at), right=True),
+            Column("EXPIRES", lambda token: when(token.expires_at), right=True),
+            Column("LAST USED", lambda token: when(token.last_used_at), right=True),
+        ),
+        empty="no tokens: the HTTP API answers this machine only",
+    )

@@ -1,0 +1,136 @@
+"""Parts of the listings: a page of jobs, the jobs and decisions of some queues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, Table, func, literal, or_, select, union_all
+
+from starburst.store import queries
+from starburst.store import schema as t
+from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.queries import SUBMITTED, DecisionRow, JobRow
+from starburst.store.store import Store, chunks
+
+#: Names of queues; None is all.
+Queues = Sequence[str] | None
+Choice = TypeVar("Choice", bound=Select[Any])
+_REQUESTED = t.requests.c.kind == "submit"
+
+
+def page(
+    store: Store,
+    *,
+    phases: Collection[str] = (),
+    user: str | None = None,
+    queues: Queues = None,
+    after: JobRow | None = None,
+    limit: int,
+) -> list[JobRow]:
+    """The first `limit` jobs in order of arrival, or after one of them; those not yet taken up come last."""
+    taken = _of(t.jobs, select(t.jobs.c.id).order_by(t.jobs.c.seq), user, queues)
+    asked = _of(t.requests, select(t.requests.c.job_id).order_by(t.requests.c.seq), user, queues).where(
+        _REQUESTED
+    )
+    if phases:
+        taken = taken.where(t.jobs.c.phase.in_(phases))
+    with store.read() as conn:
+        if after is not None:
+            # Asked anew: it may have been taken up since.
+            seq = conn.scalar(select(t.jobs.c.seq).where(t.jobs.c.id == after.id))
+            request = conn.scalar(select(t.requests.c.seq).where(_REQUESTED, t.requests.c.job_id == after.id))
+            taken = taken.where(literal(False) if seq is None else t.jobs.c.seq > seq)
+            asked = asked.where(t.requests.c.seq > (request or 0))
+        ids = list(conn.scalars(taken.limit(limit)))
+        if not phases or SUBMITTED in phases:
+            ids += conn.scalars(asked.limit(limit - len(ids)))
+    return queries.jobs(store, ids=ids)
+
+
+def find(store: Store, text: str, queues: Queues) -> JobRow:
+    """As `queries.job`, but jobs of other queues are not there, and not guessed at.
+
+    Raises:
+        NotFoundError: there is none.
+        AmbiguousError: there are several; those of other queues are not named.
+    """
+    if queues is None:
+        return queries.job(store, text)
+    known = union_all(
+        _of(t.jobs, select(t.jobs.c.id, t.jobs.c.name), None, queues),
+        _of(t.requests, select(t.requests.c.job_id, t.requests.c.name), None, queues).where(_REQUESTED),
+    ).subquery()
+    begins = or_(*(column.startswith(text, autoescape=True) for column in (known.c.id, known.c.name)))
+    ids: list[str] = []
+    for condition in (known.c.id == text, known.c.name == text, begins):
+        with store.read() as conn:
+            ids = list(conn.scalars(select(known.c.id).where(condition).order_by(known.c.id)))
+        if ids:
+            break
+    if not ids:
+        raise NotFoundError(text, ())
+    if len(ids) > 1:
+        raise AmbiguousError(text, ids)
+    return queries.job(store, ids[0])
+
+
+def among(store: Store, job_ids: Collection[str], queues: Queues) -> set[str]:
+    """Those of the ids whose jobs are in these queues."""
+    if queues is None:
+        return set(job_ids)
+    found: set[str] = set()
+    with store.read() as conn:
+        for some in chunks(list(job_ids)):
+            found |= set(
+                conn.scalars(_of(t.jobs, select(t.jobs.c.id), None, queues).where(t.jobs.c.id.in_(some)))
+            )
+    return found
+
+
+def decisions(
+    store: Store,
+    queues: Queues,
+    subject: str | None = None,
+    *,
+    after_seq: int = 0,
+    limit: int,
+    newest: bool = False,
+) -> tuple[list[DecisionRow], int]:
+    """The decision log after `after_seq`, about jobs of these queues: the first `limit` rows, or the newest.
+
+    The number says up to where the log was looked at: the last row, or the log's end if there are no more.
+    """
+    seq = t.decisions.c.seq
+    with store.read() as conn:
+        head = max(after_seq, conn.scalar(select(func.max(seq))) or 0)
+        chosen = select(t.decisions).where(seq > after_seq, seq <= head).limit(limit)
+        chosen = chosen.order_by(seq.desc() if newest else seq)
+        if subject is not None:
+            chosen = chosen.where(t.decisions.c.subject == subject)
+        if queues is not None:
+            chosen = chosen.where(t.decisions.c.subject.in_(_of(t.jobs, select(t.jobs.c.id), None, queues)))
+        found = conn.execute(chosen).mappings().all()
+    rows = [DecisionRow(**{**row, "numbers": json.loads(row["numbers"])}) for row in found]
+    if newest:
+        return rows[::-1], head
+    return rows, rows[-1].seq if len(rows) == limit else head
+
+
+def counts(store: Store, queues: Queues) -> dict[str, int]:
+    """How many jobs there are in each phase that has any."""
+    phase = t.jobs.c.phase
+    by_phase = _of(t.jobs, select(phase, func.count()).group_by(phase).order_by(phase), None, queues)
+    waiting = _of(t.requests, select(func.count()).select_from(t.requests), None, queues).where(_REQUESTED)
+    with store.read() as conn:
+        asked = conn.scalar(waiting)
+        found = {row[0]: row[1] for row in conn.execute(by_phase)}
+    return {SUBMITTED: asked, **found} if asked else found
+
+
+def _of(table: Table, chosen: Choice, user: str | None, queues: Queues) -> Choice:
+    """Only rows of this user and of these queues."""
+    if user is not None:
+        chosen = chosen.where(table.c.user == user)
+    return chosen if queues is None else chosen.where(table.c.queue.in_(queues))

@@ -1,0 +1,113 @@
+"""Manifests in the body of a request."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from starburst.app.sources import Source
+from starburst.web.errors import RefusedError
+from starburst.web.visit import submitter
+
+#: Kinds of body. Pages of other sites cannot send these without asking first, which we do not answer.
+JSON = "application/json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+#: What errors call a text without a name.
+NAME = "body"
+MANIFEST: dict[str, Any] = {
+    "type": "object",
+    "description": "a Kubernetes Job, Pod, or List of them",
+    "properties": {"kind": {"enum": ["Job", "Pod", "List"]}, "metadata": {"type": "object"}},
+    "required": ["kind"],
+}
+FILES: dict[str, Any] = {
+    "type": "object",
+    "description": "texts of manifests, each with what errors shall call it",
+    "properties": {
+        "files": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["name", "text"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["files"],
+    "additionalProperties": False,
+}
+#: As OpenAPI has it.
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            YAML[0]: {"schema": {"type": "string", "description": "YAML documents, each a manifest"}},
+            JSON: {"schema": {"oneOf": [MANIFEST, {"type": "array", "items": MANIFEST}, FILES]}},
+        },
+    }
+}
+
+
+async def read_body(request: Request) -> bytes:
+    """A body of bounded size.
+
+    Raises:
+        RefusedError: it is too large.
+    """
+    most = request.app.state.desk.settings.max_body
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise RefusedError(413, f"the body has more than {most} bytes; send less, or raise http.max_body")
+    return b"".join(parts)
+
+
+async def sources(request: Request, _: Annotated[object, Depends(submitter)]) -> list[Source]:
+    """The manifests of a request, which is read only if its sender may submit.
+
+    Raises:
+        RefusedError: it is too large, or of no kind that has manifests.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON and kind not in YAML:
+        raise RefusedError(400, f"content-type: {kind!r}: must be {YAML[0]} or {JSON}")
+    body = await read_body(request)
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise RefusedError(400, f"{NAME}: is not text; send UTF-8") from None
+    return [Source(NAME, text)] if kind != JSON else _of_json(text)
+
+
+def _of_json(text: str) -> list[Source]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        broken = isinstance(error, json.JSONDecodeError)
+        said = f"is not JSON ({error})" if broken else "is too deep, or has too large numbers"
+        raise RefusedError(400, f"{NAME}: {said}; send a manifest, or YAML as {YAML[0]}") from None
+    if isinstance(value, dict) and "files" in value:
+        return [_file(entry) for entry in _list(value["files"])]
+    manifests = value if isinstance(value, list) else [value]
+    # YAML has JSON in it, but for half characters written as \u…, which this writes out.
+    return [Source(NAME, "\n---\n".join(json.dumps(it, ensure_ascii=False) for it in manifests))]
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list) or not value:
+        raise RefusedError(400, f"{NAME}: files: must be an array of at least one, each with name and text")
+    return value
+
+
+def _file(entry: object) -> Source:
+    if isinstance(entry, dict) and entry.keys() == {"name", "text"}:
+        name, text = entry["name"], entry["text"]
+        if isinstance(name, str) and isinstance(text, str):
+            return Source(name, text)
+    raise RefusedError(400, f"{NAME}: files: each must have name and text, which are text, and nothing else")

@@ -1,0 +1,127 @@
+"""A job's story as bars in time: where it waited, started, ran and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from starburst.store.queries import DecisionRow, JobRow
+
+QUEUE, CLOUD = "queue", "cloud"
+#: Seconds between ticks of the axis, as people count.
+STEPS_S = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800),
+)
+MOST_TICKS = 7
+ENDS = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One bar. Its kind is waits, starts, runs or stops; `end` is None while it goes on."""
+
+    lane: str
+    kind: str
+    start: float
+    end: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar as drawn: percent of the width."""
+
+    kind: str
+    x: float
+    width: float
+    start: float
+    end: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """Lanes from top to bottom, and where the ticks of the axis stand, in percent."""
+
+    lanes: tuple[tuple[str, tuple[Bar, ...]], ...]
+    ticks: tuple[tuple[float, float], ...]
+    #: A deadline that is still to come, in percent.
+    deadline: float | None = None
+
+
+def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[Span]:
+    """Where a job was, by the decision log, in order; a machine that comes up is the lane of the next run."""
+    found = [Span(QUEUE, "waits", row.submitted_at)]
+    for decision in story:
+        change = _change(decision, found[-1])
+        if change is not None:
+            found[-1] = replace(found[-1], end=decision.at)
+            if not change.kind:
+                return list(_named(found, row.runs_on))
+            found.append(change)
+    return list(_named(found, row.runs_on))
+
+
+def _change(decision: DecisionRow, last: Span) -> Span | None:
+    """What begins with a decision: None is nothing new, a span without a kind is the end."""
+    kind, at, where = decision.kind, decision.at, str(decision.numbers.get("where", ""))
+    if kind in ENDS:
+        return Span(last.lane, "", at)
+    if kind in ("waits", "no-offer", "lost"):
+        return None if last.kind == "waits" else Span(QUEUE, "waits", at)
+    if kind == "placed":
+        return Span(where, "starts", at)
+    if kind == "offloaded":
+        return Span(CLOUD, "starts", at)
+    if kind == "started":
+        return Span(where, "runs", at)
+    if kind == "stopping":
+        return Span(last.lane, "stops", at)
+    return None
+
+
+def _named(found: Sequence[Span], runs_on: str) -> Iterator[Span]:
+    """The spans of some length, those that begin in the cloud with the names of their machines."""
+    for span, after in zip(found, [*found[1:], None], strict=True):
+        if span.end is not None and span.end <= span.start:
+            continue
+        lane = span.lane
+        if lane == CLOUD:
+            lane = (after.lane if after and after.kind == "runs" else runs_on) or CLOUD
+        yield replace(span, lane=lane)
+
+
+def draw(row: JobRow, story: Sequence[DecisionRow], now: float) -> Gantt:
+    """The chart up to `now`, to the job's end or, while it waits, to its deadline."""
+    found = spans(row, story)
+    begin = row.submitted_at
+    end = max([now if span.end is None else span.end for span in found], default=now)
+    deadline = row.deadline if row.phase == "queued" and row.deadline is not None else None
+    if deadline is not None and deadline < now + 10 * max(now - begin, 60.0):
+        end = max(end, deadline)
+    else:
+        deadline = None
+    width = max(end - begin, 1.0)
+
+    def percent(at: float) -> float:
+        return round(100 * (at - begin) / width, 3)
+
+    lanes: dict[str, list[Bar]] = {}
+    for span in found:
+        until = min(now, end) if span.end is None else span.end
+        share = max(0.4, percent(until) - percent(span.start))
+        bar = Bar(span.kind, percent(span.start), round(share, 3), span.start, span.end)
+        lanes.setdefault(span.lane, []).append(bar)
+    return Gantt(
+        tuple((lane, tuple(bars)) for lane, bars in lanes.items()),
+        tuple((percent(at), at) for at in ticks(begin, begin + width)),
+        None if deadline is None else percent(deadline),
+    )
+
+
+def ticks(begin: float, end: float) -> list[float]:
+    """Round times within, at most MOST_TICKS of them (days are days of UTC)."""
+    step = next((s for s in STEPS_S if (end - begin) / s <= MOST_TICKS), 0)
+    if not step:
+        step = int((end - begin) / MOST_TICKS / 86_400 + 1) * 86_400
+    first = -(-begin // step) * step
+    return [first + n * step for n in range(MOST_TICKS + 1) if first + n * step <= end]

@@ -1,0 +1,257 @@
+"""What the first page shows, gathered from one state of the store and bounded however much there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from starburst.app.build import stored_config
+from starburst.core.actions import Slot
+from starburst.core.fleet import InstanceRecord
+from starburst.domain.job import Phase
+from starburst.domain.money import Money
+from starburst.domain.node import Node
+from starburst.store import board, queries, tallies
+from starburst.store.board import Holder, Waiter
+from starburst.store.queries import DecisionRow, JobRow
+from starburst.web import figures
+from starburst.web.dashboard.no_wait import Comparison, Rival
+from starburst.web.figures import Budget
+from starburst.web.office import Office
+
+#: How many of each list are shown; the rest is counted.
+WAITERS, NODES, MACHINES, DECISIONS, JOBS = 40, 48, 48, 40, 80
+#: GPUs of one machine that are drawn.
+CELLS = 64
+#: Colours that tell jobs apart; the style sheet has as many.
+COLOURS = 10
+PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the reader wants to see: words to find jobs by, and a phase; "" is all."""
+
+    text: str = ""
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a job has of a node or machine. State: runs, starts, stops, reserved or moving."""
+
+    job: str
+    colour: int
+    gpus: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node or machine with its GPUs, and the jobs that have them."""
+
+    name: str
+    gpus: int
+    parts: tuple[Part, ...]
+    #: "" is as it should be.
+    trouble: str = ""
+
+    @property
+    def used(self) -> int:
+        """GPUs that a job has, or that are held for one."""
+        return sum(part.gpus for part in self.parts)
+
+    @property
+    def cells(self) -> list[Part | None]:
+        """One entry per GPU, None if nobody has it; the first CELLS of them."""
+        taken: list[Part | None] = [part for part in self.parts for _ in range(part.gpus)]
+        return [*taken, *[None] * (self.gpus - len(taken))][:CELLS]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A rented machine in the list."""
+
+    box: Box
+    record: InstanceRecord
+    cost: Money
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Dollars: per hour now, per hour at most if that is known, and since midnight."""
+
+    rate: Money
+    limit: Money | None
+    today: Money
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The page."""
+
+    now: float
+    up: bool
+    speed: float
+    asked: Asked
+    #: Jobs by phase, and of those how many are past their deadline.
+    counts: Mapping[str, int]
+    overdue: int
+    waiters: Sequence[Waiter]
+    nodes: Sequence[Box]
+    nodes_total: int
+    machines: Sequence[Machine]
+    machines_total: int
+    unreachable: int
+    gpus: Mapping[str, int]
+    spending: Spending
+    budget: Budget
+    decisions: Sequence[DecisionRow]
+    decided: int
+    jobs: Sequence[JobRow]
+    hits: int
+    #: Micro-dollars that jobs owe for machines which have not ended.
+    owed: Mapping[str, int]
+
+
+def overview(office: Office, rival: Rival, asked: Asked) -> Overview:
+    """All of it as of now."""
+    store, now = office.store, office.now()
+    config, pace, counts = stored_config(store), queries.pace(store), queries.summary(store).jobs
+    comparison = rival.ask(midnight(now), now)
+    decisions = queries.decisions(store, last=DECISIONS)[::-1]
+    fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
+    with store.read() as conn:
+        holders, nodes = board.holders(conn), board.nodes(conn)
+        records, facts = queries.machines(conn), board.facts(conn)
+        shown, hits = _search(conn, asked, fresh, counts)
+        return Overview(
+            now=now,
+            up=office.home.scheduler_pid() is not None,
+            speed=pace.speed,
+            asked=asked,
+            counts=counts,
+            overdue=sum(board.overdue(conn, now).values()),
+            waiters=board.waiters(conn, WAITERS),
+            nodes=_nodes(nodes, holders),
+            nodes_total=len(nodes),
+            machines=_machines(records, holders, now),
+            machines_total=len(records),
+            unreachable=sum(record.unreachable_since is not None for record in records),
+            gpus=figures.gpus(nodes, holders),
+            spending=Spending(
+                figures.rate(records), figures.limit(config), _today(conn, records, now), comparison
+            ),
+            budget=figures.budget(config, facts, tallies.tallies(conn)),
+            decisions=decisions,
+            decided=facts.decided,
+            jobs=shown,
+            hits=hits,
+            owed=_owed(records, now),
+        )
+
+
+def midnight(now: float) -> float:
+    """When the day began here, on the scheduler's clock."""
+    return (
+        datetime.fromtimestamp(now)
+        .astimezone()
+        .replace(hour=0, minute=0, second=0, microsecond=0)
+        .timestamp()
+    )
+
+
+def _search(
+    conn: Connection, asked: Asked, fresh: Sequence[JobRow], counts: Mapping[str, int]
+) -> tuple[list[JobRow], int]:
+    """The newest jobs that were asked for, those that the scheduler has not taken up first, and how many."""
+    words = asked.text.lower().split()
+    new = [row for row in fresh if all(_has(row, word) for word in words)]
+    if asked.phase == queries.SUBMITTED:
+        rows, hits = new, len(new)
+    else:
+        old, hits = board.search(conn, asked.text, (asked.phase,) if asked.phase else (), JOBS)
+        rows, hits = (old, hits) if asked.phase else ([*new, *old][:JOBS], hits + len(new))
+    if not words:  # a search counts no further than it must
+        hits = counts.get(asked.phase, 0) if asked.phase else sum(counts.values())
+    return rows, hits
+
+
+def _has(row: JobRow, word: str) -> bool:
+    return any(word in column.lower() for column in (row.id, row.name, row.user, row.queue))
+
+
+def _today(conn: Connection, machines: Sequence[InstanceRecord], now: float) -> Money:
+    since = midnight(now)
+    return Money(board.ended_since(conn, since) + board.running_since(machines, since, now))
+
+
+def _owed(machines: Sequence[InstanceRecord], now: float) -> Counter[str]:
+    owed = Counter[str]()
+    for machine in machines:
+        owed.update(machine.shares(now))
+    return owed
+
+
+def _nodes(nodes: Sequence[Node], holders: Sequence[Holder]) -> list[Box]:
+    """The first nodes; where there are more, those with the most GPUs in use."""
+    names = {node.name for node in nodes}
+    parts = _parts(holders, names)
+    boxes = [
+        Box(n.name, n.capacity.gpus, parts.get(n.name, ()), "" if n.schedulable else "cordoned or away")
+        for n in nodes
+    ]
+    if len(boxes) > NODES:
+        boxes.sort(key=lambda box: (-box.used, box.name))
+    return boxes[:NODES]
+
+
+def _machines(records: Sequence[InstanceRecord], holders: Sequence[Holder], now: float) -> list[Machine]:
+    """The first machines, those in trouble before all others."""
+    first = sorted(records, key=lambda record: record.unreachable_since is None)[:MACHINES]
+    parts = _parts(holders, {record.id for record in first})
+    return [
+        Machine(
+            Box(
+                record.id,
+                record.offer.resources.gpus,
+                parts.get(record.id, ()),
+                "" if record.unreachable_since is None else "does not answer",
+            ),
+            record,
+            record.cost(now),
+        )
+        for record in first
+    ]
+
+
+def _parts(holders: Iterable[Holder], names: set[str]) -> dict[str, tuple[Part, ...]]:
+    """Who has what of these nodes or machines."""
+    found: dict[str, list[Part]] = {}
+    for holder in holders:
+        state = {"running": "runs", "stopping": "stops"}.get(holder.phase, "starts")
+        for slots, its in ((holder.slots, state), (holder.reserved, "reserved"), (holder.moving, "moving")):
+            for name, gpus in _gpus(slots, names).items():
+                parts = found.setdefault(name, [])
+                parts.append(Part(holder.id, _colour(holder.seq, parts), gpus, its))
+    return {name: tuple(parts) for name, parts in found.items()}
+
+
+def _colour(seq: int, beside: Sequence[Part]) -> int:
+    """The job's own colour or, if a neighbour has it, the next one that is free."""
+    taken = {part.colour for part in beside}
+    own = [(seq + step) % COLOURS for step in range(COLOURS)]
+    return next((colour for colour in own if colour not in taken), own[0])
+
+
+def _gpus(slots: Sequence[Slot], names: set[str]) -> Counter[str]:
+    counted = Counter[str]()
+    for slot in slots:
+        if slot.where in names:
+            counted[slot.where] += slot.resources.gpus
+    return counted

@@ -1,0 +1,110 @@
+"""Data as HTML. Everything that comes from a store is escaped by the templates' autoescape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from starburst.app.times import iso, local_clock
+from starburst.core.explain import Explanation
+from starburst.domain.job import Submission
+from starburst.domain.money import Money
+from starburst.policy.waiting import hours
+from starburst.store.queries import DecisionRow, JobRow
+from starburst.web.dashboard.gantt import Gantt
+from starburst.web.dashboard.overview import PHASES, Overview
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the page of a job shows."""
+
+    now: float
+    up: bool
+    row: JobRow
+    told: Explanation
+    decisions: Sequence[DecisionRow]
+    gantt: Gantt
+    submission: Submission | None
+
+
+def overview_page(view: Overview) -> str:
+    """The first page."""
+    return _render("overview.html", view.now, view=view, phases=PHASES)
+
+
+def overview_parts(view: Overview) -> str:
+    """Those parts of it that change."""
+    return _render("overview_parts.html", view.now, view=view, phases=PHASES)
+
+
+def job_page(story: Story) -> str:
+    """The page of a job."""
+    return _render("job.html", story.now, story=story)
+
+
+def job_parts(story: Story) -> str:
+    """Those parts of it that change."""
+    return _render("job_parts.html", story.now, story=story)
+
+
+def missing(what: str) -> str:
+    """The page where there is none."""
+    return _render("missing.html", 0.0, what=what)
+
+
+def _render(template: str, now: float, **values: object) -> str:
+    clock, zone = local_clock(now), datetime.fromtimestamp(now).astimezone().tzname()
+    return _environment().get_template(template).render(now=now, clock=clock, zone=zone, **values)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("starburst.web.dashboard", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {"span": _span, "iso": iso, "usd": _usd, "percent": _percent}
+    made.globals |= {"asset": _asset, "waited": waited}
+    return made
+
+
+def waited(queued_at: float, deadline: float | None, now: float) -> float | None:
+    """Which share of its wait a job has behind it; None if the wait has no end."""
+    if deadline is None:
+        return None
+    whole = deadline - queued_at
+    return min(1.0, max(0.0, (now - queued_at) / whole)) if whole > 0 else 1.0
+
+
+def _usd(amount: Money | int) -> str:
+    """Dollars as people read them; from ten thousand on without cents."""
+    money = amount if isinstance(amount, Money) else Money(amount)
+    return str(money) if abs(money.micro_usd) < 10_000_000_000 else f"${money.dollars:,.0f}"
+
+
+def _span(seconds: float) -> str:
+    """A span that goes on: whole seconds, then whole minutes, then hours as everywhere."""
+    unit_s = 1 if seconds < 100 else 60 if seconds < 5400 else 1e-3
+    return hours(unit_s * round(seconds / unit_s))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}"
+
+
+@cache
+def _asset(name: str) -> str:
+    """The address of a file of ours, with a mark of its content: it may be kept for ever."""
+    content = (files("starburst.web.dashboard") / "static" / name).read_bytes()
+    return f"/dashboard/static/{name}?v={sha256(content).hexdigest()[:12]}"

@@ -1,0 +1,99 @@
+"""Where the pages are, and the parts of them that the browser asks for again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.resources import files
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from starburst.store import queries
+from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.web.dashboard import render
+from starburst.web.dashboard.gantt import draw
+from starburst.web.dashboard.no_wait import Rival
+from starburst.web.dashboard.overview import PHASES, Asked, overview
+from starburst.web.dashboard.telling import Teller
+from starburst.web.office import Office
+
+#: Nothing but our own files, and no script or style inside a page.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+TYPES = {
+    "dashboard.css": "text/css; charset=utf-8",
+    "dashboard.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+#: Decisions of one job that are shown, the last ones.
+STORY = 300
+#: How long a search may be; longer ones are cut off.
+TEXT = 120
+
+
+def dashboard(office: Office) -> APIRouter:
+    """The pages of a home."""
+    router = APIRouter(include_in_schema=False)
+    rival, teller = Rival(office.store), Teller(office)
+
+    @router.get("/")
+    def home(request: Request, q: str = "", phase: str = "") -> Response:
+        return _page(request, render.overview_page(overview(office, rival, _asked(q, phase))))
+
+    @router.get("/dashboard/overview")
+    def overview_parts(request: Request, q: str = "", phase: str = "") -> Response:
+        return _page(request, render.overview_parts(overview(office, rival, _asked(q, phase))))
+
+    @router.get("/jobs/{job_id}")
+    def job(request: Request, job_id: str) -> Response:
+        return _of_job(request, office, teller, job_id, render.job_page)
+
+    @router.get("/dashboard/jobs/{job_id}")
+    def job_parts(request: Request, job_id: str) -> Response:
+        return _of_job(request, office, teller, job_id, render.job_parts)
+
+    @router.get("/dashboard/static/{name}")
+    def static(request: Request, name: str, v: str = Query("", max_length=64)) -> Response:
+        if name not in TYPES:
+            return HTMLResponse(render.missing(f"there is no {name}"), 404, HEADERS)
+        content = (files("starburst.web.dashboard") / "static" / name).read_bytes()
+        kept = "public, max-age=31536000, immutable" if v else "no-cache"
+        headers = {"Cache-Control": kept, "X-Content-Type-Options": "nosniff"}
+        return Response(content, headers=headers, media_type=TYPES[name])
+
+    return router
+
+
+def _asked(text: str, phase: str) -> Asked:
+    return Asked(text[:TEXT].strip(), phase if phase in PHASES else "")
+
+
+def _of_job(
+    request: Request, office: Office, teller: Teller, job_id: str, draw_page: Callable[[render.Story], str]
+) -> Response:
+    try:
+        row = queries.job(office.store, job_id)
+    except (NotFoundError, AmbiguousError) as error:
+        return HTMLResponse(render.missing(str(error)), 404, HEADERS)
+    now = office.now()
+    story = queries.decisions(office.store, row.id, last=STORY)
+    told = teller.tell(row, story)
+    submission = office.store.submission(row.id)
+    up = office.home.scheduler_pid() is not None
+    page = draw_page(render.Story(now, up, row, told, story, draw(row, story, now), submission))
+    return _page(request, page)
+
+
+def _page(request: Request, html: str) -> Response:
+    """The page, unless the browser has this very one."""
+    tag = f'"{sha256(html.encode()).hexdigest()[:32]}"'
+    headers = {**HEADERS, "ETag": tag}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return HTMLResponse(html, headers=headers)

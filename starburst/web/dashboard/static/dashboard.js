@@ -1,0 +1,135 @@
+// Keeps the page true: asks for its parts again and puts in those that changed. And the keys.
+"use strict";
+(() => {
+  const body = document.body;
+  const EVERY_MS = Number(body.dataset.every || 2000);
+  const SLOW_MS = 10000;
+  const part = (node) => node.dataset.part;
+  let tag = "";
+  let asking = null;
+  let timer = 0;
+  let selected = "";
+
+  // The address of the live parts, with what the reader searches for.
+  const address = () => body.dataset.live + location.search;
+
+  const remember = (root) => new Map([...root.querySelectorAll("[data-part]")].map((n) => [part(n), n.outerHTML]));
+  let known = remember(document);
+
+  function put(html) {
+    const fresh = new DOMParser().parseFromString(html, "text/html");
+    for (const node of fresh.querySelectorAll("[data-part]")) {
+      const name = part(node);
+      if (known.get(name) === node.outerHTML) continue;
+      known.set(name, node.outerHTML);
+      const old = document.querySelector(`[data-part="${name}"]`);
+      if (!old) continue;
+      const scrolled = [...old.querySelectorAll(".log, .rows")].map((n) => n.scrollTop);
+      const focus = old.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+      old.replaceWith(node);
+      [...node.querySelectorAll(".log, .rows")].forEach((n, i) => { n.scrollTop = scrolled[i] || 0; });
+      if (focus) node.querySelector(`a[href="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+    }
+    mark();
+  }
+
+  async function ask() {
+    clearTimeout(timer);
+    if (!body.dataset.live) return;
+    asking?.abort();
+    const mine = (asking = new AbortController());
+    let pause = EVERY_MS;
+    try {
+      const answer = await fetch(address(), { headers: tag ? { "If-None-Match": tag } : {}, signal: mine.signal });
+      if (answer.status === 401 || answer.status === 403) { location.reload(); return; }
+      if (answer.status !== 304) {
+        if (!answer.ok) throw new Error(String(answer.status));
+        tag = answer.headers.get("ETag") || "";
+        put(await answer.text());
+      }
+      document.getElementById("offline").hidden = true;
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      document.getElementById("offline").hidden = false;
+      pause = SLOW_MS;
+    }
+    if (mine === asking) timer = setTimeout(ask, document.hidden ? SLOW_MS : pause);
+  }
+
+  // The selected row.
+  const rows = () => [...document.querySelectorAll(".row")].filter((n) => n.offsetParent !== null);
+  function mark() {
+    for (const row of document.querySelectorAll(".row.selected")) row.classList.remove("selected");
+    const row = selected && document.querySelector(`.row[data-key="${CSS.escape(selected)}"]`);
+    if (row) row.classList.add("selected");
+    return row || null;
+  }
+  function move(step) {
+    const all = rows();
+    if (!all.length) return;
+    const at = all.findIndex((n) => n.dataset.key === selected);
+    const next = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + step))];
+    selected = next.dataset.key;
+    mark();
+    next.querySelector("a.name").focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  }
+
+  // The search.
+  const find = document.getElementById("q");
+  function search() {
+    if (!body.dataset.live || body.dataset.back) return;
+    const asked = new URLSearchParams(location.search);
+    if (find.value.trim()) asked.set("q", find.value.trim()); else asked.delete("q");
+    const text = asked.toString();
+    history.replaceState(null, "", text ? `/?${text}` : "/");
+    ask();
+  }
+  let typing = 0;
+  find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 150); });
+  find?.form.addEventListener("submit", (event) => {
+    if (body.dataset.back) return;
+    event.preventDefault();
+    clearTimeout(typing);
+    search();
+    find.blur();
+  });
+
+  const help = document.getElementById("help");
+  document.querySelector("[data-help]")?.addEventListener("click", () => help.showModal());
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+    const inField = event.target instanceof HTMLInputElement;
+    if (event.key === "Escape") {
+      if (inField && find.value) { find.value = ""; search(); }
+      else if (inField) find.blur();
+      else if (selected) { selected = ""; mark(); document.activeElement.blur(); }
+      else if (body.dataset.back) location.href = body.dataset.back;
+      else if (location.search) { find.value = ""; history.replaceState(null, "", "/"); ask(); }
+      return;
+    }
+    if (inField) return;
+    const act = { j: () => move(1), k: () => move(-1), "/": () => find?.focus(), "?": () => help.showModal() }[event.key];
+    if (act) { event.preventDefault(); act(); return; }
+    if (event.key === "Enter" && selected && !(document.activeElement instanceof HTMLAnchorElement)) {
+      const row = mark();
+      if (row) location.href = row.querySelector("a.name").href;
+    }
+  });
+
+  // Choosing a phase or going back need no new page.
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element ? event.target.closest(".phases a") : null;
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    history.pushState(null, "", link.getAttribute("href"));
+    ask();
+  });
+  addEventListener("popstate", () => {
+    if (find && !body.dataset.back) find.value = new URLSearchParams(location.search).get("q") || "";
+    ask();
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+  timer = setTimeout(ask, EVERY_MS);
+})();

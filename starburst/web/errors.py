@@ -1,0 +1,69 @@
+"""Every refusal is JSON with one clear line for each problem: {"error": "…"}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from starburst.app.errors import UserError
+from starburst.store.errors import NotFoundError, StoreError
+
+log = structlog.get_logger()
+
+
+class RefusedError(Exception):
+    """A request that is not answered, and why."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Turn what goes wrong into answers."""
+
+    @app.exception_handler(RefusedError)
+    def refused(request: Request, refusal: RefusedError) -> Response:
+        at_browser = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+        if refusal.status == 401 and at_browser:
+            return RedirectResponse("/login", 303)
+        return answer(refusal.status, str(refusal), refusal.headers)
+
+    @app.exception_handler(RequestValidationError)
+    def malformed(_: Request, error: RequestValidationError) -> Response:
+        return answer(400, "\n".join(dict.fromkeys(map(_line, error.errors()))))
+
+    @app.exception_handler(UserError)
+    def bad(_: Request, error: UserError) -> Response:
+        return answer(400, str(error))
+
+    @app.exception_handler(StoreError)
+    def not_stored(_: Request, error: StoreError) -> Response:
+        return answer(404 if isinstance(error, NotFoundError) else 400, str(error))
+
+    @app.exception_handler(HTTPException)
+    def of_routing(_: Request, error: HTTPException) -> Response:
+        return answer(error.status_code, error.detail, error.headers)
+
+    @app.exception_handler(Exception)
+    def bug(request: Request, error: Exception) -> Response:
+        log.error("http-error", path=request.url.path, exc_info=error)
+        return answer(500, "Starburst failed to answer; its log says why")
+
+
+def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """An error as everybody is told it."""
+    return JSONResponse({"error": text}, status, headers)
+
+
+def _line(problem: Mapping[str, object]) -> str:
+    place = problem["loc"]
+    assert isinstance(place, tuple)
+    message = str(problem["msg"])
+    return f"{place[-1]}: {message[:1].lower()}{message[1:]}"

@@ -1,0 +1,67 @@
+"""How much one caller may ask for: a bucket of requests that fills up again, and a number of open streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from threading import Lock
+
+from starburst.web.errors import RefusedError
+
+#: Callers remembered at a time.
+MOST_CALLERS = 10_000
+
+
+class Limits:
+    """Of all callers; any thread may ask."""
+
+    def __init__(self, per_second: float, streams: int, clock: Callable[[], float]) -> None:
+        """A bucket holds two seconds' worth; `clock` counts seconds and never goes back."""
+        self._per_second = per_second
+        self._room = max(1.0, 2 * per_second)
+        self._most_streams = streams
+        self._clock = clock
+        #: Caller → requests left, as of when. Who is not here has a full bucket.
+        self._left: dict[str, tuple[float, float]] = {}
+        self._streams = Counter[str]()
+        self._lock = Lock()
+
+    def charge(self, caller: str) -> None:
+        """Count one request.
+
+        Raises:
+            RefusedError: the bucket is empty; it says when the next may come.
+        """
+        with self._lock:
+            now = self._clock()
+            left, at = self._left.pop(caller, (self._room, now))
+            left = min(self._room, left + (now - at) * self._per_second)
+            self._left[caller] = (max(0.0, left - 1), now)
+            if len(self._left) > MOST_CALLERS:  # the one not seen for longest
+                del self._left[next(iter(self._left))]
+        if left < 1:
+            wait_s = (1 - left) / self._per_second
+            mend = f"wait {wait_s:.2f} s; http.requests_per_second allows more"
+            raise RefusedError(429, f"too many requests: {mend}", {"Retry-After": str(max(1, round(wait_s)))})
+
+    def take_stream(self, caller: str) -> None:
+        """Count an open stream, to be given back.
+
+        Raises:
+            RefusedError: the caller has too many.
+        """
+        with self._lock:
+            if self._streams[caller] >= self._most_streams:
+                raise RefusedError(
+                    429,
+                    f"too many streams: {self._most_streams} are open; end one; http.streams allows more",
+                    {"Retry-After": "5"},
+                )
+            self._streams[caller] += 1
+
+    def give_stream(self, caller: str) -> None:
+        """One stream less."""
+        with self._lock:
+            self._streams[caller] -= 1
+            if not self._streams[caller]:
+                del self._streams[caller]

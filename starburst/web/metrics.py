@@ -1,0 +1,188 @@
+"""GET /metrics: what a Prometheus asks for, read from the store at each scrape in bounded time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import accumulate
+
+from fastapi import APIRouter, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection
+
+from starburst.app.build import stored_config
+from starburst.core.decisions import REASONS, WHY_OFFLOAD
+from starburst.domain.money import MICRO
+from starburst.store import board, queries, tallies
+from starburst.store.store import LIVE_INSTANCES
+from starburst.web import figures
+from starburst.web.office import Office
+
+#: The text format that every Prometheus reads.
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+#: Label values → value; a mapping would not take keys of fixed length for keys of any.
+Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def metrics(office: Office) -> APIRouter:
+    """The route. Answers are made anew for each request; nothing is kept between two."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(StoreCollector(office))
+    router = APIRouter()
+
+    @router.get("/metrics", response_class=Response, tags=["metrics"])
+    def scrape() -> Response:
+        """Metrics in Prometheus' text format."""
+        return Response(generate_latest(registry), media_type=PLAIN)
+
+    return router
+
+
+class StoreCollector(Collector):
+    """All metrics of one home."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def describe(self) -> list[Metric]:
+        """Nothing: the registry need not know the names beforehand."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """One state of the store as metrics."""
+        config, now = stored_config(self._office.store), self._office.now()
+        up = self._office.home.scheduler_pid() is not None
+        yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", up)
+        with self._office.store.read() as conn:
+            told, facts = tallies.tallies(conn), board.facts(conn)
+            machines = queries.machines(conn)
+            yield from _jobs(conn, now, told)
+            yield from _decisions(told)
+            yield from _machines(conn, sum(m.unreachable_since is not None for m in machines))
+            yield from _money(tallies.spent(conn), board.unsettled(conn, machines, now))
+            gpus = figures.gpus(board.nodes(conn), board.holders(conn))
+        yield _gauge(
+            "cloud_dollars_per_hour",
+            "Price of all machines that may be running.",
+            figures.rate(machines).dollars,
+        )
+        limit = figures.limit(config)
+        if limit is not None:
+            yield _gauge(
+                "cloud_dollars_per_hour_limit",
+                "Price of all that the offers' capacities allow.",
+                limit.dollars,
+            )
+        budget = figures.budget(config, facts, told)
+        if budget.target is not None:
+            yield _gauge(
+                "budget_target_ratio",
+                "Wait budget P: how much longer jobs may take on average.",
+                budget.target,
+            )
+        if budget.realised is not None:
+            yield _gauge(
+                "budget_realised_ratio",
+                "How much longer jobs took than without any waiting.",
+                budget.realised,
+            )
+        yield _by("nodes_gpus", "GPUs of the cluster's nodes.", ["state"], _keyed(gpus))
+        yield _gauge("decision_log_seq", "Number of the newest decision.", facts.decided)
+
+
+def _jobs(conn: Connection, now: float, told: tallies.Tallies) -> Iterator[Metric]:
+    queues = dict.fromkeys(told.waits, 0)
+    pending = queues | board.arrivals(conn)
+    offloading, running = dict(queues), dict[tuple[str, ...], int]()
+    for crowd in board.crowds(conn):
+        if crowd.phase == board.QUEUED:
+            pending[crowd.queue] = pending.get(crowd.queue, 0) + crowd.count
+        elif crowd.phase in board.ALIVE:
+            at = (crowd.queue, str(crowd.site))
+            running[at] = running.get(at, 0) + crowd.count
+        else:
+            offloading[crowd.queue] = offloading.get(crowd.queue, 0) + crowd.count
+    for queue in queues:
+        for site in ("cluster", "cloud"):
+            running.setdefault((queue, site), 0)
+    overdue = queues | board.overdue(conn, now)
+    yield _by("pending_jobs", "Jobs that wait in the queue.", ["queue"], _keyed(pending))
+    yield _by(
+        "offloading_jobs",
+        "Jobs that left for the cloud and wait for machines.",
+        ["queue"],
+        _keyed(offloading),
+    )
+    yield _by("running_jobs", "Jobs with a run that may be alive.", ["queue", "site"], running.items())
+    yield _by("overdue_jobs", "Queued jobs whose deadline has passed.", ["queue"], _keyed(overdue))
+
+
+def _decisions(told: tallies.Tallies) -> Iterator[Metric]:
+    waits = HistogramMetricFamily(
+        "starburst_admission_wait_time_seconds",
+        "From a job's submission until it was first given a place, by where that was.",
+        labels=["queue", "site"],
+    )
+    for queue, by_site in sorted(told.waits.items()):
+        for site, kept in sorted(by_site.items()):
+            bounds = [str(bound) for bound in tallies.BOUNDS_S] + ["+Inf"]
+            waits.add_metric(
+                [queue, site], list(zip(bounds, accumulate(kept.counts), strict=True)), kept.sum_s
+            )
+    yield waits
+    kinds = dict.fromkeys(REASONS, 0) | told.decisions  # zeros: the first of a kind is an increase, too
+    yield _count("decisions", "Decisions by kind.", ["kind"], _keyed(kinds))
+    reasons = dict.fromkeys(WHY_OFFLOAD, 0) | told.offloads
+    yield _count("offloaded_jobs", "Jobs that left for the cloud.", ["reason"], _keyed(reasons))
+    returned = told.decisions.get("returning", 0)
+    yield _count("returned_jobs", "Jobs that were called home from the cloud.", [], [((), returned)])
+    yield _count(
+        "launch_failures", "Machines that could not be had.", ["offer"], _keyed(told.launch_failures)
+    )
+
+
+def _machines(conn: Connection, unreachable: int) -> Iterator[Metric]:
+    phases = board.machine_phases(conn)
+    shown = {(phase, offer): 0 for _, offer in phases for phase in LIVE_INSTANCES} | phases
+    yield _by("instances", "Rented machines that have not ended.", ["phase", "offer"], shown.items())
+    yield _gauge("unreachable_instances", "Machines that run but do not answer.", unreachable)
+
+
+def _money(spent: tallies.Spent, owed: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    labels = ["queue", "user"]
+    settled = {(queue, user): n / MICRO for queue, users in spent.items() for user, n in users.items()}
+    yield _count("cloud_cost_dollars", "Bills of machines that have ended.", labels, settled.items())
+    open_bills = {key: n / MICRO for key, n in owed.items()}
+    yield _by(
+        "cloud_unsettled_dollars", "Bills so far of machines that have not ended.", labels, open_bills.items()
+    )
+
+
+def _keyed(counts: Mapping[str, int]) -> Values:
+    return [((key,), count) for key, count in counts.items()]
+
+
+def _gauge(name: str, text: str, value: float | Decimal) -> Metric:
+    return GaugeMetricFamily(f"starburst_{name}", text, value=float(value))
+
+
+def _by(name: str, text: str, labels: list[str], values: Values) -> Metric:
+    family = GaugeMetricFamily(f"starburst_{name}", text, labels=labels)
+    for key, value in sorted(values):
+        family.add_metric(key, value)
+    return family
+
+
+def _count(name: str, text: str, labels: list[str], values: Values) -> Metric:
+    family = CounterMetricFamily(f"starburst_{name}", text, labels=labels)
+    for key, value in sorted(values):
+        family.add_metric(key, value)
+    return family

@@ -1,0 +1,106 @@
+"""What a route is given: who asks, and what to answer from. `viewer` and its like are dependencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from starburst.app.build import live_core
+from starburst.app.config_http import HttpConfig
+from starburst.core.scheduler import Scheduler
+from starburst.store import pages
+from starburst.store.queries import JobRow
+from starburst.store.store import Store
+from starburst.store.tokens import Role
+from starburst.web.errors import RefusedError
+from starburst.web.gate import Caller, Gate
+from starburst.web.office import Office
+
+
+class LiveCore:
+    """The scheduler's state as last committed, read once for many questions. One asks at a time."""
+
+    def __init__(self, office: Office) -> None:
+        self.lock = Lock()
+        self._office = office
+        self._core: Scheduler | None = None
+        self._version: object = None
+
+    def get(self) -> Scheduler:
+        """The core at the present time; to be asked for, and used, with the lock held."""
+        store = self._office.store
+        # Each step of the scheduler writes its facts, each start its config.
+        version = (store.fact("facts"), store.fact("config"))
+        if self._core is None or version != self._version:
+            self._core, self._version = live_core(store), version
+        self._core.now = max(self._core.now, self._office.now())
+        return self._core
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """All that routes share."""
+
+    office: Office
+    settings: HttpConfig
+    gate: Gate
+    live: LiveCore
+    #: Set when the server is about to end: streams end, too.
+    closing: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request that was let in."""
+
+    desk: Desk
+    caller: Caller
+
+    @property
+    def store(self) -> Store:
+        """Where answers come from."""
+        return self.desk.office.store
+
+    def job(self, text: str) -> JobRow:
+        """The job that a caller means, if it is one of theirs.
+
+        Raises:
+            StoreError: there is none, or several.
+        """
+        return pages.find(self.store, text, self.caller.queues)
+
+
+def viewer(request: Request) -> Visit:
+    """Lets in whoever may look."""
+    return _admit(request, Role.VIEWER)
+
+
+def submitter(request: Request) -> Visit:
+    """Lets in whoever may submit and cancel."""
+    return _admit(request, Role.SUBMITTER)
+
+
+def overseer(request: Request) -> Visit:
+    """Lets in who may look at every queue: for pages that know no scope."""
+    visit = _admit(request, Role.VIEWER)
+    if visit.caller.queues is not None:
+        raise RefusedError(
+            403, f"the token {visit.caller.name!r} is for some queues only; this shows them all"
+        )
+    return visit
+
+
+def _admit(request: Request, role: Role) -> Visit:
+    desk: Desk = request.app.state.desk
+    caller = desk.gate.admit(request)
+    if not caller.may(role):
+        mine = caller.role.value
+        raise RefusedError(403, f"the token {caller.name!r} is a {mine}'s; this needs a {role.value}'s")
+    return Visit(desk, caller)
+
+
+Viewer = Annotated[Visit, Depends(viewer)]
+Submitter = Annotated[Visit, Depends(submitter)]

@@ -1,0 +1,158 @@
+"""Holding, releasing and what else steers jobs, as typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starburst.app.config import parse_config
+from starburst.core.events import HoldRequested
+from starburst.domain.job import Member
+from tests.cli.manifests import manifest
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(name: str, *documents: str) -> Path:
+        file = tmp_path / name
+        file.write_text("\n---\n".join(documents))
+        return file
+
+    return write
+
+
+def requests(past) -> list[tuple[str, str]]:
+    return [(request.kind, request.job_id) for request in past.store.requests(100)]
+
+
+def test_what_is_submitted_with_hold_is_held(cli, past, write):
+    told = cli("submit", "--hold", write("a.yaml", manifest("a", "true"), manifest("b", "true")))
+    assert told.code == 0
+    assert [request.submission.job.hold for request in past.store.requests(10)] == [True, True]
+    told = cli("submit", "--hold", "--dry-run", write("c.yaml", manifest("c", "true")))
+    assert told.out.startswith(
+        "c is held: it neither waits nor leaves until it is released: starburst release c"
+    )
+
+
+def test_only_what_waits_is_held_and_everything_else_is_named(cli, past):
+    past.morning()
+    told = cli("hold", "wait", "train", "done")
+    assert told.out == (
+        "job/wait-55555 is being held\n"
+        "job/train-44444 is not held: it waits no longer, it is running\n"
+        "job/done-11111 is over already: succeeded\n"
+    )
+    assert requests(past) == [("hold", "wait-55555")]
+
+
+def test_a_held_job_is_listed_as_held_and_can_be_released(cli, past):
+    past.morning()
+    past.tell(HoldRequested("wait-55555"))
+    (row,) = json.loads(cli("status", "--phase", "held", "-o", "json").out)
+    assert (row["id"], row["phase"], row["leaves_at"]) == ("wait-55555", "held", None)
+    assert (
+        "starburst release wait-55555, by whoever may submit to queue default" in cli("explain", "wait").out
+    )
+    assert cli("hold", "wait").out == "job/wait-55555 is held already\n"
+    assert cli("release", "wait", "train").out == (
+        "job/wait-55555 is being released\njob/train-44444 is not held: it is running\n"
+    )
+    assert ("release", "wait-55555") in requests(past)
+
+
+def after(past) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    jobs = [request.submission.job for request in past.store.requests(100)]
+    return {item.name: (item.after_ok, item.after_any) for item in jobs}
+
+
+def test_names_of_other_jobs_become_ids_first_of_the_same_file_then_of_the_store(cli, past, write):
+    past.morning()
+    file = write("a.yaml", manifest("b", "true", after_ok="a, done", after_any="bad"), manifest("a", "true"))
+    told = cli("submit", file)
+    a, b = (line.split()[0].removeprefix("job/") for line in told.out.splitlines())
+    assert (a[:2], b[:2]) == ("a-", "b-")
+    assert after(past) == {"a": ((), ()), "b": ((a, "done-11111"), ("bad-22222",))}
+    told = cli("submit", "--dry-run", write("c.yaml", manifest("c", "true", after_ok="train")))
+    assert told.out.startswith(
+        "c does not wait for a place yet: it comes after train-44444 if that succeeds;"
+    )
+
+
+def test_what_cannot_come_after_is_refused_with_everything_else_in_the_file(cli, past, write):
+    past.morning()
+    told = cli("submit", write("a.yaml", manifest("a", "true", after_ok="trainn"), manifest("b", "true")))
+    problem = "job a: starburst.io/after-ok: there is no job 'trainn'; did you mean train"
+    assert (told.code, told.err[: len(problem) + 7]) == (2, f"error: {problem}")
+    told = cli("submit", write("a.yaml", manifest("a", "true", after_ok="bad")))
+    assert told.err == (
+        "error: job a: starburst.io/after-ok: bad-22222 is failed already; submit it again first\n"
+    )
+    circle = [manifest("a", "true", after_ok="b"), manifest("b", "true", after_any="a")]
+    told = cli("submit", write("a.yaml", *circle, manifest("c", "true")))
+    assert (told.code, told.out) == (2, "")
+    assert told.err == "error: jobs come after each other in a circle: a after b after a; break it\n"
+    told = cli("submit", write("a.yaml", manifest("a", "true", after_ok="a,,b")))
+    assert "must be names or ids of jobs with commas between them" in told.err
+    assert past.store.requests(10) == []
+
+
+def test_an_array_is_addressed_by_its_name_and_its_jobs_by_theirs(cli, past, write):
+    told = cli(
+        "submit", write("a.yaml", manifest("sweep", "true", array="0-11%2"), manifest("sweep-up", "true"))
+    )
+    ids = [line.split()[0].removeprefix("job/") for line in told.out.splitlines()]
+    array = ids[0].removesuffix("-0")
+    for name in ("sweep", array):
+        rows = json.loads(cli("status", name, "-o", "json").out)
+        assert [row["id"] for row in rows] == ids[:12]
+    assert len(cli("hold", "sweep").out.splitlines()) == 12
+    assert cli("cancel", "sweep-3").out == f"job/{array}-3 is being cancelled\n"
+    assert "sweep" in cli("status", "swee").err
+
+
+def test_an_array_that_was_taken_up_is_found_too(cli, past):
+    for n in (10, 9):
+        past.submit(f"x-b2c3d-{n}", name=f"x-{n}", array=Member("x-b2c3d", n, 20, 1))
+    past.submit("x-y-b2c3d", name="x-y")
+    rows = json.loads(cli("status", "x", "-o", "json").out)
+    assert [(row["name"], row["phase"]) for row in rows] == [("x-9", "blocked"), ("x-10", "starting")]
+    assert "at most 1 job of x-b2c3d at a time" in cli("explain", "x-9").out
+
+
+def test_two_arrays_of_one_name_are_told_apart_by_their_ids(cli, past, write):
+    for _ in range(2):
+        cli("submit", write("a.yaml", manifest("sweep", "true", array="0-1")))
+    told = cli("cancel", "sweep")
+    assert (told.code, told.out) == (2, "")
+    assert "'sweep' could be sweep-" in told.err
+
+
+def test_one_comes_after_all_jobs_of_an_array(cli, past, write):
+    cli(
+        "submit",
+        write("a.yaml", manifest("sum", "true", after_ok="map"), manifest("map", "true", array="0-2")),
+    )
+    found = after(past)["sum"][0]
+    assert [name.rpartition("-")[2] for name in found] == ["0", "1", "2"]
+    cli("submit", write("b.yaml", manifest("again", "true", after_any="map")))
+    assert after(past)["again"][1] == found
+    told = cli(
+        "submit", write("c.yaml", manifest("m", "true", array="0-100"), manifest("s", "true", after_ok="m"))
+    )
+    assert told.err == "error: job s: starburst.io/after-ok: these are 101 jobs, 100 at most; name fewer\n"
+
+
+def test_jobs_for_a_queue_that_there_is_not_are_refused_with_the_list(cli, past, write):
+    config = parse_config({"queues": [{"name": "papers"}, {"name": "demos"}]}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    file = write("a.yaml", manifest("a", "true", queue="zzz"), manifest("b", "true", queue="papers"))
+    told = cli("submit", file)
+    assert (told.code, told.out) == (2, "")
+    assert told.err == (
+        f"error: {file}, job a: starburst.io/queue: 'zzz': there is no such queue; "
+        "the queues are papers, demos\n"
+    )
+    assert cli("submit", write("b.yaml", manifest("b", "true", queue="papers"))).code == 0

@@ -1,0 +1,171 @@
+"""The same commands over HTTP: what they print is what they print at home."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from starburst.app.config_http import HttpConfig
+from starburst.app.home import Home
+from starburst.app.reaped import Reaped, ReapedBook
+from starburst.domain.cloud import Instance, InstancePhase
+from starburst.domain.job import CloudChoice
+from starburst.domain.money import Money
+from starburst.runs.attempt_dir import log_path
+from starburst.store import queries, tokens
+from starburst.store.store import Store
+from starburst.store.tokens import Role, Token
+from starburst.web.office import Office
+from starburst.web.server import listening, serving
+from tests.cli.answers import one_line
+from tests.cli.manifests import manifest
+from tests.cli.past import NOON
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+LISTINGS = [
+    ["status"],
+    ["status", "--phase", "running", "--phase", "queued", "--user", "ada"],
+    ["status", "bad"],
+    ["explain", "wait"],
+    ["instances"],
+    ["instances", "--all"],
+    ["cost"],
+    ["cost", "--by", "day"],
+    ["events"],
+    ["events", "--last", "3"],
+    ["events", "bad"],
+    ["events", "i-000001"],
+]
+OTHERS = [
+    ["logs", "done"],
+    ["logs", "done", "--rank", "1"],
+    ["logs", "done", "-f"],
+    ["logs", "done", "--attempt", "2"],
+    ["logs", "done", "--rank", "7"],
+    ["logs", "wait"],
+    ["events", "bad", "-f"],
+    ["events", "bad", "-f", "-o", "json"],
+    ["status", "bad", "--watch"],
+    ["status", "nobody"],
+    ["explain", "trian"],
+    ["logs", "trian"],
+    ["cancel", "done", "trian"],
+    ["cancel", "done", "wait", "wait"],
+    ["status", "--phase", "runing"],
+]
+
+
+@pytest.fixture
+def server(past, home):
+    past.morning()
+    past.submit("launching-66666", 2, cloud=CloudChoice.ONLY)
+    past.submit("endless-77777", 4, cloud=CloudChoice.NEVER)
+    found = Instance("feed/i-1", "p3.2xlarge", InstancePhase.READY, NOON - 600, None, False, "feed")
+    ReapedBook(past.store).note(Reaped.of(found, "abandoned", Money.of(3), NOON - 60))
+    for rank in (0, 1):
+        path = log_path(Home(home).cluster, "done-11111", 1, rank)
+        path.parent.mkdir(parents=True)
+        path.write_text(f"line of {rank}\nnot ended")
+    settings = HttpConfig(port=0)
+    with (
+        Store.open(home / "starburst.db") as store,
+        listening(settings) as sock,
+        serving(Office(Home(home), store), settings, sock) as url,
+    ):
+        yield url
+
+
+@pytest.fixture
+def same(cli, server, monkeypatch):
+    """Asserts that a command says the same over HTTP as at home; what it says."""
+
+    def same(*words, stdin=b""):
+        at_home = cli(*words, stdin=stdin)
+        remote = cli("--server", server, *words, stdin=stdin)
+        notes = [line for line in at_home.err.splitlines() if not line.startswith("note: no starburst runs")]
+        assert (remote.code, remote.out, remote.err.splitlines()) == (at_home.code, at_home.out, notes)
+        return remote
+
+    return same
+
+
+def test_every_listing_in_every_format(same):
+    for words in LISTINGS:
+        for how in FORMATS if words == ["status"] else ("wide", "json"):
+            told = same(*words, "-o", how)
+            assert told.code == 0
+            assert told.out, words
+
+
+def test_logs_streams_and_mistakes(same):
+    for words in OTHERS:
+        same(*words)
+
+
+def test_a_dry_run_and_what_is_wrong_with_files(same, tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(manifest("new", "true", gpus=2, runtime_estimate="1h30m"))
+    bad.write_text(f"{manifest('a', 'true')}\n---\n{manifest('b', 'true', max_wait='15')}")
+    for how in FORMATS:
+        same("submit", "--dry-run", good, "-o", how)
+    assert "document 2" in same("submit", good, bad).err
+    assert same("submit", tmp_path / "none.yaml").code == 2
+    assert same("submit", "-", stdin=b"\xff").code == 2
+
+
+def test_jobs_are_submitted_and_cancelled_there(cli, server, past, monkeypatch):
+    monkeypatch.setenv("STARBURST_SERVER", server)
+    monkeypatch.setenv("STARBURST_HOME", "/proc/nowhere")
+    told = cli("submit", "-", "-o", "name", stdin=manifest("new", "true").encode())
+    assert (told.code, told.err) == (0, "")
+    (row,) = queries.jobs(past.store, phases=["submitted"])
+    assert told.out == f"job/{row.id}\n"
+    assert cli("cancel", "new").out == f"job/{row.id} is being cancelled\n"
+    assert [request.kind for request in past.store.requests(9)] == ["submit", "cancel"]
+
+
+def test_waiting_ends_when_the_job_does(cli, server, past, monkeypatch):
+    def pause(_seconds):
+        if (requests := past.store.requests(9)) and requests[0].submission:
+            past.tell(submissions=(requests[0].submission,))
+            past.end(requests[0].job_id, 3)
+
+    past.end("train-44444")
+    monkeypatch.setattr(time, "sleep", pause)
+    job = manifest("new", "true", cloud="never").encode()
+    told = cli("--server", server, "submit", "--wait", "-", stdin=job)
+    assert told.code == 1
+    assert told.out.splitlines()[1].endswith("failed: its command ended with exit code 3")
+
+
+def test_a_token_is_asked_for_and_taken(cli, server, past, monkeypatch):
+    secret = tokens.create(past.store, Token("a", Role.VIEWER, None, time.time()))
+    said = one_line(cli("--server", server, "status"))
+    assert said == "a token is needed; have one made with: starburst token create"
+    monkeypatch.setenv("STARBURST_TOKEN", secret)
+    assert cli("--server", server, "status").code == 0
+    assert "this needs a submitter's" in one_line(cli("--server", server, "cancel", "wait"))
+
+
+def test_a_server_that_is_away_or_is_none_is_one_line(cli, home, monkeypatch):
+    monkeypatch.setattr("starburst.client.LONGEST_PAUSE_S", 0.0)
+    with listening(HttpConfig(port=0)) as sock:
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    assert one_line(cli("--server", url, "status")).startswith(f"{url}: does not answer (")
+    assert one_line(cli("--server", "here", "status")).startswith("here: is no address of a server; write")
+    assert not home.exists()
+
+
+def test_up_refuses_a_port_that_is_taken_and_doors_that_are_open(cli, home, tmp_path):
+    config = tmp_path / "starburst.yaml"
+    with listening(HttpConfig(port=0)) as sock:
+        port = sock.getsockname()[1]
+        config.write_text(f"http: {{port: {port}}}")
+        said = one_line(cli("up", "--config", config))
+    assert said.startswith(
+        f"http.port: {port}: cannot be had at 127.0.0.1 (address already in use); set http.port"
+    )
+    config.write_text("http: {host: 0.0.0.0, port: 0}")
+    said = one_line(cli("up", "--config", config))
+    assert said.startswith("http.host: 0.0.0.0: others reach this, and there is no token; make one with")

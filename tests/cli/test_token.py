@@ -1,0 +1,50 @@
+"""`starburst token`: made once, listed without the secret, gone when revoked."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from starburst.app.home import Home
+from starburst.store import tokens
+from starburst.store.store import Store
+from tests.cli.answers import one_line
+
+
+def test_a_token_is_shown_once_and_kept_as_a_hash(cli, home):
+    told = cli("token", "create", "ci", "--role", "submitter", "--queue", "papers", "--expires", "30d")
+    secret = told.out.strip()
+    assert told.code == 0
+    assert secret.startswith("starburst_")
+    assert len(secret) == len("starburst_") + 43
+    assert secret.encode() not in Home(home).database.read_bytes()
+    with Store.open(Home(home).database) as store:
+        found = tokens.find(store, secret)
+    assert (found.name, found.role.value, found.queues) == ("ci", "submitter", ("papers",))
+    assert abs(found.expires_at - time.time() - 30 * 86_400) < 60
+    assert secret not in (listed := cli("token", "list").out)
+    assert listed.splitlines()[1].split()[:3] == ["ci", "submitter", "papers"]
+
+
+def test_programs_get_the_same_as_keys(cli):
+    made = json.loads(cli("token", "create", "a", "-o", "json").out)
+    assert (made.pop("token")[:10], made["role"], made["queues"]) == ("starburst_", "viewer", None)
+    assert json.loads(cli("token", "list", "-o", "json").out) == [made]
+
+
+def test_a_revoked_token_is_gone_and_its_name_free(cli):
+    first = cli("token", "create", "a").out
+    assert cli("token", "revoke", "a").out == "token/a revoked\n"
+    assert cli("token", "list").err == "no tokens: the HTTP API answers this machine only\n"
+    assert cli("token", "create", "a").out != first
+
+
+def test_mistakes_are_one_line(cli):
+    cli("token", "create", "a")
+    said = one_line(cli("token", "create", "a"))
+    assert said == "there is a token 'a' already; revoke it or choose another name"
+    assert one_line(cli("token", "revoke", "b")) == "there is no token 'b'; see: starburst token list"
+    assert one_line(cli("token", "create", "a b")).startswith("NAME: 'a b': must be letters")
+    assert one_line(cli("token", "create", "b", "--expires", "30")).startswith("--expires: '30': ")
+    assert one_line(cli("token", "create", "b", "--expires", "0s")).startswith("--expires: '0s': must be")
+    assert "'viewer', 'submitter', 'admin'" in cli("token", "create", "b", "--role", "king").err

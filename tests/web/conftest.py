@@ -1,0 +1,130 @@
+"""A morning's past, the API on it, and somebody who asks."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpx import Response
+
+from starburst.app.config_http import HttpConfig
+from starburst.app.home import Home
+from starburst.store import tokens
+from starburst.store.store import Store
+from starburst.store.tokens import Role, Token
+from starburst.web.office import Office
+from starburst.web.site import make_app
+from tests.cli.past import NOON, Past
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would have another client than ours
+    from starlette.testclient import TestClient
+
+API = "/api/v1"
+HERE = "http://127.0.0.1:8585"
+
+
+class Time:
+    """A clock that goes when it is told to."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture(scope="session")
+def morning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store that most tests ask: made once, to be copied."""
+    database = tmp_path_factory.mktemp("morning") / "home" / "starburst.db"
+    with Past.begin(database, NOON) as begun:
+        begun.morning()
+    return database
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "home"
+    monkeypatch.setenv("STARBURST_HOME", str(path))
+    return path
+
+
+@pytest.fixture
+def past(home: Path) -> Iterator[Past]:
+    """A scheduler whose clock stands still at noon."""
+    with Past.begin(home / "starburst.db", NOON) as begun:
+        begun.morning()
+        yield begun
+
+
+@pytest.fixture
+def office(request: pytest.FixtureRequest, home: Path, morning: Path) -> Iterator[Office]:
+    """Of that scheduler if the test has one."""
+    if "past" in request.fixturenames:
+        request.getfixturevalue("past")
+    else:
+        home.mkdir(mode=0o700)
+        shutil.copy(morning, home)
+    with Store.open(home / "starburst.db") as store:
+        yield Office(Home(home), store)
+
+
+@pytest.fixture
+def wall() -> Time:
+    return Time(1_800_000_000.0)
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time(0.0)
+
+
+Ask = Callable[..., Response]
+
+
+@pytest.fixture
+def settings() -> HttpConfig:
+    return HttpConfig()
+
+
+@pytest.fixture
+def ask(office: Office, settings: HttpConfig, wall: Time, clock: Time) -> Iterator[Ask]:
+    """Sends a request to the API, with a token if one is given; a bug is a 500."""
+    app = make_app(office, settings, clock=clock, wall=wall)
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False, follow_redirects=False) as client:
+
+        def ask(method: str, path: str, token: str | None = None, **more: Any) -> Response:
+            headers = {**more.pop("headers", {})}
+            if token is not None:
+                headers["Authorization"] = f"Bearer {token}"
+            client.cookies.clear()
+            where = path if path.startswith(("/login", "/health", "/open")) else API + path
+            return client.request(method, where, headers=headers, **more)
+
+        yield ask
+
+
+@pytest.fixture
+def token(office: Office, wall: Time) -> Callable[..., str]:
+    """Makes a token."""
+
+    def token(role: str, *queues: str, name: str = "", expires_at: float | None = None) -> str:
+        made = Token(name or role, Role(role), queues or None, wall.now, expires_at)
+        return tokens.create(office.store, made)
+
+    return token

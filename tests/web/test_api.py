@@ -1,0 +1,259 @@
+"""The HTTP API: what the command line says, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from starburst.app.home import Home
+from starburst.runs.attempt_dir import log_path
+from starburst.store import queries
+from tests.cli.manifests import manifest
+from tests.cli.past import Past
+from tests.web.conftest import Ask
+
+YAML = {"Content-Type": "application/yaml"}
+
+
+def write(home: Path, job: str, rank: int, text: str) -> None:
+    path = log_path(Home(home).cluster, job, 1, rank)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+def take_up(past: Past, count: int) -> None:
+    """As the scheduler does it, in one step."""
+    requests = past.store.requests(count)
+    past.tell(submissions=tuple(request.submission for request in requests))
+    with sqlite3.connect(past.store._engine.url.database) as database:
+        database.executemany("DELETE FROM requests WHERE seq = ?", [(request.seq,) for request in requests])
+    database.close()
+
+
+def refused(answer, status: int) -> str:
+    """The words of a refusal."""
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"]
+    return answer.json()["error"]
+
+
+def ids(answer) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [row["id"] for row in answer.json()]
+
+
+def test_jobs_are_listed_in_order_of_arrival_and_by_choice(ask: Ask) -> None:
+    everyone = ["done-11111", "bad-22222", "render-33333", "train-44444", "wait-55555"]
+    assert ids(ask("GET", "/jobs")) == everyone
+    assert ids(ask("GET", "/jobs", params={"phase": ["running", "queued"]})) == everyone[2:]
+    assert ids(ask("GET", "/jobs", params={"user": "bob"})) == ["bad-22222"]
+    assert ids(ask("GET", "/jobs", params={"queue": "papers"})) == ["bad-22222"]
+    assert ids(ask("GET", "/jobs", params={"id": ["wait-55555", "done-11111"]})) == [everyone[0], everyone[4]]
+    assert refused(ask("GET", "/jobs?phase=runing"), 400).startswith("phase: 'runing' is not a phase; choose")
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+def test_pages_follow_each_other_without_a_gap_while_jobs_are_taken_up(
+    ask: Ask, past: Past, limit: int
+) -> None:
+    ask("POST", "/jobs", content="\n---\n".join(manifest(f"new-{i}", "true") for i in range(4)), headers=YAML)
+    found: list[str] = []
+    while True:
+        more = {"after": found[-1]} if found else {}
+        page = ids(ask("GET", "/jobs", params={"limit": limit, **more}))
+        found += page
+        if len(page) < limit:
+            break
+        if len(found) == 6:  # the scheduler takes two of them up in the middle
+            take_up(past, 2)
+    assert len(found) == len(set(found)) == 9
+    assert [name.rpartition("-")[0] for name in found[5:]] == ["new-0", "new-1", "new-2", "new-3"]
+
+
+def test_a_job_tells_its_story_and_why_it_stands_where_it_does(ask: Ask) -> None:
+    told = ask("GET", "/jobs/bad").json()
+    assert told["explanation"].startswith("failed at 10:00: its command ended with exit code 3")
+    assert [step["decision"] for step in told["decisions"]] == ["offloaded", "started", "failed"]
+    assert told["cloud_cost_usd"] == 2.04
+    told = ask("GET", "/jobs/wait/explain").json()
+    assert list(told)[:3] == ["id", "phase", "explanation"]
+    assert (told["id"], told["position"]) == ("wait-55555", 1)
+    assert told["explanation"].startswith("waits for 2 GPUs on the cluster until 12:14")
+    log = ask("GET", "/jobs/bad/events", params={"limit": 2}).json()
+    assert [row["decision"] for row in log] == ["offloaded", "started"]
+    log = ask("GET", "/jobs/bad/events", params={"after": log[-1]["seq"]}).json()
+    assert [row["decision"] for row in log] == ["failed"]
+
+
+def test_a_job_that_is_not_there_is_404_and_one_of_several_400(ask: Ask) -> None:
+    ask("POST", "/jobs", content=manifest("train-2", "true"), headers=YAML)
+    for path in ("", "/explain", "/events", "/logs"):
+        assert refused(ask("GET", f"/jobs/trian{path}"), 404).startswith(
+            "there is no job 'trian'; did you mean"
+        )
+        assert refused(ask("GET", f"/jobs/trai{path}"), 400).startswith("'trai' could be train-")
+
+
+def test_what_is_explained_changes_when_the_scheduler_has_moved_on(ask: Ask, past: Past) -> None:
+    assert "1st in line" in ask("GET", "/jobs/wait/explain").json()["explanation"]
+    past.end("train-44444")
+    assert "1st in line" not in ask("GET", "/jobs/wait/explain").json()["explanation"]
+
+
+def test_manifests_are_submitted_as_yaml_json_or_files(ask: Ask, past: Past) -> None:
+    one = json.loads(manifest("a", "true"))
+    bodies = [
+        {"content": manifest("a", "true"), "headers": YAML},
+        {"json": one},
+        {"json": [one, one]},
+        {"json": {"apiVersion": "v1", "kind": "List", "items": [one]}},
+        {"json": {"files": [{"name": "x.yaml", "text": manifest("a", "true")}]}},
+    ]
+    for body in bodies:
+        answer = ask("POST", "/jobs", **body)
+        assert answer.status_code == 201, answer.text
+        assert {tuple(row) for row in answer.json()} == {("id", "name", "notes")}
+    assert len(queries.jobs(past.store, phases=["submitted"])) == 6
+
+
+def test_a_dry_run_says_what_would_happen_and_submits_nothing(ask: Ask, past: Past) -> None:
+    job = manifest("new", "true", gpus=2, runtime_estimate="1h30m")
+    answer = ask("POST", "/jobs?dry_run=true", content=job, headers=YAML)
+    assert answer.status_code == 200
+    (row,) = answer.json()
+    assert row["explanation"].startswith("waits for 2 GPUs on the cluster until 12:14")
+    assert row["position"] == 2
+    assert not queries.jobs(past.store, phases=["submitted"])
+    assert ask("GET", "/jobs/wait/explain").json()["position"] == 1
+
+
+def test_one_bad_manifest_stops_them_all_and_every_problem_is_a_line(ask: Ask, past: Past) -> None:
+    good, bad = manifest("good", "true"), manifest("bad", "true", max_wait="15")
+    said = refused(ask("POST", "/jobs", content=f"{good}\n---\n{bad}", headers=YAML), 400)
+    assert said == (
+        'body, document 2: metadata.annotations["starburst.io/max-wait"]: "15": '
+        "a duration needs a unit; write 15s, 15m, 15h or 15d"
+    )
+    files = [{"name": "a.yaml", "text": bad}, {"name": "b.yaml", "text": ""}, {"name": "c", "text": good}]
+    lines = refused(ask("POST", "/jobs", json={"files": files}), 400).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["a.yaml, document 1", "b.yaml"]
+    assert not queries.jobs(past.store, phases=["submitted"])
+
+
+NO_MANIFESTS = [
+    ("text/plain", b"{}", "content-type: 'text/plain': must be application/yaml or application/json"),
+    ("", b"{}", "content-type: ''"),
+    ("application/yaml", b"\xff", "body: is not text; send UTF-8"),
+    ("application/json", b"{", "body: is not JSON (Expecting property name"),
+    ("application/json", b"[" * 100_000, "body: is too deep"),
+    ("application/json", b"1" * 5000, "body: is too deep, or has too large numbers"),
+    ("application/json", b'{"kind": "\\ud800"}', "body, document 1: "),
+    ("application/json", b'{"files": []}', "body: files: must be an array of at least one"),
+    ("application/json", b'{"files": [{"name": 1, "text": ""}]}', "body: files: each must have name"),
+    ("application/json", b"[]", "body: there is no Job or Pod in it"),
+]
+
+
+def test_a_body_that_is_no_manifest(ask: Ask) -> None:
+    for kind, body, said in NO_MANIFESTS:
+        told = refused(ask("POST", "/jobs", content=body, headers={"Content-Type": kind}), 400)
+        assert told.startswith(said)
+
+
+def test_a_body_may_be_just_so_large(ask: Ask) -> None:
+    fits = manifest("a", "true").encode().ljust(2**20)
+    assert ask("POST", "/jobs", content=fits, headers={"Content-Type": "application/json"}).status_code == 201
+    said = refused(ask("POST", "/jobs", content=fits + b" ", headers=YAML), 413)
+    assert said == "the body has more than 1048576 bytes; send less, or raise http.max_body"
+
+
+def test_a_job_is_cancelled_and_asking_again_changes_nothing(ask: Ask, past: Past) -> None:
+    for _ in range(2):
+        assert ask("POST", "/jobs/wait/cancel").json()["phase"] == "queued"
+    (request,) = past.store.requests(9)
+    assert (request.kind, request.job_id) == ("cancel", "wait-55555")
+    assert ask("POST", "/jobs/done/cancel").json()["phase"] == "succeeded"
+    assert len(past.store.requests(9)) == 1
+
+
+def test_a_job_is_held_and_released(ask: Ask, past: Past) -> None:
+    (sent,) = ask("POST", "/jobs?hold=true", content=manifest("a", "true"), headers=YAML).json()
+    assert past.store.submission(sent["id"]).job.hold
+    assert ask("POST", "/jobs/wait/hold").json()["phase"] == "queued"
+    assert ask("POST", f"/jobs/{sent['id']}/release").json()["phase"] == "submitted"
+    assert [request.kind for request in past.store.requests(9)] == ["submit", "hold", "release"]
+
+
+def test_machines_money_nodes_and_offers(ask: Ask) -> None:
+    (machine,) = ask("GET", "/instances").json()
+    assert (machine["id"], machine["jobs"], machine["cost_usd"]) == ("i-000002", ["render-33333"], 2.04)
+    assert ids(ask("GET", "/instances?all=true")) == ["i-000001", "i-000002"]
+    assert ask("GET", "/cost?by=queue").json() == [
+        {"queue": "default", "cost_usd": 2.04, "running_usd": 2.04, "cluster_usd": None},
+        {"queue": "papers", "cost_usd": 2.04, "running_usd": 0.0, "cluster_usd": None},
+    ]
+    assert refused(ask("GET", "/cost?by=colour"), 400).startswith("by: input should be 'user', 'queue'")
+    (node,) = ask("GET", "/nodes").json()
+    assert (node["gpus"], node["free_gpus"], node["gpu_type"]) == (4, 0, "V100")
+    assert [offer["name"] for offer in ask("GET", "/offers").json()] == ["p3.2xlarge", "c7i.large"]
+
+
+def test_the_decision_log_by_row_by_subject_and_from_its_end(ask: Ask) -> None:
+    log = ask("GET", "/events").json()
+    assert [row["seq"] for row in log] == list(range(1, len(log) + 1))
+    assert ask("GET", "/events?after=3&limit=2").json() == log[3:5]
+    assert ask("GET", "/events?newest=true&limit=2").json() == log[-2:]
+    assert {row["subject"] for row in ask("GET", "/events?subject=i-000001").json()} == {"i-000001"}
+
+
+def test_a_summary_in_a_few_numbers(ask: Ask) -> None:
+    told = ask("GET", "/summary").json()
+    assert told["jobs"] == {"failed": 1, "queued": 1, "running": 2, "succeeded": 1}
+    assert (told["instances"], told["usd_per_hour"]) == ({"ready": 1}, 2.04)
+    assert (told["now"], told["scheduler_running"]) == ("2026-03-02T12:00:00.000+00:00", False)
+    assert told["last_seq"] == ask("GET", "/events?newest=true&limit=1").json()[0]["seq"]
+
+
+def test_what_a_job_wrote_is_plain_text(ask: Ask, home: Path) -> None:
+    write(home, "done-11111", 0, "a\nc")
+    write(home, "done-11111", 1, "b\n")
+    answer = ask("GET", "/jobs/done/logs")
+    assert (answer.text, answer.headers["content-type"]) == (
+        "[0] a\n[0] c[1] b\n",
+        "text/plain; charset=utf-8",
+    )
+    assert ask("GET", "/jobs/done/logs?rank=1").text == "b\n"
+    assert ask("GET", "/jobs/done/logs?follow=true").text == "[0] a\n[0] c[1] b\n"
+    assert ask("GET", "/jobs/wait/logs").status_code == 204
+    said = refused(ask("GET", "/jobs/done/logs?attempt=2"), 400)
+    assert said == "attempt: 2: the last run of job/done-11111 is 1; give one up to that"
+    for more in ("", "&follow=true"):
+        said = refused(ask("GET", f"/jobs/wait/logs?rank=1{more}"), 400)
+        assert said == "rank: 1: the last task of job/wait-55555 is 0; give one up to that"
+
+
+def test_a_long_log_arrives_whole(ask: Ask, home: Path) -> None:
+    text = "".join(f"{i} {'x' * 50}\n" for i in range(50_000))
+    write(home, "done-11111", 0, text)
+    assert ask("GET", "/jobs/done/logs").text == text
+
+
+def test_what_cannot_be_asked_is_one_line(ask: Ask) -> None:
+    for path in ("/nowhere", "/jobs?limit=0", "/jobs?limit=1001", "/jobs?limit=x", "/events?after=-1"):
+        answer = ask("GET", path)
+        assert len(refused(answer, 404 if path == "/nowhere" else 400).splitlines()) == 1
+    for path in (f"/events?after={2**63}", "/jobs/a%00b", "/jobs?user=%00", "/jobs/wait/logs?attempt=0"):
+        assert len(refused(ask("GET", path), 400).splitlines()) == 1
+
+
+def test_openapi_describes_every_route_in_words(ask: Ask) -> None:
+    told = ask("GET", "/openapi.json").json()
+    routes = [route for path in told["paths"].values() for route in path.values()]
+    assert len(routes) >= 14
+    assert all(
+        (route["summary"] and "200" in route["responses"]) or "201" in route["responses"] for route in routes
+    )
+    assert "application/yaml" in told["paths"]["/api/v1/jobs"]["post"]["requestBody"]["content"]

@@ -1,0 +1,199 @@
+"""Who may ask what: tokens, roles, queues, limits; and this machine alone where there is no token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from fastapi import Depends
+
+from starburst.app.config_http import HttpConfig
+from starburst.store import queries, tokens
+from starburst.web.office import Office
+from starburst.web.site import make_app
+from starburst.web.visit import overseer
+from tests.cli.manifests import manifest
+from tests.cli.past import Past
+from tests.web.conftest import HERE, Ask, TestClient, Time
+from tests.web.test_api import ids, refused
+
+Make = Callable[..., str]
+READS = ["/jobs", "/jobs/wait", "/jobs/wait/explain", "/jobs/wait/events", "/jobs/wait/logs"]
+READS += ["/instances", "/cost", "/events", "/nodes", "/offers", "/summary"]
+
+
+def in_queue(name: str, queue: str) -> dict[str, object]:
+    job = json.loads(manifest(name, "true"))
+    job["metadata"].setdefault("labels", {})["starburst.io/queue"] = queue
+    return job
+
+
+def test_without_any_token_this_machine_may_do_everything(ask: Ask) -> None:
+    assert ask("GET", "/jobs").status_code == 200
+    assert ask("POST", "/jobs/wait/cancel").status_code == 200
+
+
+def test_with_one_token_nobody_gets_in_without(ask: Ask, token: Make) -> None:
+    secret = token("viewer")
+    for path in READS:
+        said = refused(answer := ask("GET", path), 401)
+        assert said == "a token is needed; have one made with: starburst token create"
+        assert answer.headers["www-authenticate"] == "Bearer"
+        refused(ask("GET", path, token="starburst_guess"), 401)
+        assert ask("GET", path, token=secret).status_code in (200, 204)
+    assert ask("GET", "/healthz").json() == {"status": "ok"}
+
+
+def test_a_viewer_changes_nothing_and_a_submitter_only_its_own(ask: Ask, token: Make, past: Past) -> None:
+    look, send, rule = token("viewer"), token("submitter"), token("admin")
+    job = {"json": in_queue("a", "default")}
+    assert "is a viewer's; this needs a submitter's" in refused(ask("POST", "/jobs", look, **job), 403)
+    refused(ask("POST", "/jobs/wait/cancel", look), 403)
+    (sent,) = ask("POST", "/jobs", send, **job).json()
+    assert queries.job(past.store, sent["id"]).user == "submitter"
+    assert ask("POST", f"/jobs/{sent['id']}/cancel", send).status_code == 200
+    said = refused(ask("POST", "/jobs/wait/cancel", send), 403)
+    assert said == "job wait-55555 is ada's; the token 'submitter' steers its own only"
+    refused(ask("POST", "/jobs?user=ada", send, **job), 403)
+    assert ask("POST", "/jobs/wait/cancel", rule).status_code == 200
+    (sent,) = ask("POST", "/jobs?user=ada", rule, **job).json()
+    assert queries.job(past.store, sent["id"]).user == "ada"
+
+
+def test_a_body_is_read_only_of_who_may_send_one(ask: Ask, token: Make) -> None:
+    refused(
+        ask("POST", "/jobs", token("viewer"), content=b"x" * 2**21, headers={"Content-Type": "text/yaml"}),
+        403,
+    )
+
+
+def test_a_token_for_a_queue_sees_only_its_jobs(ask: Ask, token: Make, past: Past) -> None:
+    mine = token("viewer", "papers")
+    past.submit("hidden-66666", queue="secret")
+    assert ids(ask("GET", "/jobs", mine)) == ["bad-22222"]
+    assert ids(ask("GET", "/jobs?queue=default", mine)) == []
+    assert ids(ask("GET", "/jobs?id=wait-55555&id=bad-22222", mine)) == ["bad-22222"]
+    for path in ("", "/explain", "/events", "/logs"):
+        assert refused(ask("GET", f"/jobs/hidden-66666{path}", mine), 404) == "there is no job 'hidden-66666'"
+        assert "did you mean" not in refused(ask("GET", f"/jobs/hiden{path}", mine), 404)
+    refused(ask("GET", "/jobs?after=wait-55555", mine), 404)
+    assert ask("GET", "/jobs/b", mine).json()["id"] == "bad-22222"
+    assert ids(ask("GET", "/instances", mine)) == []
+    (machine,) = ask("GET", "/instances?all=true", mine).json()
+    assert machine["jobs"] == ["bad-22222"]
+    assert {row["subject"] for row in ask("GET", "/events", mine).json()} == {"bad-22222"}
+    assert ask("GET", "/events?subject=wait-55555", mine).json() == []
+    assert ask("GET", "/summary", mine).json()["jobs"] == {"failed": 1}
+    for by, name in (("queue", "papers"), ("user", "bob"), ("job", "bad-22222")):
+        (bill,) = ask("GET", f"/cost?by={by}", mine).json()
+        assert (bill[by], bill["cost_usd"], bill["running_usd"]) == (name, 2.04, 0.0)
+    refused(ask("GET", "/cost?by=day", mine), 403)
+
+
+def test_a_token_for_a_queue_touches_only_its_jobs(ask: Ask, token: Make, past: Past) -> None:
+    mine = token("admin", "papers")
+    assert ask("POST", "/jobs", mine, json=in_queue("a", "papers")).status_code == 201
+    both = [in_queue("b", "papers"), in_queue("c", "default")]
+    said = refused(ask("POST", "/jobs", mine, json=both), 403)
+    assert said == "queue: 'default': the token 'admin' is for papers only"
+    refused(ask("POST", "/jobs/wait-55555/cancel", mine), 404)
+    assert [request.kind for request in past.store.requests(9)] == ["submit"]
+    assert [row["name"] for row in ask("GET", "/jobs", mine).json()] == ["bad", "a"]
+
+
+def test_a_token_ends_by_the_clock_or_by_hand(ask: Ask, token: Make, wall: Time, office: Office) -> None:
+    token("admin")
+    short = token("viewer", expires_at=wall.now + 60)
+    assert ask("GET", "/jobs", short).status_code == 200
+    wall.now += 60
+    assert refused(ask("GET", "/jobs", short), 401).startswith("this token is not known, or has expired")
+    long = token("viewer", name="long")
+    tokens.revoke(office.store, "long")
+    refused(ask("GET", "/jobs", long), 401)
+
+
+def test_pages_that_know_no_scope_are_for_who_sees_everything(
+    office: Office, token: Make, wall: Time
+) -> None:
+    app = make_app(office, HttpConfig(), wall=wall)
+    app.add_api_route("/open", lambda: "all of it", dependencies=[Depends(overseer)])
+    with TestClient(app, base_url=HERE) as client:
+        assert client.get("/open").text == '"all of it"'
+        whole, part = token("viewer"), token("admin", "papers")
+        assert client.get("/open").status_code == 401
+        assert client.get("/open", headers={"Authorization": f"Bearer {whole}"}).status_code == 200
+        said = refused(client.get("/open", headers={"Authorization": f"Bearer {part}"}), 403)
+        assert said == "the token 'admin' is for some queues only; this shows them all"
+
+
+def test_its_use_is_noted_to_the_minute(ask: Ask, token: Make, wall: Time, office: Office) -> None:
+    secret, began = token("viewer"), wall.now
+    for pause, noted in ((0, began), (59, began), (2, began + 61)):
+        wall.now += pause
+        ask("GET", "/jobs", secret)
+        (kept,) = tokens.listed(office.store)
+        assert kept.last_used_at == noted
+
+
+def test_names_that_lead_to_this_machine_may_be_somebody_elses(ask: Ask, token: Make) -> None:
+    """DNS rebinding: a page of evil.example asks its own name, which has become 127.0.0.1."""
+    for host, status in [("localhost:8585", 200), ("[::1]:8585", 200), ("127.9.9.9", 200)]:
+        assert ask("GET", "/jobs", headers={"Host": host}).status_code == status
+    for host in ("evil.example:8585", "127.0.0.1.evil.example", "", "[", "10.0.0.1"):
+        assert refused(ask("GET", "/jobs", headers={"Host": host}), 403).startswith("the host ")
+    secret = token("viewer")
+    assert ask("GET", "/jobs", secret, headers={"Host": "starburst.example"}).status_code == 200
+
+
+OTHERS = [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"}]
+OTHERS += [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}]
+
+
+def test_pages_of_other_sites_change_nothing(ask: Ask, past: Past) -> None:
+    for headers in OTHERS:
+        refused(ask("POST", "/jobs/wait/cancel", headers=headers), 403)
+        refused(ask("POST", "/jobs", json=in_queue("a", "default"), headers=headers), 403)
+    assert past.store.requests(9) == []
+    assert ask("POST", "/jobs/wait/cancel", headers={"Origin": HERE}).status_code == 200
+
+
+def test_a_browser_is_led_to_the_form_and_gets_a_cookie_that_scripts_cannot_read(
+    ask: Ask, token: Make
+) -> None:
+    secret = token("viewer")
+    answer = ask("GET", "/jobs", headers={"Accept": "text/html,*/*"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert "<form" in ask("GET", "/login").text
+    refused(ask("POST", "/login", data={"token": secret}, headers={"Origin": "https://evil.example"}), 403)
+    assert ask("POST", "/login", data={"token": "guess"}).status_code == 401
+    answer = ask("POST", "/login", data={"token": secret})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert answer.headers["set-cookie"] == (f"starburst_token={secret}; HttpOnly; Path=/; SameSite=strict")
+    assert ask("GET", "/jobs", headers={"Cookie": f"starburst_token={secret}"}).status_code == 200
+    by_proxy = ask("POST", "/login", data={"token": secret}, headers={"X-Forwarded-Proto": "https"})
+    assert by_proxy.headers["set-cookie"].endswith("; Secure")
+
+
+class TestLimits:
+    @pytest.fixture
+    def settings(self) -> HttpConfig:
+        return HttpConfig(requests_per_second=2.0, streams=1)
+
+    def test_a_burst_is_answered_then_as_many_as_come_in_a_second(
+        self, ask: Ask, token: Make, clock: Time
+    ) -> None:
+        one, other = token("viewer"), token("viewer", name="other")
+        assert [ask("GET", "/offers", one).status_code for _ in range(6)] == [200] * 4 + [429] * 2
+        assert ask("GET", "/offers", other).status_code == 200
+        clock.now += 0.5
+        assert [ask("GET", "/offers", one).status_code for _ in range(2)] == [200, 429]
+        said = refused(answer := ask("GET", "/offers", one), 429)
+        assert said == "too many requests: wait 0.50 s; http.requests_per_second allows more"
+        assert answer.headers["retry-after"] == "1"
+
+    def test_guesses_count_by_address(self, ask: Ask, token: Make) -> None:
+        secret = token("viewer")
+        assert [ask("GET", "/jobs", "guess").status_code for _ in range(5)] == [401] * 4 + [429]
+        assert ask("POST", "/login", data={"token": secret}).status_code == 429
+        assert ask("GET", "/jobs", secret).status_code == 200

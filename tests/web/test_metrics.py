@@ -1,0 +1,183 @@
+"""/metrics: names that are kept, numbers that agree with the store, counters that never go back."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import delete
+
+from starburst.core.decisions import REASONS
+from starburst.store import queries
+from starburst.store import schema as t
+from starburst.store.costs import costs
+from starburst.store.store import Store
+from starburst.web.metrics import metrics
+from starburst.web.office import Office
+from tests.builders import job
+from tests.web.lively import NOON, Lively
+from tests.web.promtool import promtool
+from tests.web.serving import served
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RULES = DEPLOY / "prometheus" / "starburst.rules.yaml"
+#: Sample name and labels → value.
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture(scope="module")
+def lively(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lively]:
+    with Lively.begin(tmp_path_factory.mktemp("metrics")) as it:
+        it.morning()
+        yield it
+
+
+@pytest.fixture(scope="module")
+def text(lively: Lively) -> str:
+    return scrape(lively.office)
+
+
+def scrape(office: Office) -> str:
+    with served(metrics(office)) as url:
+        answer = httpx.get(f"{url}/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return answer.text
+
+
+def samples(text: str) -> Samples:
+    return {
+        (sample.name.removeprefix("starburst_"), tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def total(found: Samples, name: str, **labels: str) -> float:
+    return sum(v for (n, its), v in found.items() if n == name and labels.items() <= dict(its).items())
+
+
+def test_promtool_finds_nothing_wrong_with_the_metrics(text: str) -> None:
+    checked = subprocess.run(
+        [promtool(), "check", "metrics"], check=False, input=text, capture_output=True, text=True
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_jobs_are_counted_as_the_store_lists_them(lively: Lively, text: str) -> None:
+    found, jobs = samples(text), queries.summary(lively.office.store).jobs
+    assert total(found, "pending_jobs") == jobs["queued"] > 0
+    assert total(found, "running_jobs") == jobs["running"]
+    assert total(found, "running_jobs", site="cloud") > 0
+    assert total(found, "offloading_jobs") == jobs.get("offloading", 0)
+    assert total(found, "overdue_jobs") == 0
+
+
+def test_counters_agree_with_the_decision_log(lively: Lively, text: str) -> None:
+    found, log = samples(text), queries.decisions(lively.office.store)
+    for kind in REASONS:
+        assert total(found, "decisions_total", kind=kind) == sum(row.kind == kind for row in log), kind
+    assert total(found, "offloaded_jobs_total", reason="expired") == sum(
+        row.kind == "offloaded" and row.numbers["why"] == "expired" for row in log
+    )
+    assert total(found, "returned_jobs_total") == sum(row.kind == "returning" for row in log) > 0
+    assert total(found, "decision_log_seq") == log[-1].seq
+
+
+def test_waits_run_from_submission_to_the_first_place_each_job_once(lively: Lively, text: str) -> None:
+    found, waits = samples(text), dict[str, float]()
+    arrived = {row.id: row.submitted_at for row in queries.jobs(lively.office.store)}
+    for row in queries.decisions(lively.office.store):
+        if row.kind in ("placed", "offloaded"):
+            waits.setdefault(row.subject, row.at - arrived[row.subject])
+    assert total(found, "admission_wait_time_seconds_count") == len(waits) > 50
+    assert total(found, "admission_wait_time_seconds_sum") == pytest.approx(sum(waits.values()))
+    assert total(found, "admission_wait_time_seconds_bucket", le="900.0") == sum(
+        wait <= 900 for wait in waits.values()
+    )
+
+
+def test_settled_and_running_bills_are_what_starburst_cost_says(lively: Lively, text: str) -> None:
+    found = samples(text)
+    for row in costs(lively.office.store, "queue", NOON):
+        settled = (row.micro_usd - row.running_micro_usd) / 1e6
+        assert total(found, "cloud_cost_dollars_total", queue=row.name) == pytest.approx(settled)
+        running = total(found, "cloud_unsettled_dollars", queue=row.name)
+        assert running == pytest.approx(row.running_micro_usd / 1e6, abs=1e-3)
+    rates = sum(m.rate.micro_usd for m in queries.instance_records(lively.office.store)) / 1e6
+    assert total(found, "cloud_dollars_per_hour") == pytest.approx(rates)
+    assert total(found, "cloud_dollars_per_hour_limit") == pytest.approx(
+        12 * 3.06 + 8 * 12.24 + 2 * 24.48 + 10 * 0.09
+    )
+
+
+def test_gpus_of_nodes_add_up_whatever_they_do(lively: Lively, text: str) -> None:
+    found = samples(text)
+    assert total(found, "nodes_gpus") == 28
+    assert total(found, "nodes_gpus", state="unschedulable") == 4
+    busy = 28 - sum(lively.scheduler.capacity.free(f"gpu-{n}").gpus for n in range(1, 5))
+    assert total(found, "nodes_gpus", state="busy") + total(found, "nodes_gpus", state="reserved") == busy
+
+
+def test_the_budget_is_that_of_the_calibrated_account(lively: Lively, text: str) -> None:
+    found = samples(text)
+    assert total(found, "budget_target_ratio") == 0.25
+    spent = lively.scheduler.meter.account.spent_percent / 100
+    assert total(found, "budget_realised_ratio") == pytest.approx(spent, rel=0.05)
+
+
+def test_counters_do_not_go_back_when_log_and_jobs_are_pruned_and_all_is_started_anew(tmp_path: Path) -> None:
+    with Lively.begin(tmp_path) as lively:
+        lively.morning(jobs=40)
+        before = samples(scrape(lively.office))
+        with lively.office.store.read() as conn:
+            conn.execute(delete(t.decisions).where(t.decisions.c.seq < 100))
+            conn.execute(delete(t.jobs).where(t.jobs.c.phase == "succeeded"))
+        lively.submit(job("late", 1))
+        with Store.open(lively.office.home.database) as store:
+            after = samples(scrape(Office(lively.office.home, store)))
+    counters = [key for key in before if key[0].endswith(("_total", "_bucket", "_count"))]
+    assert len(counters) > 40
+    assert all(after[key] >= before[key] for key in counters)
+    assert total(after, "decisions_total") > total(before, "decisions_total")
+
+
+def test_an_empty_home_has_metrics_too(tmp_path: Path) -> None:
+    with Lively.begin(tmp_path) as lively:
+        found = samples(scrape(lively.office))
+    assert total(found, "scheduler_up") == 0
+    assert total(found, "decisions_total") == 0
+
+
+def test_it_says_whether_a_scheduler_holds_the_home(lively: Lively) -> None:
+    with lively.office.home.lock():
+        assert total(samples(scrape(lively.office)), "scheduler_up") == 1
+
+
+def test_alerts_and_the_grafana_dashboard_use_only_metrics_that_exist(text: str) -> None:
+    known = {name for name, _ in samples(text)}
+    rules = yaml.safe_load(RULES.read_text("utf-8"))
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    board = json.loads((DEPLOY / "grafana" / "starburst.json").read_text("utf-8"))
+    queries_ = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    used = {name for expr in [*alerts, *queries_] for name in re.findall(r"starburst_(\w+)", expr)}
+    # These have no samples unless something failed or grew; their families are always there.
+    families = set(re.findall(r"# TYPE starburst_(\w+)", text))
+    assert used <= known | families, used - known - families
+    assert {"scheduler_up", "pending_jobs", "cloud_dollars_per_hour_limit"} <= used
+
+
+def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
+    for arguments in (
+        ["check", "rules", str(RULES)],
+        ["test", "rules", str(RULES.parent / "starburst.test.yaml")],
+    ):
+        done = subprocess.run([promtool(), *arguments], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
