@@ -31,6 +31,8 @@ def why_not(spec: Spec) -> str:
         return "Jobs that come home from the cloud are simulated by the core only."
     if spec.order in DISCIPLINES:
         return f"The order {spec.order} is a discipline, which only the core follows."
+    if spec.order == "fair":
+        return "The order fair depends on who came before, which only the core follows."
     if spec.backfill:
         return "Backfill is simulated by the core only."
     if spec.hopeless != "wait":

@@ -128,6 +128,7 @@ class Spec:
             max_wait_s=self.max_wait_h,
             order=self.order,
             out_of_order=self.out_of_order,
+            max_passes=0,  # as published
             backfill=self.backfill,
             placement=self.binpack,
             queue_limit=self.queue_cap,

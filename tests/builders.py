@@ -12,6 +12,7 @@ from starburst.core.decisions import Decision
 from starburst.core.events import (
     CancelRequested,
     Event,
+    HoldRequested,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
@@ -20,6 +21,7 @@ from starburst.core.events import (
     JobSubmitted,
     NodesChanged,
     OffersChanged,
+    ReleaseRequested,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -169,6 +171,14 @@ class Desk:
     def cancel(self, name: str) -> list[Action]:
         """The user no longer wants a job."""
         return self.tell(CancelRequested(name))
+
+    def hold(self, *names: str) -> list[Action]:
+        """The user wants jobs kept out of the queue."""
+        return self.tell(*map(HoldRequested, names))
+
+    def release(self, *names: str) -> list[Action]:
+        """The user lets jobs wait again."""
+        return self.tell(*map(ReleaseRequested, names))
 
     def ready(self, *instances: str) -> list[Action]:
         """Machines are up; their bill begins now."""

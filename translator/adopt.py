@@ -13,6 +13,7 @@ from translator.errors import ManifestErrors
 from translator.field import Field, Report
 from translator.hints import OWN_KEYS, PREFIX
 from translator.manifest import API_VERSIONS, has_kind, submission
+from translator.stores import Carried
 
 #: Of an object's metadata, what its user gave; all else is the server's.
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -35,7 +36,9 @@ _INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
 _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def read_object(obj: Mapping[str, Any], *, job_id: str, user: str = "", carries: bool = False) -> Submission:
+def read_object(
+    obj: Mapping[str, Any], *, job_id: str, user: str = "", carries: Carried | None = None
+) -> Submission:
     """The job that a Job or Pod, as the API server returns it, stands for; its id is `job_id`.
 
     `user` is whose it is, unless its label or annotation starburst.io/user says so; `carries` as for
@@ -59,10 +62,28 @@ def read_object(obj: Mapping[str, Any], *, job_id: str, user: str = "", carries:
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
     found = submission(manifest, lambda: "", _user(metadata) or user) if has_kind(manifest) else None
+    if found is not None and found.job.array is not None:
+        manifest.at("spec").refuse(
+            "an object that lies in a cluster cannot be split into an array; give it to starburst submit, or "
+            "set parallelism to completions to run all at once",
+            show=False,
+        )
+    if found is not None and (found.job.after_ok or found.job.after_any):
+        manifest.at("metadata").refuse(
+            "starburst.io/after-ok and after-any name jobs of Starburst; give it to starburst submit",
+            show=False,
+        )
     if found is None or manifest.report.errors:
         raise ManifestErrors(manifest.report.errors)
+    if found.job.retries:
+        manifest.at("metadata").at("annotations").at(f"{PREFIX}retries").note(
+            "an object that has failed cannot run again; its own backoffLimit is kept, submit it for more"
+        )
     return replace(
-        found, job=replace(found.job, id=job_id), workload=replace(found.workload, adopted=adopted)
+        found,
+        job=replace(found.job, id=job_id, retries=0),
+        workload=replace(found.workload, adopted=adopted),
+        notes=tuple(manifest.report.notes),
     )
 
 

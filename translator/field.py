@@ -7,8 +7,12 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from translator.errors import ManifestError
+
+if TYPE_CHECKING:
+    from translator.stores import Carried
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -27,8 +31,10 @@ class Report:
     native: bool = False
     #: The job may leave for a cloud, where there is no Kubernetes.
     leaves: bool = True
-    #: There it is given what it takes from ConfigMaps and Secrets of the cluster.
-    carries: bool = False
+    #: What it is given there of the cluster; None is nothing.
+    carries: Carried | None = None
+    #: There its command runs on a machine itself, whatever the image.
+    on_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class Field:
     @property
     def goes_along(self) -> bool:
         """Whether values that the cluster has are given to the job wherever it runs."""
-        return self.report.native and (self.report.carries or not self.report.leaves)
+        return self.report.native and (self.report.carries is not None or not self.report.leaves)
 
     def staying(self) -> Field:
         """The same, of a job that does not leave: nothing is said about clouds."""

@@ -10,6 +10,7 @@ from decimal import Decimal
 from starburst.domain.cloud import ANY_OFFER, OfferRules
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
+from translator.arrays import Span, read_span
 from translator.duration import seconds
 from translator.field import Field, did_you_mean
 from translator.quantity import quantity
@@ -17,7 +18,20 @@ from translator.quantity import quantity
 PREFIX = "starburst.io/"
 #: What a user may say about the machine in a cloud.
 MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
-KEYS = ("checkpoint", "cloud", "max-wait", "priority", "queue", "runtime-estimate", *MACHINE_KEYS)
+KEYS = (
+    "after-any",
+    "after-ok",
+    "array",
+    "checkpoint",
+    "cloud",
+    "hold",
+    "max-wait",
+    "priority",
+    "queue",
+    "retries",
+    "runtime-estimate",
+    *MACHINE_KEYS,
+)
 #: Those that no machine can keep that other jobs share.
 UNKEPT = {
     "autostop": "machines are shared, and given back when no job is on them",
@@ -42,6 +56,9 @@ OWN_KEYS = (
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 MAX_PRIORITY = 10**9
+MAX_RETRIES = 1000
+MAX_NAMES = 100
+_JOB_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 MAX_DISK_GIB = 65_536
 
 #: Clouds with machines for rent, by SkyPilot 0.14.1's names (sky/skylet/constants.py, ALL_CLOUDS).
@@ -109,6 +126,13 @@ class Hints:
     cloud: CloudChoice = CloudChoice.AUTO
     checkpoint: bool = False
     priority: int = 0
+    hold: bool = False
+    array: Span | None = None
+    #: Names of other jobs, as they were typed.
+    after_ok: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    #: None leaves it to the Job's backoffLimit.
+    retries: int | None = None
     machine: MachineHints = MachineHints()
 
 
@@ -131,7 +155,12 @@ def read_hints(metadata: Field) -> Hints:
             found.get("cloud", absent).choice([c.value for c in CloudChoice]) or CloudChoice.AUTO
         ),
         checkpoint=_switch(found.get("checkpoint", absent)),
-        priority=_priority(found.get("priority", absent)),
+        priority=_number(found.get("priority", absent), -MAX_PRIORITY, MAX_PRIORITY) or 0,
+        hold=_switch(found.get("hold", absent)),
+        array=read_span(found.get("array", absent)),
+        after_ok=_names(found.get("after-ok", absent)),
+        after_any=_names(found.get("after-any", absent)),
+        retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
         machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
 
@@ -232,12 +261,22 @@ def _switch(field: Field) -> bool:
     return field.flag()
 
 
-def _priority(field: Field) -> int:
+def _number(field: Field, least: int, most: int) -> int | None:
     """A whole number, in quotes as Kubernetes wants it or without."""
     value = field.value
     if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value):
         value = int(value)
-    return Field(value, field.path, field.report).whole(-MAX_PRIORITY, MAX_PRIORITY) or 0
+    return Field(value, field.path, field.report).whole(least, most)
+
+
+def _names(field: Field) -> tuple[str, ...]:
+    """Names of jobs, between commas."""
+    text = field.text()
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
+    if len(names) > MAX_NAMES or not all(_JOB_NAME.fullmatch(name) for name in names):
+        field.refuse(f"must be names or ids of jobs with commas between them, {MAX_NAMES} at most")
+        return ()
+    return names
 
 
 def _queue(field: Field) -> str | None:

@@ -1,4 +1,7 @@
-"""What a container takes from elsewhere, for a run away from Kubernetes: read when it starts, not before."""
+"""What a container takes from elsewhere, for a run away from Kubernetes: read when it starts, not before.
+
+That is values of ConfigMaps and Secrets, and what the config then maps to its volumes.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from typing import Any
 from translator.downward import ADDRESS, HOST, NODE_RANK, Downward
 from translator.environment import Environment, expanded, read_environment
 from translator.fidelity import Fidelity
+from translator.mounts import MAPPED, Mount, read_mounts
 from translator.parts import Parts, take_apart
 from translator.references import Lookup, Reference, Resolve
 from translator.shell import Live, Word
+from translator.stores import Store
 
 
 class UnresolvedError(Exception):
@@ -55,6 +60,31 @@ def is_late(manifest: Mapping[str, Any]) -> bool:
     return bool(container.at("envFrom").value) or any(
         variable.at("valueFrom").value is not None for variable in container.at("env").items()
     )
+
+
+def mounts_of(
+    manifest: Mapping[str, Any], stores: Mapping[str, Store], *, in_container: bool
+) -> tuple[Mount, ...]:
+    """What the container of a Job or Pod sees of its volumes.
+
+    Raises:
+        UnresolvedError: the config maps nothing to one of them (any more), or it cannot be mounted.
+    """
+    parts = take_apart(manifest)
+    found = read_mounts(parts.spec, parts.container, stores, in_container=in_container)
+    errors = parts.root.report.errors
+    if errors:
+        raise UnresolvedError("; ".join(f"{error.field}: {error.mend}" for error in errors))
+    return tuple(found)
+
+
+def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a Job or Pod takes from a cluster that a cloud must be told of: the paths of its fields."""
+    parts = take_apart(manifest)
+    variables = [variable.at("valueFrom") for variable in parts.container.at("env").items()]
+    volumes = [volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in MAPPED]
+    fields = (parts.container.at("envFrom"), *variables, *volumes)
+    return tuple(field.path for field in fields if field.value not in (None, []))
 
 
 def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, ...]:

@@ -9,11 +9,13 @@ from dataclasses import replace
 from io import StringIO
 
 from starburst.domain.job import CloudChoice, Job, Submission
+from translator.arrays import MAX_MEMBERS, Span, members
 from translator.documents import chunks, load
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, Report
-from translator.hints import note_unkept, read_hints, refuse_hints
+from translator.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
 from translator.pod import Pod, check_restart_policy, read_pod
+from translator.stores import Carried
 
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
 TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
@@ -63,9 +65,9 @@ _JOB_SPEC = Fields(
     ),
     harmless=("manualSelector", "podReplacementPolicy", "selector", "ttlSecondsAfterFinished"),
     noted={
-        "backoffLimitPerIndex": "retries of failed commands are not yet made",
-        "maxFailedIndexes": "retries of failed commands are not yet made",
-        "podFailurePolicy": "retries of failed commands are not yet made",
+        "backoffLimitPerIndex": "a job is run again as a whole; see backoffLimit",
+        "maxFailedIndexes": "a job is run again as a whole; see backoffLimit",
+        "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
     },
     refused={
         "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
@@ -83,13 +85,13 @@ def read_manifests(
     suffix: Callable[[], str],
     user: str = "",
     native: bool = False,
-    carries: bool = False,
+    carries: Carried | None = None,
 ) -> list[Submission]:
     """The submissions a text of one or more YAML documents holds; empty documents are passed over.
 
     `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`:
-    the cluster is a real Kubernetes, which runs the manifests themselves; `carries`: jobs that leave it are
-    given what they take from its ConfigMaps and Secrets.
+    the cluster is a real Kubernetes, which runs the manifests themselves; `carries` is what jobs that leave
+    it are given of it, None for nothing.
 
     Raises:
         ManifestErrors: something is wrong with any of them; it holds every problem found.
@@ -105,7 +107,7 @@ def read_manifests(
             continue
         for manifest in manifests:
             if has_kind(manifest):
-                submissions.append(submission(manifest, suffix, user))
+                submissions += members(submission(manifest, suffix, user))
             errors += manifest.report.errors
     if errors:
         raise ManifestErrors(errors)
@@ -127,16 +129,22 @@ def _manifests(value: object, report: Report) -> list[Field]:
 
 
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
-    """One manifest as a job and its workload; what is wrong with it goes to its report."""
+    """One manifest as a job and its workload, of an array the first; what is wrong goes to its report."""
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
+    manifest.report.on_host = hints.machine.runtime == "host"
     if manifest.report.leaves:
         note_unkept(metadata)
-    pod, tasks = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
+    pod, tasks, span = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
+    if hints.array is not None and (span is not None or tasks > 1):
+        manifest.at("spec").at("parallelism").refuse(
+            "a job of an array has one task; remove it, or the annotation starburst.io/array"
+        )
+    span = span or hints.array
     job = Job(
         id=job_id,
         name=name,
@@ -150,10 +158,15 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
         cloud=hints.cloud,
         checkpoint=hints.checkpoint,
         priority=hints.priority,
+        hold=hints.hold,
+        array=None if span is None else span.first_member(job_id),
+        after_ok=hints.after_ok,
+        after_any=hints.after_any,
+        retries=_retries(manifest.at("spec").at("backoffLimit"), hints.retries),
         grace_s=pod.grace_s,
         offer_rules=hints.machine.offer_rules,
     )
-    workload = pod.workload
+    workload = replace(pod.workload, on_host=manifest.report.on_host)
     if manifest.report.native:
         workload = replace(workload, manifest=_as_json(manifest))
     return Submission(job, workload, tuple(manifest.report.notes))
@@ -225,21 +238,19 @@ def _id(prefix: str, end: str) -> str:
     return prefix.replace(".", "-") + end
 
 
-def _pod(spec: Field) -> tuple[Pod, int]:
+def _pod(spec: Field) -> tuple[Pod, int, Span | None]:
     check_restart_policy(spec, of_job=False)
-    return read_pod(spec), 1
+    return read_pod(spec), 1, None
 
 
-def _job(spec: Field) -> tuple[Pod, int]:
-    """The pod of a Job and how many of it make the gang."""
+def _job(spec: Field) -> tuple[Pod, int, Span | None]:
+    """The pod of a Job and how many of it make the gang, or the array."""
     spec.check(_JOB_SPEC)
-    tasks = _gang_size(spec)
+    tasks, span = _counts(spec)
     if spec.at("suspend").flag():
         spec.at("suspend").refuse("suspended jobs are not supported; submit the job when it may start")
     if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF):
         spec.at("managedBy").refuse("another controller is to run this job; remove it")
-    if spec.at("backoffLimit").whole(0) and not spec.report.native:
-        spec.at("backoffLimit").note("retries of failed commands are not yet made")
     spec.at("completionMode").choice(("Indexed", "NonIndexed"))
     limit_s = spec.at("activeDeadlineSeconds").whole(1)
     template = spec.at("template")
@@ -248,17 +259,34 @@ def _job(spec: Field) -> tuple[Pod, int]:
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))
     limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
-    return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks
+    return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks, span
 
 
-def _gang_size(spec: Field) -> int:
-    """Parallelism; the job is done when each of its tasks is."""
-    parallelism = spec.at("parallelism")
+def _retries(limit: Field, wish: int | None) -> int:
+    """How often Starburst runs the job again: as the annotation says, else as its backoffLimit does.
+
+    A Kubernetes cluster keeps to the backoffLimit by itself, within one run.
+    """
+    allowed = limit.whole(0) or 0
+    if wish is not None:
+        return wish
+    return 0 if limit.report.native else min(allowed, MAX_RETRIES)
+
+
+def _counts(spec: Field) -> tuple[int, Span | None]:
+    """Parallelism, which makes a gang; if it is less than an Indexed Job's completions, an array."""
+    parallelism, completions = spec.at("parallelism"), spec.at("completions")
     tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
-    completions = spec.at("completions").whole(1)
-    if tasks is not None and completions not in (None, tasks):
-        spec.at("completions").refuse(
-            f"must equal parallelism, which is {tasks}: job arrays are not supported yet; "
-            f"set parallelism to {completions} to run all at once, or submit {completions} jobs"
-        )
-    return tasks or 1
+    wanted = completions.whole(1)
+    if tasks is None or wanted in (None, tasks):
+        return tasks or 1, None
+    assert wanted is not None
+    if wanted > tasks and spec.at("completionMode").value == "Indexed":
+        if wanted > MAX_MEMBERS:
+            completions.refuse(f"an array has at most {MAX_MEMBERS} jobs; submit several")
+        return 1, Span(0, wanted - 1, tasks)
+    completions.refuse(
+        f"must equal parallelism, which is {tasks}: set parallelism to {wanted} to run all at once, or "
+        f"completionMode to Indexed for an array of {wanted} jobs"
+    )
+    return tasks, None

@@ -12,7 +12,9 @@ from translator.container import CONTAINER, workload
 from translator.effective import pod_resources
 from translator.field import Field, Fields
 from translator.gpus import split_selector
+from translator.mounts import MAPPED, NOT_MOUNTED, read_mounts
 from translator.rules import read_rules
+from translator.stores import Carried
 
 _ONE_CONTAINER = "one container per pod; sidecars are not supported yet"
 _OWN_NETWORK = "sharing a namespace of the host is not supported; remove it"
@@ -129,6 +131,13 @@ _VOLUME = Fields(
     refused={kind: f"this type of volume is not supported; {mend}" for kind, mend in _OTHER_VOLUMES.items()},
     kept=_OTHER_VOLUMES,
 )
+#: Where what the config maps to them may go along.
+_CARRIED_VOLUME = Fields(
+    "a volume",
+    read=(*_VOLUME.read, *MAPPED),
+    refused={kind: mend for kind, mend in _VOLUME.refused.items() if kind not in MAPPED},
+    kept=_OTHER_VOLUMES,
+)
 
 DEFAULT_GRACE_S = 30
 
@@ -151,6 +160,10 @@ def read_pod(spec: Field) -> Pod:
     grace_s = spec.at("terminationGracePeriodSeconds").whole(0)
     limit_s = spec.at("activeDeadlineSeconds").whole(1)
     container = _main_container(spec)
+    carried = _carried(spec)
+    if carried is not None:
+        in_container = bool(container.at("image").value) and not spec.report.on_host
+        read_mounts(spec, container, carried.stores, in_container=in_container)
     resources = _resources(spec, container)
     gpu_type, node_selector = split_selector(spec.at("nodeSelector"), resources.gpus)
     return Pod(
@@ -160,6 +173,11 @@ def read_pod(spec: Field) -> Pod:
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
         workload=replace(workload(container), time_limit_s=limit_s),
     )
+
+
+def _carried(spec: Field) -> Carried | None:
+    """What a job that may leave is given of its cluster."""
+    return spec.report.carries if spec.report.native and spec.report.leaves else None
 
 
 def _resources(spec: Field, container: Field) -> Resources:
@@ -205,12 +223,13 @@ def _name(container: Field) -> str:
 
 def _check_surroundings(spec: Field) -> None:
     """What lies around the container: volumes, accounts and the choice of a scheduler."""
+    carried = _carried(spec)
     for volume in spec.at("volumes").items():
-        volume.check(_VOLUME)
+        volume.check(_VOLUME if carried is None else _CARRIED_VOLUME)
         if not spec.report.native:
             volume.note("not mounted by the embedded cluster; paths are the host's")
-        elif any(volume.at(kind).value is not None for kind in _HOST_VOLUMES):
-            volume.note_away("not mounted, paths are the machine's")
+        elif carried is None and any(volume.at(kind).value is not None for kind in _HOST_VOLUMES):
+            volume.note_away(NOT_MOUNTED)
     _check_security(spec.at("securityContext"))
     if spec.at("schedulerName").text() not in (None, "", "default-scheduler", "chakra"):
         spec.at("schedulerName").note("Starburst places the job itself")

@@ -67,6 +67,10 @@ def _job(parts: Parts, fidelity: Fidelity) -> Job | None:
     report = Report("", 0, native=True)
     manifest = Field(staying, "", report)
     found = submission(manifest, lambda: "", "") if has_kind(manifest) else None
+    if found is not None and found.job.array is not None and not report.errors:
+        by_hint = manifest.at("metadata").at("annotations").at(f"{PREFIX}array")
+        where = by_hint if by_hint.value is not None else manifest.at("spec").at("completions")
+        where.refuse(f"a task is one job; starburst submit makes {found.job.array.size} of it")
     fidelity.errors(report.errors)
     return None if found is None or report.errors else found.job
 

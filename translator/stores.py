@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from translator.field import Field, Fields
 
@@ -46,45 +46,65 @@ class SkyVolume:
 Store = Bucket | SkyVolume
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What jobs that leave for a cloud are given there of their cluster.
+
+    That is the values of its ConfigMaps and Secrets, and `stores` for its volumes.
+    """
+
+    stores: Mapping[str, Store] = field(default_factory=dict)
+
+
 def read_stores(mapping: Field) -> dict[str, Store]:
     """The mapping of a config file; what is wrong with it goes to the field's report."""
     found: dict[str, Store] = {}
-    for key, field in mapping.entries().items():
+    for key, entry in mapping.entries().items():
         if not _KEY.fullmatch(key) or "$" in key:
-            field.refuse(f"no volume is named like this; write {KEYS}", show=False)
+            entry.refuse(f"no volume is named like this; write {KEYS}", show=False)
             continue
-        store = _store(field)
+        store = _store(entry)
         if store is not None:
             found[key.rstrip("/") if not key.endswith(":/") else key] = store
     return found
 
 
-def find_store(stores: Mapping[str, Store], kind: str, path: str) -> Store | None:
-    """What stands in for a path of a host or a server: mapped itself, or within a mapped directory."""
+def stand_in(stores: Mapping[str, Store], source: Field, kind: str) -> tuple[str, tuple[Store, str] | None]:
+    """The key that a volume's source has in the config; the store that is mapped, and the path within it."""
+    if kind == "persistentVolumeClaim":
+        key = f"pvc/{source.at('claimName').text() or ''}"
+        return key, (stores[key], "") if key in stores else None
+    path = source.at("path").text() or "/"
+    prefix = "hostPath:" if kind == "hostPath" else f"nfs:{source.at('server').text() or ''}:"
+    return prefix + path, find_store(stores, prefix, path)
+
+
+def find_store(stores: Mapping[str, Store], kind: str, path: str) -> tuple[Store, str] | None:
+    """The store mapped to the nearest directory of a host's or server's path, and the rest of the path."""
     rest: list[str] = []
     parts = path.strip("/").split("/") if path.strip("/") else []
     while True:
         store = stores.get(f"{kind}/{'/'.join(parts)}")
         if store is not None:
-            return store.below("/".join(reversed(rest)))
+            return store, "/".join(reversed(rest))
         if not parts:
             return None
         rest.append(parts.pop())
 
 
-def _store(field: Field) -> Store | None:
-    if isinstance(field.value, str):
-        return _bucket(field, "MOUNT")
-    if not isinstance(field.value, dict):
-        field.refuse("write a bucket such as s3://data/sets, or {volume: NAME} for a volume of SkyPilot")
+def _store(entry: Field) -> Store | None:
+    if isinstance(entry.value, str):
+        return _bucket(entry, "MOUNT")
+    if not isinstance(entry.value, dict):
+        entry.refuse("write a bucket such as s3://data/sets, or {volume: NAME} for a volume of SkyPilot")
         return None
-    if field.at("volume").value is None:
-        field.check(_BUCKET_FIELDS)
-        return _bucket(field.at("source"), field.at("mode").choice(MODES) or "MOUNT")
-    field.check(_VOLUME_FIELDS)
-    name = field.at("volume").text()
+    if entry.at("volume").value is None:
+        entry.check(_BUCKET_FIELDS)
+        return _bucket(entry.at("source"), entry.at("mode").choice(MODES) or "MOUNT")
+    entry.check(_VOLUME_FIELDS)
+    name = entry.at("volume").text()
     if name is None or not _VOLUME_NAME.fullmatch(name):
-        field.at("volume").refuse("must be the name of a volume that sky volumes ls shows")
+        entry.at("volume").refuse("must be the name of a volume that sky volumes ls shows")
         return None
     return SkyVolume(name)
 

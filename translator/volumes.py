@@ -10,7 +10,7 @@ from translator.fidelity import STAY, Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.references import CONFIG_MAP, SECRET, Lookup
 from translator.shell import File, Live
-from translator.stores import Bucket, Store, find_store
+from translator.stores import Bucket, Store, stand_in
 
 _SHARED_MEMORY = "/dev/shm"
 _WRITABLE = "it can be written to in the cloud"
@@ -97,24 +97,16 @@ class Mounting:
             self.fidelity.dropped(source.at("sizeLimit"), "no limit holds for a directory")
 
     def _stored(self, source: Field, kind: str, mounts: list[Field]) -> None:
-        key, store = self._find(source, kind)
-        if store is None:
+        key, found = stand_in(self.stores, source, kind)
+        if found is None:
             mend = f"name what stands in for {key} under cloud.volumes, or {STAY}"
             self.fidelity.refused(source, mend)
             return
+        store, below = found
         for mount in mounts:
-            self._mount(source, mount, store.below(_sub_path(mount)))
+            self._mount(source, mount, store.below(below).below(_sub_path(mount)))
         if source.at("readOnly").flag():
             self.fidelity.approximated(source.at("readOnly"), _WRITABLE)
-
-    def _find(self, source: Field, kind: str) -> tuple[str, Store | None]:
-        """The key that a volume has in the config, and what stands there."""
-        if kind == "persistentVolumeClaim":
-            key = f"pvc/{source.at('claimName').text() or ''}"
-            return key, self.stores.get(key)
-        path = source.at("path").text() or "/"
-        prefix = "hostPath:" if kind == "hostPath" else f"nfs:{source.at('server').text() or ''}:"
-        return prefix + path, find_store(self.stores, prefix, path)
 
     def _mount(self, source: Field, mount: Field, store: Store) -> None:
         path = _path(mount)

@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starburst.app.caps_view import open_books
 from starburst.app.config import Config, parse_config
 from starburst.app.config_sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
-from starburst.app.controller import Controller
+from starburst.app.controller import Companion, Controller
 from starburst.app.desk import StoreDesk
 from starburst.app.errors import UserError
 from starburst.app.home import Home
@@ -28,6 +29,7 @@ from starburst.domain.job import Site
 from starburst.runs.ports import Cloud, Cluster
 from starburst.store import queries
 from starburst.store.store import Store
+from translator.stores import Carried
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.late import Source
@@ -42,8 +44,9 @@ def build(
     Raises:
         UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
     """
-    scheduler = restore(config.policy.settings(), store.snapshot())
+    scheduler = restore(config.settings(), store.snapshot())
     _refuse_to_leave_behind(store, scheduler, config)
+    open_books(store, scheduler, max(scheduler.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json"))
     pace = _pace(store, config)
 
@@ -57,7 +60,18 @@ def build(
     cluster = _cluster(home, config, store, scheduler)
     cloud = cloud_of(home, config, store, pace, now)
     rules = reaping(config, store)
-    return Controller(store, scheduler, cluster, cloud, pace, on_step=on_step, rules=rules, prune=forget)
+    bus = _bus(home, config, store, scheduler)
+    return Controller(
+        store,
+        scheduler,
+        cluster,
+        cloud,
+        pace,
+        on_step=on_step,
+        rules=rules,
+        prune=forget,
+        companion=bus,
+    )
 
 
 def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable[[], float]) -> Cloud:
@@ -90,9 +104,11 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     )
 
 
-def carries(config: Config) -> bool:
-    """Whether jobs that leave for the cloud are given what they take from ConfigMaps and Secrets."""
-    return isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig)
+def carries(config: Config) -> Carried | None:
+    """What jobs that leave for the cloud are given there of their cluster."""
+    if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
+        return Carried(config.cloud.stores())
+    return None
 
 
 def values_of(config: Config) -> Source | None:
@@ -159,8 +175,17 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         checkpoints=chosen.checkpoints,
         bind_limit_s=chosen.bind_limit,
         carries=carries(config),
+        queues=[queue.name for queue in config.queues],
         logs=home.cluster,
     )
+
+
+def _bus(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Companion | None:
+    if config.bus.kind != "mqtt":
+        return None
+    from starburst.app.bus import bus_of  # noqa: PLC0415 - its needs are an extra
+
+    return bus_of(home.database, config.bus, _controller_id(store), scheduler)
 
 
 async def connect(cluster: KubernetesConfig) -> Api:
@@ -194,12 +219,13 @@ def live_core(store: Store) -> Scheduler:
     In a home where nothing ran yet it is the core that the stored or default config would start with.
     """
     config = stored_config(store)
-    scheduler = restore(config.policy.settings(), store.snapshot())
+    scheduler = restore(config.settings(), store.snapshot())
     now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
     if not scheduler.capacity.nodes:
         offers = config.cloud.known_offers()
         scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
     scheduler.now = now
+    open_books(store, scheduler, now)
     return scheduler
 
 

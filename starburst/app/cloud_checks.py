@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from starburst.app.config_sites import SkyConfig
-from starburst.app.doctor import Check, Status, fail, failed, ok, warn
+from starburst.app.doctor import Check, Status, fail, failed, ok, silent, warn
 from starburst.app.errors import UserError
 from starburst.app.sky import need_sky, sky_offers
 from starburst.app.within import within
@@ -29,6 +29,7 @@ from starburst.clouds.sky.sdk import SdkApi
 from starburst.clouds.sky.threads import in_thread
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
+from translator.stores import Bucket
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,9 +102,9 @@ async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Ch
     if server.status is Status.FAIL:
         return [server]
     clouds = list(config.clouds)
-    owner = BUCKETS.get((config.bucket or "").partition(":")[0])
-    if owner is not None and owner not in clouds:
-        clouds.append(owner)
+    volumes = sorted({store.source for store in config.stores().values() if isinstance(store, Bucket)})
+    owners = {url: BUCKETS.get(url.partition(":")[0], "") for url in (*volumes, config.bucket or "")}
+    clouds += sorted({owner for owner in owners.values() if owner} - set(clouds))
     access, machines = await asyncio.gather(
         _asked("credentials", api.check(clouds), f"see sky check {' '.join(clouds)}, and mend cloud.clouds"),
         _asked("machines", api.clusters(refresh=False), "see the server's log: sky api logs --server-logs"),
@@ -114,7 +115,8 @@ async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Ch
     else:
         found += [_credentials(cloud, access[cloud]) for cloud in config.clouds]
         if not any(check.status is Status.FAIL for check in found):
-            found += _bucket(config, access.get(owner or ""), whole)
+            found += _bucket(config, access.get(owners[config.bucket or ""]), whole)
+            found += [_storage("volumes", url, access.get(owners[url])) for url in volumes]
     if isinstance(machines, Check):
         return [*found, machines]
     return [*found, _machines([cluster.name for cluster in machines])]
@@ -137,7 +139,7 @@ async def _server(api: SkyApi, named: str) -> Check:
         return fail("api-server", f"{address} wants to know who you are", f"sky api login -e {address}")
     except (UnreachableError, TimeoutError) as error:
         mend = _mend(address, named)
-        return fail("api-server", f"{address} does not answer{_why(error)}", mend)
+        return silent("api-server", f"{address} does not answer{_why(error)}", mend)
     except SkyError as error:
         return fail("api-server", f"{address}: {error}")
     return _tried("api-server", release, f"{address}, SkyPilot {release}", "upgrade it")
@@ -197,12 +199,17 @@ def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[
             found = "none: what a job saves on a spot machine goes with the machine when that is taken away"
             return [warn("bucket", found, "set cloud.bucket")]
         return []
+    return [_storage("bucket", bucket, access)]
+
+
+def _storage(check: str, bucket: str, access: CloudAccess | None) -> Check:
+    """That SkyPilot may use the storage of a bucket's cloud."""
     if access is None:
-        return [warn("bucket", f"{bucket}: whether SkyPilot may use it is seen at the first launch only")]
+        return warn(check, f"{bucket}: whether SkyPilot may use it is seen at the first launch only")
     if "storage" in access.enabled:
-        return [ok("bucket", f"{bucket}; whether machines may write there is seen at the first launch only")]
+        return ok(check, f"{bucket}; whether machines may write there is seen at the first launch only")
     cloud = BUCKETS[bucket.partition(":")[0]]
-    return [fail("bucket", *_refused(cloud, access, "storage", f"{bucket}: no storage of {cloud} for us"))]
+    return fail(check, *_refused(cloud, access, "storage", f"{bucket}: no storage of {cloud} for us"))
 
 
 def _machines(names: list[str]) -> Check:

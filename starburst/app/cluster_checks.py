@@ -9,7 +9,7 @@ from typing import Any
 
 from starburst.app.build import connect
 from starburst.app.config_sites import KubernetesConfig
-from starburst.app.doctor import Check, Status, fail, failed, ok, warn
+from starburst.app.doctor import Check, Status, fail, failed, ok, silent, warn
 from starburst.kube.access import STARBURST, Permission
 from starburst.kube.api import (
     ACCESS_REVIEWS,
@@ -107,7 +107,7 @@ async def _server(api: Api) -> list[Check]:
 def _unreachable(api: Api, error: UnreachableError) -> Check:
     why = " ".join(str(error.__cause__ or error).split())
     mend = "check that the server runs, its address in the kubeconfig, and the network between"
-    return fail("server", f"{api.host} does not answer ({why})", mend)
+    return silent("server", f"{api.host} does not answer ({why})", mend)
 
 
 async def _permissions(api: Api) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from pydantic import (
     ValidationError,
 )
 
+from starburst.app.config_bus import BusConfig
+from starburst.app.config_caps import CapConfig, CapsConfig, caps_of
 from starburst.app.config_fields import (
     Seconds,
     Section,
 )
+from starburst.app.config_http import HttpConfig
 from starburst.app.config_policy import (
     PolicyConfig,
 )
+from starburst.app.config_queues import QueueConfig, QueuesConfig, queues_of
 from starburst.app.config_sites import (
     CloudConfig,
     CloudSection,
@@ -30,6 +35,8 @@ from starburst.app.config_sites import (
     SkyConfig,
 )
 from starburst.app.errors import UserError
+from starburst.core.settings import Settings
+from starburst.domain.money import Money
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
@@ -65,6 +72,17 @@ class Config(Section):
     cloud: CloudSection = Field(CloudConfig(), description="the rented machines")
     home: HomeConfig = Field(HomeConfig(), description="the directory of all this")
     clock: ClockConfig = Field(ClockConfig(), description="the scheduler's clock")
+    bus: BusConfig = Field(BusConfig(), description="events out to a broker, and hints in from it")
+    http: HttpConfig = Field(HttpConfig(), description="the HTTP API, the dashboard and the metrics")
+    caps: CapsConfig = Field([], description="what may be spent in the cloud, in all and by whom")
+    queues: QueuesConfig = Field([], description="the queues there are; none is any that jobs name")
+
+    def settings(self) -> Settings:
+        """All that the core is told, in SI units."""
+        ceiling = self.cloud.max_usd_per_hour
+        max_rate = None if ceiling is None else Money.of(ceiling)
+        queues = queues_of(self.queues)
+        return replace(self.policy.settings(), caps=caps_of(self.caps), max_rate=max_rate, queues=queues)
 
 
 def load_config(path: Path | None) -> Config:
@@ -156,8 +174,12 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "skypilot": SkyConfig,
     "home": HomeConfig,
     "clock": ClockConfig,
+    "bus": BusConfig,
+    "http": HttpConfig,
     "nodes": NodeConfig,
     "offers": OfferConfig,
+    "caps": CapConfig,
+    "queues": QueueConfig,
 }
 
 

@@ -47,6 +47,13 @@ class PolicyConfig(Section):
     )
     order: Order = Field("fifo", description="who goes first in the queue")
     out_of_order: bool = Field(True, description="go on past a job that does not fit")
+    max_passes: int = Field(
+        1000,
+        ge=0,
+        le=MOST,
+        description="a job without a deadline is passed by so many later ones at most, then nodes are kept "
+        "for it; 0 is no limit",
+    )
     backfill: bool = Field(False, description="EASY backfill; needs out_of_order: false")
     placement: Placement = Field("best-fit", description="which node a job gets")
     queue_limit: int | None = Field(
@@ -106,6 +113,7 @@ class PolicyConfig(Section):
             factor=factor,
             order=self.order,
             out_of_order=self.out_of_order,
+            max_passes=self.max_passes,
             backfill=self.backfill,
             placement=self.placement,
             queue_limit=self.queue_limit,

@@ -34,6 +34,9 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from translator.field import Field as ManifestField
+from translator.field import Report
+from translator.stores import Store, read_stores
 
 
 class NodeConfig(Section):
@@ -61,6 +64,10 @@ def _kind(value: object) -> object:
     return value
 
 
+#: Of the field usd_per_gpu_hour of any cluster.
+GPU_HOUR = "what a GPU of the cluster is reckoned at in reports; null leaves it out of them"
+
+
 class LocalClusterConfig(Section):
     """The embedded cluster."""
 
@@ -72,6 +79,7 @@ class LocalClusterConfig(Section):
         min_length=1,
         description="what the cluster has",
     )
+    usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
 
     @field_validator("nodes")
     @classmethod
@@ -100,12 +108,13 @@ class KubernetesConfig(Section):
     )
     checkpoints_here: Annotated[str, AfterValidator(file_path)] | None = Field(
         None,
-        description="where this machine sees that volume: checkpoints of cloud runs are handed over through it; "
+        description="where this machine sees that volume: checkpoints of cloud runs are handed over there; "
         "null keeps them apart, in the home",
     )
     bind_limit: BindLimit = Field(
         60.0, description="a placed run whose pods are not bound in this time is taken back"
     )
+    usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
 
     @field_validator("checkpoints_here")
     @classmethod
@@ -157,7 +166,15 @@ class OfferConfig(Section):
         return LocalOffer(offer, self.boot, self.setup, self.capacity)
 
 
-class Reaping(Section):
+class Prices(Section):
+    """What machines may cost."""
+
+    max_usd_per_hour: Amount | None = Field(
+        None, description="no machine that costs more, or nobody knows what, is rented; null is no limit"
+    )
+
+
+class Reaping(Prices):
     """Which machines a cloud's reaper ends.
 
     A quarter of an hour is one lease: a machine that nobody claims would by then have ended by itself, were
@@ -201,6 +218,14 @@ class CloudConfig(Reaping):
         return offers
 
 
+def _volumes(mapping: dict[str, Any]) -> dict[str, Any]:
+    report = Report("", 0)
+    read_stores(ManifestField(mapping, "", report))
+    if report.errors:
+        raise ValueError("; ".join(map(str, report.errors)))
+    return mapping
+
+
 class SkyConfig(Reaping):
     """Real clouds, by SkyPilot."""
 
@@ -224,9 +249,18 @@ class SkyConfig(Reaping):
         None,
         description="s3://… or gs://…: mounted on every machine, for checkpoints; null copies them by ssh",
     )
+    volumes: Annotated[dict[str, Any], AfterValidator(_volumes)] = Field(
+        {},
+        description="what stands in for volumes of Kubernetes jobs, mounted on every machine: pvc/NAME, "
+        "nfs:SERVER:/PATH or hostPath:/PATH to s3://…, {source, mode} or {volume: NAME}",
+    )
     api_server: str | None = Field(
         None, description="address of SkyPilot's API server; null is SKYPILOT_API_SERVER_ENDPOINT, or its own"
     )
+
+    def stores(self) -> dict[str, Store]:
+        """What stands in for volumes."""
+        return read_stores(ManifestField(self.volumes, "", Report("", 0)))
 
     def known_offers(self) -> tuple[Offer, ...]:
         """None before SkyPilot was asked."""

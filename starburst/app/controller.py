@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
 from math import isinf
+from typing import Any
 
 import structlog
 
@@ -13,7 +15,18 @@ from starburst.app.performer import Performer
 from starburst.app.reaped import ReapedBook
 from starburst.app.reaper import Reaper, Rules
 from starburst.core.actions import StartRun, StopRun
-from starburst.core.events import CancelRequested, Event, JobSubmitted, NodesChanged, SiteSynced, Tick
+from starburst.core.events import (
+    CancelRequested,
+    Event,
+    HoldRequested,
+    JobSubmitted,
+    NodesChanged,
+    Progress,
+    ReleaseRequested,
+    SiteSynced,
+    Tick,
+)
+from starburst.core.progress import is_news
 from starburst.core.scheduler import Scheduler
 from starburst.core.snapshot import facts
 from starburst.core.state import Changes
@@ -21,7 +34,8 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.domain.money import Money
-from starburst.runs.ports import Cloud, Cluster, RunSite
+from starburst.runs.ports import Cloud, Cluster, Report, RunSite
+from starburst.store import queries
 from starburst.store.store import Request, Step, Store
 
 log = structlog.get_logger()
@@ -35,6 +49,15 @@ REAP_S = 20.0
 #: Wall seconds between removals of what is long over.
 PRUNE_S = 86_400.0
 
+#: What requests about known jobs become, by kind.
+WISHES: dict[str, Callable[[str], Event]] = {
+    "cancel": CancelRequested,
+    "hold": HoldRequested,
+    "release": ReleaseRequested,
+}
+
+#: Goes on beside the scheduler for as long as that does, and may report events as sites do.
+Companion = Callable[[Report], Coroutine[Any, Any, None]]
 #: Removes what is long over; told the ids of jobs and of machines that are not.
 Prune = Callable[[Collection[str], Collection[str]], Awaitable[None]]
 
@@ -58,8 +81,12 @@ class Controller:
         on_step: Callable[[Changes], None] | None = None,
         rules: Rules | None = None,
         prune: Prune = _keep_all,
+        companion: Companion | None = None,
     ) -> None:
-        """`on_step` is told of every step after it was stored; without `rules` the reaper does not wait."""
+        """`on_step` is told of every step after it was stored; without `rules` the reaper does not wait.
+
+        `companion` may not fail: it would end the scheduler with it.
+        """
         self.scheduler = scheduler
         scheduler.rest()
         self._store = store
@@ -74,6 +101,7 @@ class Controller:
         self._seen_version = -1
         self._performer = Performer(cluster, cloud, find=self._find, offer=self._offer, done=self._done)
         self._prune = prune
+        self._companion = companion
         self._reaper = Reaper(
             cloud,
             rules or Rules(str(store.fact("controller"))),
@@ -102,6 +130,8 @@ class Controller:
         ]
         watches.append(asyncio.create_task(self._reaper.rounds(REAP_S), name="reaper"))
         watches.append(asyncio.create_task(self._forget_daily(), name="prune"))
+        if self._companion is not None:
+            watches.append(asyncio.create_task(self._companion(self._report), name="bus"))
         loop = asyncio.create_task(self._loop(), name="loop")
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -144,6 +174,10 @@ class Controller:
             log.warning("prune-failed", error=str(error))
 
     def _report(self, event: Event) -> None:
+        if isinstance(event, Progress):  # runs count seconds of the wall
+            event = replace(event, per_s=event.per_s / self._pace.speed)
+            if not is_news(self.scheduler, event, self.now()):
+                return
         self._reports.append(event)
         self._news.set()
 
@@ -184,9 +218,9 @@ class Controller:
         for request in requests:
             if request.submission is not None:
                 submissions[request.job_id] = request.submission
-                batch.append(JobSubmitted(request.submission.job))
+                batch.append(self._submitted(request.submission.job))
             else:
-                batch.append(CancelRequested(request.job_id))
+                batch.append(WISHES[request.kind](request.job_id))
         now = self.now()
         actions = self.scheduler.handle(batch or Tick(), now)
         changes = self.scheduler.take_changes()
@@ -206,6 +240,11 @@ class Controller:
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
+
+    def _submitted(self, job: Job) -> JobSubmitted:
+        """The arrival of a job, with what the scheduler has forgotten of those that it comes after."""
+        others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.jobs]
+        return JobSubmitted(job, queries.ended(self._store, others))
 
     def _announce(self, changes: Changes, events: Sequence[Event]) -> None:
         for event in events:

@@ -35,6 +35,8 @@ class Check:
     found: str
     #: "" if there is nothing to mend, or the finding says how.
     mend: str = ""
+    #: No answer, which is not a no: who has work in hand waits for one.
+    may_pass: bool = False
 
     @property
     def line(self) -> str:
@@ -55,6 +57,11 @@ def warn(check: str, found: str, mend: str = "") -> Check:
 def fail(check: str, found: str, mend: str = "") -> Check:
     """It cannot work."""
     return Check(check, Status.FAIL, found, mend)
+
+
+def silent(check: str, found: str, mend: str) -> Check:
+    """It does not answer."""
+    return Check(check, Status.FAIL, found, mend, may_pass=True)
 
 
 def failed(check: str, error: Exception) -> list[Check]:

@@ -68,6 +68,7 @@ def sky_cloud(
         idle_minutes=config.idle_minutes,
         bucket=config.bucket,
         source=source,
+        stores=config.stores(),
     )
 
 

@@ -6,6 +6,7 @@ The records are the cloud's own truth: no part of the scheduler's store, they li
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable
@@ -29,6 +30,12 @@ from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import Place, ProcessRunner, unwatched
 from starburst.runs.tasks import TaskSet
+from translator.late import taken
+
+NOT_HERE = (
+    "is of a Kubernetes cluster, and the embedded cloud gives its jobs nothing of one; set cloud.kind: "
+    "skypilot, or submit the job with starburst.io/cloud: never"
+)
 
 #: How often living machines are looked at for what other processes or the clock did to them, wall seconds.
 LOOK_S = 0.5
@@ -104,7 +111,7 @@ class LocalCloud:
             machine, launch = self._alive[where]
             if self._is_ready(machine):
                 places[where] = Place(launch.gpus, machine.lease_path)
-        self._runner.start(run, places)
+        self._runner.start(run, places, _refusal(run))
 
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
         """See `RunSite`."""
@@ -255,3 +262,10 @@ class LocalCloud:
         self._tell(machine)
         for end in lost:
             self._report(end)
+
+
+def _refusal(run: Run) -> str:
+    """Why a run may not start, "" if it may: it was taken in while the config named another cloud."""
+    manifest = run.workload.manifest
+    paths = () if manifest is None else taken(json.loads(manifest))
+    return f"{', '.join(paths)}: {NOT_HERE}" if paths else ""

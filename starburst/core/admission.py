@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from math import inf, isinf
 
+from starburst.core.caps import Lacking, amount, short
 from starburst.core.events import JobSubmitted
+from starburst.core.gates import follow, shut
 from starburst.core.jobs import JobRecord
 from starburst.core.state import State
 from starburst.domain.job import CloudChoice, Job, Phase
+from starburst.policy.caps import utc
+from starburst.policy.fair import fair_key
 from starburst.policy.ordering import Candidate
 from starburst.policy.waiting import Ask, hours
 
@@ -22,12 +26,29 @@ def submitted(state: State, event: JobSubmitted) -> None:
     state.jobs[job.id] = record
     state.load.submitted(state.size(job))
     state.touch(record)
-    why = _leaves_at_once(state, job)
+    record.held = job.hold
+    follow(state, record, dict(event.ended))
+    admit(state, record)
+
+
+def admit(state: State, record: JobRecord) -> None:
+    """Into the queue with a wait that begins now, or away at once; unless something keeps it out."""
+    if shut(state, record):
+        return
+    record.phase = Phase.QUEUED
+    record.message = ""
+    why = "" if record.returned else _leaves_at_once(state, record.job)
     if why:
         leave(state, record, why)
     else:
         set_wait(state, record)
         state.joining.append(record)
+
+
+def unblock(state: State) -> None:
+    """Who has paused after a failure tries again."""
+    while (job_id := state.pauses.pop_due(state.now)) is not None:
+        admit(state, state.jobs[job_id])
 
 
 def _leaves_at_once(state: State, job: Job) -> str:
@@ -67,9 +88,12 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     if job.max_wait_s is not None and not record.returned:
         return job.max_wait_s, "its starburst.io/max-wait"
     ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
-    policy, factor = state.waiting, state.factor
+    policy, factor, own = state.waiting, state.factor, state.queue_of(job).budget_percent
+    if own is not None:  # all factors are proportional to P
+        factor *= own / state.settings.budget_percent
     wait_s = policy.wait_s(factor, ask)
-    rule = f"{policy.title}: {policy.formula(factor, ask)}{_calibrated(state)}"
+    whose = "" if own is None else f", P {own:g} % of queue {job.queue}"
+    rule = f"{policy.title}: {policy.formula(factor, ask)}{whose}{_calibrated(state)}"
     if wait_s > state.settings.max_wait_s:
         return state.settings.max_wait_s, f"{rule}, but at most {hours(state.settings.max_wait_s)}"
     return wait_s, rule
@@ -88,7 +112,9 @@ def join(state: State, record: JobRecord) -> None:
     """Take a place in the queue."""
     record.phase = Phase.QUEUED
     record.order_key = state.order(
-        Candidate(record.seq, state.runtime_s(record.job), record.deadline, record.job.priority)
+        Candidate(
+            record.seq, state.runtime_s(record.job), record.deadline, record.job.priority, _tag(state, record)
+        )
     )
     state.queue.add(record)
     state.meter.waits(record)
@@ -96,6 +122,27 @@ def join(state: State, record: JobRecord) -> None:
     state.set_deadline(record, record.deadline)
     if state.prospects is not None:
         state.prospects.suspect(record)
+
+
+def _tag(state: State, record: JobRecord) -> float:
+    """The job's key under the order "fair"; who comes back keeps the tag it was given."""
+    if state.settings.order != "fair":
+        return 0.0
+    job = record.job
+    queue = state.queue_of(job)
+    if record.tag is None:
+        gpu_s = state.size(job) * state.runtime_s(job)
+        record.tag = state.tags.arrive(job.queue, gpu_s, queue.share, alone=not len(state.queue))
+    return fair_key(record.tag, queue.priority)
+
+
+def withdraw(state: State, record: JobRecord) -> None:
+    """Take a job out of the queue, or from among those that join it, if it is there."""
+    if record.id in state.queue:
+        state.dequeue(record)
+    elif record in state.joining:
+        state.joining.remove(record)
+    state.capped.pop(record.id, None)
 
 
 def requeue(state: State, record: JobRecord) -> None:
@@ -140,6 +187,11 @@ def leave(state: State, record: JobRecord, why: str) -> None:
         if why not in ("queue-full", "hopeless"):  # else its own wait goes on
             keep(state, record, offers)
         return
+    lacking = short(state, record, offers, {}) if state.settings.caps else None
+    if lacking is not None:
+        if why not in ("queue-full", "hopeless"):
+            wait_for_money(state, record, lacking)
+        return
     if record.id in state.queue:
         state.dequeue(record)
     record.phase = Phase.OFFLOADING
@@ -159,9 +211,34 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
     if record.wait.get("lacks") != lacks:
         record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks}
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
+    _wait_on(state, record, inf if retry_at is None else retry_at)
+
+
+def wait_for_money(state: State, record: JobRecord, lacking: Lacking) -> None:
+    """It should leave, but a cap has less left than it costs: it tries again when the cap's window ends, or
+    money is released (core/capped.py). Said once per cap and window.
+    """
+    cap, until, cost = lacking.standing.cap, lacking.standing.end, lacking.cost
+    told = record.wait.get("capped")
+    known = isinstance(told, dict) and (told["cap"], told["until"]) == (cap.name, until)
+    if not known or not isinstance(told, dict) or told["lacks"] != record.wait.get("lacks"):
+        left = amount(lacking.left)
+        costs = "cost nobody knows what" if isinf(cost) else f"cost {amount(cost)} until {utc(until)}"
+        lacks = (
+            f"it would {costs}, and of {cap.title} {left} was left; the next {cap.per} begins at {utc(until)}"
+        )
+        capped = {"cap": cap.name, "until": until, "lacks": lacks, "cost": None if isinf(cost) else cost}
+        record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks, "capped": capped}
+        state.decide(record.id, "capped", cap=cap.name, cost=capped["cost"], left=left.micro_usd, lacks=lacks)
+    state.capped[record.id] = cost
+    _wait_on(state, record, until)
+
+
+def _wait_on(state: State, record: JobRecord, until: float) -> None:
+    """It leaves for the cloud then; until then it takes what room there is."""
     state.meter.rests(record)
     record.phase = Phase.QUEUED
-    record.deadline = inf if retry_at is None else retry_at
+    record.deadline = until
     if record.id in state.queue or record.job.cloud is CloudChoice.ONLY:
         state.set_deadline(record, record.deadline)  # cloud-only jobs stay out of the cluster's queue
     else:

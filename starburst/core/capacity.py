@@ -35,6 +35,9 @@ class Capacity:
         self._score = score
         self._states: dict[str, _NodeState] = {}
         self._ever: dict[Shape, bool] = {}
+        #: Nodes that take no jobs but one.
+        self._kept_for = ""
+        self._kept: frozenset[str] = frozenset()
         self.update(nodes)
 
     @property
@@ -103,6 +106,14 @@ class Capacity:
         self.give(slots)
         return ok
 
+    def keep(self, job_id: str, names: Iterable[str]) -> None:
+        """These nodes, and no others, take no new jobs but this one."""
+        self._kept_for, self._kept = job_id, frozenset(names)
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether these nodes are there and take jobs."""
+        return all(name in self._states and self._states[name].node.schedulable for name in names)
+
     def up(self, slots: Iterable[Slot]) -> bool:
         """Whether the nodes of these slots still take jobs."""
         return all(self._states[slot.where].node.schedulable for slot in slots)
@@ -141,10 +152,13 @@ class Capacity:
     def _best(self, demand: Resources, job: Job) -> str | None:
         gpus, cpu, memory = want = amount(demand)
         score = self._score
+        closed = self._kept if job.id != self._kept_for else ()
         best_name, best_score = None, None
         for name, state in self._states.items():
             free = state.free
             if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
+                continue
+            if closed and name in closed:
                 continue
             value = score(free, state.capacity, want)
             if best_score is None or value < best_score:  # type: ignore[operator]

@@ -81,15 +81,43 @@ def _company(n: Numbers) -> str:
     return f" as {n['others']} move too" if n["others"] else ""
 
 
+AT_CAP = {
+    "finish": "what runs may end, and nothing more is rented",
+    "return": "what saves its progress is fetched home, what does not may end, and nothing more is rented",
+    "stop": "what runs is told to end, and its machines are given back",
+}
+
 REASONS: dict[str, Callable[[Numbers], str]] = {
     "waits": _wait,
     "placed": _placed,
     "offloaded": lambda n: f"leaves for the cloud: {WHY_OFFLOAD[str(n['why'])](n)}; {_machines(n)}",
     "no-offer": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
+    "capped": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
+    "cap-warned": lambda n: f"{usd(n['spent'])} is spent of {n['title']}",
+    "cap-reached": lambda n: f"{usd(n['spent'])} is spent of {n['title']}: {AT_CAP[str(n['then'])]}",
     "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
     "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",
     "failed": lambda n: str(n["message"]),
-    "cancelled": lambda n: "cancelled by its user",
+    "awaits": lambda n: f"does not wait for a place yet: it comes after {n['those']}",
+    "protected": lambda n: (
+        f"goes first now: {n['passes']} later jobs have started before it; {n['nodes']} take no other job "
+        "until it starts"
+    ),
+    "turn": lambda n: (
+        f"waits for its turn: at most {n['at_once']} job{'' if n['at_once'] == 1 else 's'} of {n['array']} "
+        "at a time"
+    ),
+    "retries": lambda n: (
+        f"fails (exit {n['exit_code']}); try {n['number']} of {n['of']} in {_span(n, 'pause_s')}"
+    ),
+    "cancelled": lambda n: (
+        f"cancelled, as {n['other']}, which it comes after, did not succeed"
+        if "other" in n
+        else "cancelled by its user"
+    ),
+    "held": lambda n: f"is held: it neither waits nor leaves until {n['until']}",
+    "released": lambda n: f"released after {_span(n, 'held_s')}: its wait begins now",
+    "not-held": lambda n: f"could not be held any more: it was {n['phase']} when that was asked for",
     "stopping": lambda n: f"told to stop, has {_span(n, 'grace_s')} to save its work: {n['why']}",
     "returning": lambda n: (
         f"comes home after {_span(n, 'elapsed_s')} in the cloud: about {_span(n, 'remaining_s')} still to "
@@ -106,6 +134,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "unmoved": lambda n: f"does not move after all: {n['why']}",
     "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
     "launched": lambda n: f"rented {n['offer']} at {usd(n['rate'])}/h for {n['jobs']}",
+    "dearer": lambda n: f"costs {usd(n['rate'])}/h, not {usd(n['thought'])}/h as its offer says",
     "ready": lambda n: f"took {_span(n, 'boot_s')} to come up",
     "launch-failed": lambda n: (
         f"could not be rented ({n['message']}); {n['offer']} is left alone for {_span(n, 'pause_s')}"

@@ -6,6 +6,7 @@ from math import inf
 
 from starburst.core.actions import LaunchInstance
 from starburst.core.admission import keep
+from starburst.core.capped import afford
 from starburst.core.fleet import InstanceRecord, Leaver, Packed
 from starburst.core.jobs import JobRecord
 from starburst.core.life import place, start
@@ -37,8 +38,11 @@ def pack(state: State) -> None:
     """Give everybody who leaves a machine, once the first of them has waited long enough for company."""
     if pack_at(state) > state.now:
         return
-    leavers = [state.jobs[job_id] for job_id in state.departing]
+    waiting = [state.jobs[job_id] for job_id in state.departing]
     state.departing.clear()
+    leavers = afford(state, waiting)
+    if not leavers:
+        return
     packed = state.fleet.pack(
         [Leaver(record.job, state.now + state.runtime_s(record.job)) for record in leavers],
         busy_until(state) if state.fleet.shares else {},
@@ -102,7 +106,9 @@ def busy_until(state: State) -> dict[str, float]:
         for record in (state.jobs[job_id] for job_id in machine.job_ids):
             if _needs(record, machine):
                 began = state.now if record.started_at is None else record.started_at
-                ends = began + state.runtime_s(record.job) - record.saved_s
+                ends = record.ends_at
+                if ends is None:
+                    ends = began + state.runtime_s(record.job) - record.saved_s
                 until[machine.id] = max(until.get(machine.id, 0.0), ends)
     return until
 

@@ -7,6 +7,7 @@ from enum import Enum
 
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site
+from starburst.domain.money import Money
 from starburst.domain.node import Node
 
 
@@ -14,6 +15,7 @@ class RunEnd(str, Enum):
     """How a run came to its end."""
 
     EXITED = "exited"  # by itself, with an exit code
+    OUT_OF_TIME = "out-of-time"  # at its time limit, with an exit code
     STOPPED = "stopped"  # because it was told to
     LOST = "lost"  # known dead, without a result: its machine or supervisor went away
     DISPLACED = "displaced"  # known dead: its site took its place away (drain, preemption, no room after all)
@@ -22,14 +24,29 @@ class RunEnd(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A new job."""
+    """A new job. `ended`: how those of the jobs that it comes after ended that are over, by id and phase."""
 
     job: Job
+    ended: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
     """Its user no longer wants the job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequested:
+    """A job that waits is to be kept out of the queue."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    """A job that is held may wait again."""
 
     job_id: str
 
@@ -57,6 +74,20 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt is, by its own account: so many iterations of so many, at so many a second.
+
+    Seconds are the scheduler's.
+    """
+
+    job_id: str
+    attempt: int
+    done: float
+    total: float
+    per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """An attempt of a job is over and nothing of it is alive."""
 
@@ -79,10 +110,14 @@ class SiteSynced:
 
 @dataclass(frozen=True, slots=True)
 class InstanceReady:
-    """A rented machine takes jobs; `launched_at` is when its bill began."""
+    """A rented machine takes jobs; `launched_at` is when its bill began.
+
+    `rate` is what it really costs per hour, if the cloud tells.
+    """
 
     instance_id: str
     launched_at: float
+    rate: Money | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +166,12 @@ class Tick:
 Event = (
     JobSubmitted
     | CancelRequested
+    | HoldRequested
+    | ReleaseRequested
     | NodesChanged
     | OffersChanged
     | RunStarted
+    | Progress
     | RunEnded
     | SiteSynced
     | InstanceReady

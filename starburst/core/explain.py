@@ -21,6 +21,15 @@ from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.waiting import hours
 
+#: Why a run is being stopped, where there is one way to say it.
+WHY_STOP = {
+    "cancel": "its user cancelled it",
+    "return": "it comes home from the cloud",
+    "cap": "what may be spent on it is spent",
+}
+
+#: So many of the jobs that one comes after are named.
+SOME = 5
 #: Says a scheduler time as people read it, e.g. "14:32".
 Clock = Callable[[float], str]
 
@@ -45,6 +54,8 @@ def explain(state: State, record: JobRecord, clock: Clock) -> Explanation:
     """Where the job stands at `state.now`."""
     if record.phase is Phase.QUEUED:
         return _queued(state, record, clock)
+    if record.phase in (Phase.HELD, Phase.BLOCKED):
+        return Explanation(record.id, record.phase.value, _kept_out(state, record, clock))
     if record.phase is Phase.OFFLOADING:
         sentence = _offloading(state, record, clock)
     elif record.phase is Phase.STOPPING:
@@ -56,14 +67,19 @@ def explain(state: State, record: JobRecord, clock: Clock) -> Explanation:
     return Explanation(record.id, record.phase.value, sentence)
 
 
-def foretell(scheduler: Scheduler, jobs: Sequence[Job], clock: Clock) -> list[Explanation]:
-    """What would become of jobs submitted together now. They stay in `scheduler`: give it a copy."""
-    scheduler.handle([JobSubmitted(job) for job in jobs], scheduler.now)
+def foretell(
+    scheduler: Scheduler, jobs: Sequence[Job], clock: Clock, ended: tuple[tuple[str, str], ...] = ()
+) -> list[Explanation]:
+    """What would become of jobs submitted together now. They stay in `scheduler`: give it a copy.
+
+    `ended`: how jobs ended that these come after and that the scheduler has forgotten.
+    """
+    scheduler.handle([JobSubmitted(job, ended) for job in jobs], scheduler.now)
     told = []
     for job in jobs:
         record = scheduler.jobs[job.id]
-        waits = record.phase is Phase.QUEUED
-        told.append(_queued(scheduler, record, clock) if waits else _at_once(scheduler, record))
+        settled = record.phase in (Phase.HELD, Phase.BLOCKED, Phase.QUEUED) or record.phase.is_end
+        told.append(explain(scheduler, record, clock) if settled else _at_once(scheduler, record))
     return told
 
 
@@ -113,6 +129,8 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
         if position is not None:
             parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
             parts += _discipline(state, job)
+            if state.passed.nodes and state.passed.job_id == record.id:
+                parts.append(f"passed too often, so {', '.join(state.passed.nodes)} take no other job")
         if never_fits:
             parts.append("the cluster could not hold it even if it were empty")
         if job.cloud is not CloudChoice.NEVER:
@@ -122,6 +140,16 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
                 names = tuple(offer.name for offer in offers)
                 parts.append(f"would then cost {price}" if leaves_at else f"the cloud would cost {price}")
     return Explanation(record.id, record.phase.value, "; ".join(parts), leaves_at, position, cost, names)
+
+
+def _kept_out(state: State, record: JobRecord, clock: Clock) -> str:
+    if record.phase is Phase.BLOCKED and record.awaits:
+        stand = ", ".join(f"{name} is {state.jobs[name].phase.value}" for name in record.awaits[:SOME])
+        more = f" and {len(record.awaits) - SOME} more" if len(record.awaits) > SOME else ""
+        return f"{record.message}; {stand}{more}"
+    if record.phase is Phase.BLOCKED and record.not_before > state.now:
+        return f"{record.message}; until {clock(record.not_before)}"
+    return f"{record.message}; since {clock(record.queued_at)}"
 
 
 def _wait(record: JobRecord, clock: Clock) -> str:
@@ -218,6 +246,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     since = f"runs since {clock(record.started_at)}" if record.started_at is not None else "is being started"
     waited_s = (record.first_started_at or state.now) - record.submitted_at
     first = f", {hours(waited_s)} after it was submitted" if waited_s >= 1 and not record.returned else ""
+    if record.ends_at is not None:
+        first += f", and by its own account until about {clock(record.ends_at)}"
     if record.site is Site.CLUSTER:
         home = ", home from the cloud" if record.returned else ""
         return f"{since} on the cluster on {where(record.slots)}{home}{first}"
@@ -239,7 +269,7 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 
 def _stopping(record: JobRecord) -> str:
     stopped = f"is being stopped on {where(record.slots)}"
-    why = {"cancel": "its user cancelled it", "return": "it comes home from the cloud"}.get(record.stop_why)
+    why = WHY_STOP.get(record.stop_why)
     if record.stop_why == "move":
         why = f"it moves to {where(record.moving)}" if record.moving else "what it was to move to is lost"
     if why is None:

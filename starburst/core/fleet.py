@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from starburst.core.actions import Slot
-from starburst.domain.cloud import ANY_OFFER, InstancePhase, Offer
+from starburst.domain.cloud import ANY_OFFER, InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
 from starburst.policy.packing.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
+from starburst.policy.sharing import Use, divide
 
 OPEN_PHASES = (InstancePhase.LAUNCHING, InstancePhase.READY)
 
@@ -36,11 +38,10 @@ class InstanceRecord:
     job_ids: list[str] = field(default_factory=list)
     #: Everyone who shares its bill.
     billed_to: list[str] = field(default_factory=list)
-    #: What each job that it is for has of it, and since when.
+    #: What each job that it is for has of it.
     held: dict[str, Resources] = field(default_factory=dict)
-    held_since: dict[str, float] = field(default_factory=dict)
-    #: Seconds that each job had all of it, or longer and less of it: the key its bill is split by.
-    used_s: dict[str, float] = field(default_factory=dict)
+    #: Who had how much of it and when: what its bill is split by (policy/sharing.py).
+    uses: list[Use] = field(default_factory=list)
 
     def cost(self, now: float) -> Money:
         """What it has cost up to `now`."""
@@ -55,15 +56,20 @@ class InstanceRecord:
         return _less(self.offer.resources, total(self.held.values()))
 
     def shares(self, now: float) -> dict[str, int]:
-        """Its cost up to `now`, split among those it is billed to, in micro-dollars.
+        """Its cost up to `now`, split among those it is billed to, in micro-dollars."""
+        since = 0.0 if self.launched_at is None else self.launched_at
+        until = now if self.ended_at is None else self.ended_at
+        return _split(
+            self.cost(now).micro_usd, dict.fromkeys(self.billed_to, 0.0) | self.seconds(since, until)
+        )
 
-        Jobs pay for the time they had it, by their largest share of it; they bear what nobody had, too.
-        """
-        used_s = dict.fromkeys(self.billed_to, 0.0) | self.used_s
-        for job_id, held in self.held.items():
-            share = _largest_share(held, self.offer.resources)
-            used_s[job_id] += max(0.0, now - self.held_since[job_id]) * share
-        return _split(self.cost(now).micro_usd, used_s)
+    def seconds(self, since: float, until: float, uses: Sequence[Use] | None = None) -> dict[str, float]:
+        """The seconds of a time as they fall to each job; by other uses than those there were, if given."""
+        if len(self.billed_to) == 1:
+            return {self.billed_to[0]: max(0.0, until - since)}
+        if not self.uses and until > since:  # kept by a version that noted none
+            return dict.fromkeys(self.billed_to, (until - since) / len(self.billed_to or (1,)))
+        return divide(self.uses if uses is None else uses, since, until)
 
     def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> bool:
         """A job has these slots of it from now on, and no others; whether its bill is new to the job."""
@@ -71,7 +77,7 @@ class InstanceRecord:
             self.leave(job_id, now)
         self.job_ids.append(job_id)
         self.held[job_id] = total(slot.resources for slot in slots)
-        self.held_since[job_id] = now
+        self.uses.append(Use(job_id, _largest_share(self.held[job_id], self.offer.resources), now))
         if job_id in self.billed_to:
             return False
         self.billed_to.append(job_id)
@@ -80,10 +86,10 @@ class InstanceRecord:
     def leave(self, job_id: str, now: float) -> None:
         """A job has nothing of it any more."""
         self.job_ids.remove(job_id)
-        if job_id in self.held:
-            share = _largest_share(self.held.pop(job_id), self.offer.resources)
-            used_s = max(0.0, now - self.held_since.pop(job_id)) * share
-            self.used_s[job_id] = self.used_s.get(job_id, 0.0) + used_s
+        self.held.pop(job_id, None)
+        for n, use in enumerate(self.uses):
+            if use.until == inf and use.job_id == job_id:
+                self.uses[n] = Use(job_id, use.share, use.since, max(use.since, now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +118,10 @@ class Packed:
 class Fleet:
     """Offers and instances. Decides nothing by itself: it asks the packer and keeps the books."""
 
-    def __init__(self, packer: Packer) -> None:
+    def __init__(self, packer: Packer, ceiling: Money | None = None) -> None:
+        """`ceiling`: no machine that costs more per hour, or nobody knows what, is rented."""
         self._packer = packer
+        self.ceiling = ceiling
         #: Whether jobs may share machines.
         self.shares = not isinstance(packer, NoPacking)
         self.offers: dict[str, Offer] = {}
@@ -145,8 +153,19 @@ class Fleet:
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers a job would be given, one per machine, or what is lacking."""
         tasks = _tasks(job, None)
-        plan = self._packer.plan(Situation(tasks, _by_zone(offers, tasks)))
-        return plan.unplaced[0][1] if plan.unplaced else [launch.offer for launch in plan.launches]
+        offers = _by_zone(offers, tasks)
+        plan = self._packer.plan(Situation(tasks, self._within(offers)))
+        if not plan.unplaced:
+            return [launch.offer for launch in plan.launches]
+        if self.ceiling is None or self._packer.plan(Situation(tasks, offers)).unplaced:
+            return plan.unplaced[0][1]
+        return f"no offer that holds it is known to cost {self.ceiling}/h or less (cloud.max_usd_per_hour)"
+
+    def _within(self, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+        """The offers that are not too dear."""
+        if self.ceiling is None:
+            return offers
+        return tuple(offer for offer in offers if OfferRules(ceiling=self.ceiling).admits(offer))
 
     def barred(self, job: Job) -> str:
         """The demand of its user that bars every machine which would hold a job; "" if none does."""
@@ -176,7 +195,7 @@ class Fleet:
 
     def _rent(self, leavers: Sequence[Leaver], packed: Packed, now: float) -> None:
         tasks = tuple(task for leaver in leavers for task in _tasks(leaver.job, leaver.until - now))
-        offers = _by_zone(self.available(now), tasks)
+        offers = self._within(_by_zone(self.available(now), tasks))
         plan = self._packer.plan(Situation(tasks, offers, now=now))
         packed.lacking = {task.job_id: lacking for task, lacking in reversed(plan.unplaced)}
         slots: dict[str, list[Slot]] = {}
@@ -202,7 +221,7 @@ class Fleet:
     def reconsider(self, tasks: Iterable[Task], rented: Iterable[Rented], now: float) -> Plan:
         """What the packer would make of tasks that run on these machines."""
         tasks = tuple(tasks)
-        offers = _by_zone(self.available(now), tasks)
+        offers = self._within(_by_zone(self.available(now), tasks))
         plan = self._packer.plan(Situation(tasks, offers, tuple(rented), now=now, memory=self.memory))
         self.memory = plan.memory
         return plan

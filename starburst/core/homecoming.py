@@ -22,7 +22,8 @@ def bring_home(state: State, *, room: bool) -> None:
 def _consider(state: State, record: JobRecord) -> None:
     job = record.job
     elapsed_s = state.now - (record.started_at or 0.0) + record.saved_s
-    run = CloudRun(elapsed_s, job.runtime_estimate_s, job.checkpoint)
+    estimate_s = record.estimate_s(elapsed_s, state.now, job.runtime_estimate_s)
+    run = CloudRun(elapsed_s, estimate_s, job.checkpoint)
     numbers = {
         "elapsed_s": elapsed_s,
         "remaining_s": run.remaining_s,

@@ -24,8 +24,18 @@ class JobRecord:
     attempt: int = 0
     #: Leaves for the cloud then; infinite means it waits for room.
     deadline: float = math.inf
+    #: Its user keeps it out of the queue.
+    held: bool = False
+    #: Jobs that it comes after and that are not over, and the one whose end means that it never runs.
+    awaits: tuple[str, ...] = ()
+    doomed_by: str = ""
+    #: Runs of its command that failed and were followed by another try; it queues no sooner than this.
+    failures: int = 0
+    not_before: float = 0.0
     #: Size key under the queue order; fixed while queued.
     order_key: float = 0.0
+    #: Its start tag under the order "fair", which it keeps.
+    tag: float | None = None
     #: Start of its present wait.
     queued_at: float = 0.0
     #: Start and end of the current or last run.
@@ -34,7 +44,7 @@ class JobRecord:
     #: Start of the first run.
     first_started_at: float | None = None
     slots: tuple[Slot, ...] = ()
-    #: Why a STOPPING run is being stopped: "cancel", "return", "move", "lost" or "preempted".
+    #: Why a STOPPING run is being stopped: "cancel", "return", "move", "cap", "lost" or "preempted".
     stop_why: str = ""
     #: Slots held on the cluster for a job on its way home.
     reserved: tuple[Slot, ...] = ()
@@ -44,6 +54,8 @@ class JobRecord:
     #: How often it has moved, and the seconds it had run before the last move.
     moves: int = 0
     saved_s: float = 0.0
+    #: When the present run ends by its own account; None if it gives none.
+    ends_at: float | None = None
     #: From when on a cloud run is looked at for coming home; None if never.
     look_at: float | None = None
     #: Why it leaves for the cloud, until it has a machine there.
@@ -65,6 +77,10 @@ class JobRecord:
     def id(self) -> str:
         """The job's id."""
         return self.job.id
+
+    def estimate_s(self, elapsed_s: float, now: float, otherwise: float | None) -> float | None:
+        """Its whole run time, having run for `elapsed_s`: by its own account, if it gives one."""
+        return otherwise if self.ends_at is None else elapsed_s + self.ends_at - now
 
     @property
     def alive(self) -> bool:

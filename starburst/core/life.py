@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from starburst.core.actions import Slot, StartRun, StopRun, TerminateInstance
-from starburst.core.admission import leave, requeue, set_wait
+from starburst.core.admission import admit, leave, requeue, set_wait
+from starburst.core.bypass import note_start
 from starburst.core.decisions import where
 from starburst.core.events import RunEnd, RunEnded, RunStarted
 from starburst.core.fleet import OPEN_PHASES
+from starburst.core.gates import over
 from starburst.core.jobs import JobRecord
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.policy.retrying import pause_s
 
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
@@ -21,7 +24,7 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
     record.site = site
     record.attempt += 1
     record.slots = slots
-    record.started_at = record.ended_at = record.look_at = None
+    record.started_at = record.ended_at = record.look_at = record.ends_at = None
     state.touch(record)
     state.do(StartRun(record.id, record.attempt, site, slots))
 
@@ -29,6 +32,9 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
 def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str) -> None:
     """A job that waited starts on the cluster; it went past `behind`, or nobody."""
     state.take(record, slots)
+    note_start(state, record)
+    if record.tag is not None:
+        state.tags.dispatch(record.tag)
     record.passed = record.passed or bool(behind)
     waited_s = state.now - record.queued_at
     need = str(record.job.resources)
@@ -87,16 +93,17 @@ def run_ended(state: State, event: RunEnded) -> None:
     record = state.current(event.job_id, event.attempt)
     if record is None:
         return
-    if record.started_at is None and event.end is RunEnd.EXITED:
+    ran_out = event.end in (RunEnd.EXITED, RunEnd.OUT_OF_TIME)
+    if record.started_at is None and ran_out:
         _note_start(state, record)
-    if record.stop_why != "move" or event.end in (RunEnd.EXITED, RunEnd.REFUSED):
+    if record.stop_why != "move" or ran_out or event.end is RunEnd.REFUSED:
         stay(state, record)
     if record.site is Site.CLUSTER:
         state.give(record, record.slots)
     else:
         release(state, record)
     record.exit_code = event.exit_code
-    if event.end is RunEnd.EXITED:
+    if ran_out:
         _exited(state, record, event)
     elif event.end is RunEnd.REFUSED:
         finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
@@ -111,9 +118,33 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
+    elif record.failures < record.job.retries and _worth_a_retry(record, event):
+        _try_again(state, record)
     else:
         message = event.message or f"its command ended with exit code {event.exit_code}"
         finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
+
+
+def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
+    """Not if its user is done with it, and not if the next run would meet the same time limit."""
+    return event.end is RunEnd.EXITED and record.stop_why != "cancel"
+
+
+def _try_again(state: State, record: JobRecord) -> None:
+    """The command failed; its user wants it run again, after a pause."""
+    state.unreserve(record)
+    state.homesick.pop(record.id, None)
+    state.meter.rests(record)
+    record.ended_at = state.now
+    record.look_at = None
+    record.slots = ()
+    record.stop_why = ""
+    record.failures += 1
+    pause = pause_s(record.failures)
+    record.not_before = state.now + pause
+    tries = {"number": record.failures + 1, "of": record.job.retries + 1}
+    state.decide(record.id, "retries", exit_code=record.exit_code, pause_s=pause, **tries)
+    admit(state, record)
 
 
 def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:
@@ -128,6 +159,9 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
         _come_home(state, record)
     elif record.stop_why == "move":
         _go_on(state, record)
+    elif record.stop_why == "cap":
+        _save(state, record)
+        back(state, record)
     else:
         stay(state, record)
         preempted = preempted or record.stop_why == "preempted"
@@ -194,6 +228,7 @@ def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: 
     record.message = state.decide(record.id, kind, **numbers).reason
     state.touch(record)
     state.retired.append(record.id)
+    over(state, record)
 
 
 def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
@@ -227,11 +262,23 @@ def _come_home(state: State, record: JobRecord) -> None:
         requeue(state, record)
 
 
+def back(state: State, record: JobRecord) -> None:
+    """Its machines are no longer paid for: it queues, and leaves again as soon as a cap lets it."""
+    record.stop_why = record.leaving = ""
+    record.queued_at = record.deadline = state.now
+    requeue(state, record)
+
+
+def _save(state: State, record: JobRecord) -> None:
+    """What the ended attempt did is not to be done again, if the job saves its progress."""
+    if record.started_at is not None and record.job.checkpoint:
+        record.saved_s += state.now - record.started_at
+
+
 def _go_on(state: State, record: JobRecord) -> None:
     """The run is gone from where it was, its work is saved: on with it where it moves to."""
     record.stop_why = ""
-    if record.started_at is not None:
-        record.saved_s += state.now - record.started_at
+    _save(state, record)
     state.meter.repeat(state.settings.move_s, state.load.load.mean_runtime_s, ours=True)
     slots, record.moving = record.moving, ()
     if slots:

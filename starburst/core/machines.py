@@ -7,6 +7,7 @@ from math import inf
 
 from starburst.core.actions import Slot, TerminateInstance
 from starburst.core.admission import leave
+from starburst.core.caps import settle
 from starburst.core.events import (
     InstanceFailed,
     InstanceGone,
@@ -20,6 +21,7 @@ from starburst.core.life import gone, release, set_off, start, stay, stop
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
+from starburst.domain.money import Money
 
 
 def instance_ready(state: State, event: InstanceReady) -> None:
@@ -29,8 +31,12 @@ def instance_ready(state: State, event: InstanceReady) -> None:
     if instance is None:
         return
     instance.launched_at = event.launched_at
+    _reprice(state, instance, event.rate)
     state.touch_instance(instance)
     if instance.phase is not InstancePhase.LAUNCHING:
+        return
+    if _is_too_dear(state, instance):
+        _decline(state, instance)
         return
     instance.phase = InstancePhase.READY
     state.decide(instance.id, "ready", boot_s=state.now - instance.requested_at)
@@ -40,6 +46,31 @@ def instance_ready(state: State, event: InstanceReady) -> None:
             start(state, record, Site.CLOUD, record.slots)
         elif record.phase is Phase.RUNNING and record.moving and state.fleet.ready(record.moving):
             set_off(state, record)
+
+
+def _reprice(state: State, instance: InstanceRecord, rate: Money | None) -> None:
+    """What the cloud says that a machine costs is what is counted, from its launch on."""
+    if rate is None or rate == instance.rate:
+        return
+    thought, instance.rate = instance.rate, rate
+    if rate > thought:
+        offer = instance.offer.name
+        state.decide(instance.id, "dearer", offer=offer, rate=rate.micro_usd, thought=thought.micro_usd)
+
+
+def _is_too_dear(state: State, instance: InstanceRecord) -> bool:
+    ceiling = state.settings.max_rate
+    return ceiling is not None and instance.rate > ceiling
+
+
+def _decline(state: State, instance: InstanceRecord) -> None:
+    """A machine costs more than one may: it is given back before anything runs on it."""
+    message = f"it costs {instance.rate}/h, more than cloud.max_usd_per_hour, {state.settings.max_rate}"
+    _pause(state, instance, message)
+    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+        _forgo(state, record, instance, f"{instance.id} is too dear")
+        if _on(instance, record.slots):
+            _leave_again(state, record)
 
 
 def instance_failed(state: State, event: InstanceFailed) -> None:
@@ -189,6 +220,7 @@ def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None
     """The books of a machine are closed: its bill goes to the jobs it was for."""
     instance.phase = phase
     state.touch_instance(instance)
+    settle(state, instance)
     for job_id, share in state.fleet.settle(instance).items():
         record = state.jobs[job_id]
         record.cloud_micro_usd += share

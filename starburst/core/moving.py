@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from math import inf
 
 from starburst.core.actions import Slot
+from starburst.core.caps import affords
 from starburst.core.decisions import where
 from starburst.core.departures import busy_until, launch
 from starburst.core.fleet import Fleet, InstanceRecord, Leaver
@@ -140,7 +141,8 @@ def _remaining_s(state: State, record: JobRecord) -> float:
     """What the job still has to run, by estimates."""
     began = state.now if record.started_at is None else record.started_at
     elapsed_s = state.now - began + record.saved_s
-    return CloudRun(elapsed_s, state.runtime_s(record.job), record.job.checkpoint).remaining_s
+    estimate_s = record.estimate_s(elapsed_s, state.now, state.runtime_s(record.job))
+    return CloudRun(elapsed_s, estimate_s, record.job.checkpoint).remaining_s
 
 
 def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Move]:
@@ -232,7 +234,8 @@ def _carry_out(state: State, moves: Iterable[Move], new: Mapping[str, Offer]) ->
     """What is possible of these moves, and pays."""
     for group in _groups(_possible(state.fleet, moves)):
         worth = _worth(state, group, new)
-        if worth.saves > worth.costs:
+        jobs = [move.record.job for move in group]
+        if worth.saves > worth.costs and affords(state, jobs, worth.costs):
             _begin(state, group, new, worth)
 
 

@@ -90,12 +90,16 @@ def _waits(record: JobRecord, now: float) -> bool:
 
 
 def _expected_end(record: JobRecord) -> float:
-    """When a holder's run ends by its estimate; zero if that may be at any time."""
+    """When a holder's run ends by its own account or estimate; zero if that may be at any time."""
     estimate_s = record.job.runtime_estimate_s
-    resumed = record.job.checkpoint and record.attempt > 1
-    if record.site is not Site.CLUSTER or record.phase is not Phase.RUNNING or resumed:
+    if record.site is not Site.CLUSTER or record.phase is not Phase.RUNNING:
         return 0.0
-    return 0.0 if record.started_at is None or estimate_s is None else record.started_at + estimate_s
+    if record.ends_at is not None:
+        return record.ends_at
+    resumed = record.job.checkpoint and record.attempt > 1
+    if resumed or record.started_at is None or estimate_s is None:
+        return 0.0
+    return record.started_at + estimate_s
 
 
 def _sum(a: Amount, b: Amount) -> Amount:

@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from starburst.core.jobs import JobRecord
 from starburst.domain.job import Shape
 
 #: (order key, arrival number): the total order of the queue.
 Key = tuple[float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The oldest job that waits without end, how often it was passed, and the nodes that are kept for it."""
+
+    job_id: str = ""
+    count: int = 0
+    nodes: tuple[str, ...] = ()
 
 
 class ShapeQueue:

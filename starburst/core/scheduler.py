@@ -8,15 +8,18 @@ are looked at for coming home.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf, isinf
+from math import isinf
 from typing import Any
 
 from starburst.core.actions import Action
-from starburst.core.admission import expire, give_up, join, submitted, trim
+from starburst.core.admission import expire, give_up, join, submitted, trim, unblock, withdraw
+from starburst.core.bypass import protect
+from starburst.core.capped import caps_at, watch_caps
 from starburst.core.departures import pack, pack_at, recall
 from starburst.core.events import (
     CancelRequested,
     Event,
+    HoldRequested,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
@@ -25,12 +28,16 @@ from starburst.core.events import (
     JobSubmitted,
     NodesChanged,
     OffersChanged,
+    Progress,
+    ReleaseRequested,
     RunEnd,
     RunEnded,
     RunStarted,
     SiteSynced,
     Tick,
 )
+from starburst.core.following import free
+from starburst.core.holding import hold_requested, release_requested
 from starburst.core.homecoming import bring_home
 from starburst.core.life import finish, place, release, run_ended, run_started, stop
 from starburst.core.machines import (
@@ -45,11 +52,19 @@ from starburst.core.machines import (
     instance_unreachable,
 )
 from starburst.core.moving import consolidate, consolidate_at
+from starburst.core.progress import progressed
 from starburst.core.state import Changes, State
 from starburst.domain.job import Phase, Site
 
 #: Ends come first at an instant, then submissions, then second thoughts on them.
-RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, JobSubmitted: 2, CancelRequested: 3}
+RANK: dict[type, int] = {
+    RunEnded: 0,
+    InstanceGone: 0,
+    JobSubmitted: 2,
+    CancelRequested: 3,
+    HoldRequested: 3,
+    ReleaseRequested: 3,
+}
 
 
 class Scheduler(State):
@@ -94,18 +109,25 @@ class Scheduler(State):
     def next_wakeup(self) -> float:
         """When time alone will change something next; infinity if never."""
         if self.resting:
-            return inf
-        timers = self.deadlines.next(), self.looks.next()
-        return min(*timers, pack_at(self), fence_at(self), consolidate_at(self))
+            return caps_at(self)
+        if self.freed:
+            return self.now
+        timers = self.deadlines.next(), self.looks.next(), self.pauses.next()
+        return min(*timers, pack_at(self), fence_at(self), consolidate_at(self), caps_at(self))
 
     def _schedule(self) -> None:
+        if self.settings.caps:
+            watch_caps(self)
         if self.resting:
+            free(self)
             self._join_arrivals()
             pack(self)
             return
         fence(self)
         room = self.grew
         recall(self)
+        unblock(self)
+        free(self)
         expire(self)
         self._join_arrivals()
         self._place_queued()
@@ -131,6 +153,7 @@ class Scheduler(State):
         self.grew = True
 
     def _place_queued(self) -> None:
+        protect(self)
         if self.grew:
             self.grew = False
             self.walk.grew(self.queue)
@@ -148,10 +171,7 @@ def _cancelled(state: State, event: CancelRequested) -> None:
         state.decide(record.id, "stopping", grace_s=record.job.grace_s, why="its user cancelled it")
         stop(state, record, "cancel", record.job.grace_s)
         return
-    if record.id in state.queue:
-        state.dequeue(record)
-    elif record in state.joining:
-        state.joining.remove(record)
+    withdraw(state, record)
     release(state, record)
     finish(state, record, Phase.CANCELLED, "cancelled")
 
@@ -195,9 +215,12 @@ def _tick(state: State, event: Tick) -> None:
 HANDLERS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: submitted,
     CancelRequested: _cancelled,
+    HoldRequested: hold_requested,
+    ReleaseRequested: release_requested,
     NodesChanged: _nodes_changed,
     OffersChanged: _offers_changed,
     RunStarted: run_started,
+    Progress: progressed,
     RunEnded: run_ended,
     SiteSynced: _synced,
     InstanceReady: instance_ready,

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from starburst.domain.money import Money
+from starburst.policy.caps import Cap
+from starburst.policy.fair import Queue
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -24,6 +28,9 @@ class Settings:
     order: str = "fifo"
     #: Go on past a job that does not fit; the orders that are disciplines always do.
     out_of_order: bool = True
+    #: A job that waits without end is passed by so many later ones at most, then nodes are kept for it
+    #: (core/bypass.py); 0 is no limit. Not under the orders that are disciplines.
+    max_passes: int = 1000
     #: In strict order, let later jobs run that do not delay the first (EASY).
     backfill: bool = False
     placement: str = "best-fit"
@@ -59,3 +66,9 @@ class Settings:
     unreachable_s: float = 600.0
     #: A job whose runs were lost (not preempted) this often has failed.
     max_losses: int = 6
+    #: What may be spent in the cloud (core/caps.py); no two with one name.
+    caps: tuple[Cap, ...] = ()
+    #: No machine is rented that costs more dollars per hour, or nobody knows what; None is no limit.
+    max_rate: Money | None = None
+    #: The queues there are, no two with one name; none is any that jobs name, all alike.
+    queues: tuple[Queue, ...] = ()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isinf
 
+from starburst.core.caps import Ledger, cost_of, is_capped
 from starburst.core.fleet import InstanceRecord
+from starburst.core.gates import await_
 from starburst.core.jobs import JobRecord
 from starburst.core.load import LoadEstimate
+from starburst.core.queue import Passed
 from starburst.core.scheduler import Scheduler
 from starburst.core.settings import Settings
 from starburst.domain.cloud import Offer
@@ -17,6 +19,7 @@ from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.policy.budget import Account
 from starburst.policy.disciplines.configurations import Configuration
+from starburst.policy.fair import Tags
 from starburst.policy.packing.plan import Memory, Packer
 
 
@@ -37,6 +40,12 @@ class Facts:
     #: When running cloud jobs may be reconsidered again, and what the packer remembers of the last time.
     next_round: float = 0.0
     memory: Memory = field(default_factory=Memory)
+    #: What is kept of each cap on spending.
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    #: Of the order "fair".
+    tags: Tags = field(default_factory=Tags)
+    #: Who was passed how often (core/bypass.py).
+    passed: Passed = field(default_factory=Passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,9 @@ def facts(state: Scheduler) -> Facts:
         state.walk.configurations(),
         state.next_round,
         state.fleet.memory,
+        dict(state.ledgers),
+        state.tags.copy(),
+        state.passed,
     )
 
 
@@ -80,7 +92,10 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
     state.meter.account = known.account
+    state.tags, state.passed = known.tags.copy(), known.passed
     state.next_round, state.fleet.memory = known.next_round, known.memory
+    names = {cap.name for cap in settings.caps}
+    state.ledgers = {name: ledger for name, ledger in known.ledgers.items() if name in names}
     fleet = state.fleet
     fleet.launches, fleet.settled, fleet.paused = known.launches, known.settled, dict(known.paused)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}
@@ -89,6 +104,9 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.capacity.update(snapshot.nodes)
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):
         _take_over(state, record)
+    state.capped = {record.id: cost_of(record) for record in state.jobs.values() if is_capped(record)}
+    state.capacity.keep(state.passed.job_id, state.passed.nodes)
+    state.turns.go_round()
     state.homesick = dict.fromkeys(sorted(state.homesick, key=lambda name: state.jobs[name].look_at or 0.0))
     state.walk.rebuild(state.queue, state.capacity, known.configurations)
     state.walk.grew(state.queue)
@@ -106,8 +124,8 @@ def _take_over(state: Scheduler, record: JobRecord) -> None:
             state.meter.waits(record)
             if state.prospects is not None:
                 state.prospects.suspect(record)
-        if not isinf(record.deadline):
-            state.deadlines.set(record.deadline, record)
+        state.attend(record)
+    _gate(state, record)
     if record.phase is Phase.OFFLOADING and not record.slots:
         state.departing[record.id] = state.now
     if record.alive:
@@ -121,3 +139,17 @@ def _take_over(state: Scheduler, record: JobRecord) -> None:
             state.homesick[record.id] = None
         else:
             state.looks.set(record.look_at, record)
+
+
+def _gate(state: Scheduler, record: JobRecord) -> None:
+    """Who is kept out of the queue goes on waiting for what that waits for; others keep their turns."""
+    for name in record.awaits:
+        await_(state, record, name)
+    if record.phase is Phase.HELD:
+        return
+    if record.phase is not Phase.BLOCKED:
+        state.turns.take(record)
+    elif record.not_before > state.now:
+        state.pauses.set(record.not_before, record)
+    elif record.doomed_by or not (record.awaits or state.turns.wait(record)):
+        state.freed.append(record.id)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
+from heapq import heappush
 from math import isinf
+from typing import TYPE_CHECKING
 
 from starburst.core.actions import Action, Slot
 from starburst.core.capacity import Capacity
@@ -14,18 +17,23 @@ from starburst.core.jobs import JobRecord
 from starburst.core.load import LoadEstimate
 from starburst.core.meter import Meter
 from starburst.core.prospects import Prospects
-from starburst.core.queue import ShapeQueue
+from starburst.core.queue import Passed, ShapeQueue
 from starburst.core.settings import Settings
 from starburst.core.timers import Timers
+from starburst.core.turns import Turns
 from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
+from starburst.policy.fair import Queue, Tags
 from starburst.policy.ordering import ORDERS
 from starburst.policy.packing.plan import Packer
 from starburst.policy.packing.registry import packer as packer_named
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
+
+if TYPE_CHECKING:
+    from starburst.core.caps import Ledger, Standing
 
 
 class Changes:
@@ -54,19 +62,31 @@ class State:
         #: Jobs that join the queue at this instant.
         self.joining: list[JobRecord] = []
         self.capacity = Capacity((), PLACEMENTS[settings.placement])
+        #: Who comes after whom: a job's id → ids of those that await it.
+        self.dependants: dict[str, dict[str, None]] = {}
+        #: Jobs that await nothing any more, or in vain, to be looked at.
+        self.freed: deque[str] = deque()
+        self.turns = Turns(self.freed)
         #: Capacity was freed or added since the last walk.
         self.grew = False
         #: None where waits are sat out, hopeless or not.
         self.prospects = Prospects(self.jobs) if settings.hopeless == "leave" else None
-        self.fleet = Fleet(packer or packer_named(settings.packer))
+        self.fleet = Fleet(packer or packer_named(settings.packer), settings.max_rate)
         #: Jobs that leave and have no machine yet, and since when.
         self.departing: dict[str, float] = {}
         #: Running cloud jobs are not reconsidered before this.
         self.next_round = 0.0
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
         self.meter = Meter(settings)
+        #: Of caps (core/caps.py): what is kept of each; when their standings were last reckoned, and how they
+        #: stood; and the jobs that one keeps from leaving, with what each would cost, micro-dollars.
+        self.ledgers: dict[str, Ledger] = {}
+        self.books: tuple[float, Mapping[str, Standing]] | None = None
+        self.capped: dict[str, float] = {}
         self.deadlines = Timers(self._deadline)
         self.looks = Timers(self._look)
+        #: When blocked jobs may try again.
+        self.pauses = Timers(self._pause)
         #: Cloud runs past T_max that pay to come home as soon as there is room, oldest first.
         self.homesick: dict[str, None] = {}
         self.arrivals = 0
@@ -80,6 +100,12 @@ class State:
         #: Until the cluster has said what is so, nothing is placed and nobody leaves (see `Scheduler.rest`).
         self.resting = False
         self.order = ORDERS[settings.order]
+        self.queues = {queue.name: queue for queue in settings.queues}
+        #: Queued jobs without a deadline, by arrival; stale entries are dropped when they come up.
+        self.patient: list[tuple[int, str]] = []
+        self.passed = Passed()
+        #: Of the order "fair".
+        self.tags = Tags()
         self.waiting = WAITING[settings.waiting]
         self.returns = RETURNS[settings.returns]
         self.walk = self._make_walk()
@@ -93,6 +119,10 @@ class State:
         if not self.meter.calibrated:
             return factor
         return factor * self.meter.multiplier(self.load.load.mean_runtime_s)
+
+    def queue_of(self, job: Job) -> Queue:
+        """What is said of the job's queue."""
+        return self.queues.get(job.queue) or Queue(job.queue)
 
     def size(self, job: Job) -> float:
         """r: the job's size in GPU equivalents."""
@@ -122,10 +152,12 @@ class State:
 
     def touch(self, record: JobRecord) -> None:
         """The record changed and is to be stored."""
+        self.books = None
         self.changes.jobs[record.id] = record
 
     def touch_instance(self, instance: InstanceRecord) -> None:
         """The instance changed and is to be stored."""
+        self.books = None
         self.changes.instances[instance.id] = instance
 
     def pass_to(self, now: float) -> None:
@@ -158,8 +190,16 @@ class State:
         """The job leaves for the cloud then."""
         record.deadline = deadline
         self.touch(record)
-        if not isinf(deadline):
-            self.deadlines.set(deadline, record)
+        self.attend(record)
+
+    def attend(self, record: JobRecord) -> None:
+        """Mind the deadline of a queued job, or that it has none."""
+        if not isinf(record.deadline):
+            self.deadlines.set(record.deadline, record)
+        elif self.settings.max_passes and record.id in self.queue:
+            heappush(self.patient, (record.seq, record.id))
+            if len(self.patient) > 64 and len(self.patient) > 2 * len(self.queue):
+                self.patient = sorted((r.seq, r.id) for r in self.queue if isinf(r.deadline))
 
     def unreserve(self, record: JobRecord) -> None:
         """Free the slots held for a job that does not come home after all."""
@@ -179,6 +219,10 @@ class State:
         record = self.jobs.get(job_id)
         return record.look_at if record is not None and record.phase is Phase.RUNNING else None
 
+    def _pause(self, job_id: str) -> float | None:
+        record = self.jobs.get(job_id)
+        return record.not_before if record is not None and record.phase is Phase.BLOCKED else None
+
     def runs(self) -> Iterator[tuple[JobRecord, tuple[Slot, ...]]]:
         """Who holds which slots of the cluster."""
         for record in self.jobs.values():
@@ -194,11 +238,12 @@ class State:
             return OutOfOrder()
         if not self.settings.backfill:
             return InOrder()
-        return EasyBackfill(self._expected_ends, lambda record: self.now + self.runtime_s(record.job))
+        return EasyBackfill(self.expected_ends, lambda record: self.now + self.runtime_s(record.job))
 
-    def _expected_ends(self) -> list[tuple[float, tuple[Slot, ...]]]:
-        return [
-            ((self.now if r.started_at is None else r.started_at) + self.runtime_s(r.job), r.slots)
-            for r in self.jobs.values()
-            if r.alive and r.site is Site.CLUSTER
-        ]
+    def expected_ends(self) -> list[tuple[float, tuple[Slot, ...]]]:
+        def ends(r: JobRecord) -> float:
+            if r.ends_at is not None:
+                return r.ends_at
+            return (self.now if r.started_at is None else r.started_at) + self.runtime_s(r.job)
+
+        return [(ends(r), r.slots) for r in self.jobs.values() if r.alive and r.site is Site.CLUSTER]

@@ -28,7 +28,7 @@ def validate(state: State) -> None:
     Raises:
         InvariantError: one does not hold.
     """
-    checks = (_queue, _walk, _jobs, _meter, _nodes, _fleet, _moves)
+    checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _moves)
     broken = [problem for check in checks for problem in check(state)]
     if broken:
         raise InvariantError("; ".join(broken))
@@ -73,6 +73,26 @@ def _jobs(state: State) -> Iterator[str]:
             yield f"{record.id} is being stopped for no reason"
         if record.returned and record.stop_why == "return" and record.site is Site.CLOUD:
             yield f"{record.id} comes home twice"
+
+
+def _gates(state: State) -> Iterator[str]:
+    """Who is kept out of the queue is so for a reason; who has a turn in an array is not kept out."""
+    active = state.turns.active()
+    for record in state.jobs.values():
+        blocked = record.phase is Phase.BLOCKED
+        place = record.job.array
+        throttled = place is not None and place.at_once is not None
+        turns = active.get(place.array, set()) if place is not None else set()
+        reason = record.awaits or record.not_before > state.now or record.doomed_by or (throttled and turns)
+        if blocked and not reason and not state.resting and not state.freed:
+            yield f"{record.id} is blocked for no reason"
+        kept_out = blocked or record.phase is Phase.HELD
+        if throttled and not record.phase.is_end and (record.id in turns) == kept_out:
+            yield f"{record.id} is {record.phase.value}, and its turn says otherwise"
+        if place is not None and place.at_once is not None and len(turns) > place.at_once:
+            yield f"{len(turns)} jobs of {place.array} have turns"
+        if record.held != (record.phase is Phase.HELD) and not record.phase.is_end:
+            yield f"{record.id} is {record.phase.value} and {'' if record.held else 'not '}held"
 
 
 def _meter(state: State) -> Iterator[str]:

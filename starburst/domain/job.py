@@ -28,6 +28,8 @@ class Site(str, Enum):
 class Phase(str, Enum):
     """State of a job. QUEUED → OFFLOADING → STARTING → RUNNING → an end; STOPPING ends a run early."""
 
+    HELD = "held"  # its user wants it out of the queue until it is released
+    BLOCKED = "blocked"  # another job must come first, or its turn in an array, or a pause after a failure
     QUEUED = "queued"
     OFFLOADING = "offloading"  # its instance is being made
     STARTING = "starting"
@@ -57,6 +59,18 @@ Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...], tuple[Term, ..
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A job's place in an array."""
+
+    #: Id of the array, which its jobs' ids begin with.
+    array: str
+    index: int
+    #: How many jobs it has, and how many of them may wait for a place or have one at a time; None is all.
+    size: int
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What the scheduler knows of a job. What it runs is its `Workload`, which no policy sees."""
 
@@ -78,6 +92,15 @@ class Job:
     priority: int = 0
     #: Seconds between SIGTERM and SIGKILL.
     grace_s: float = 30.0
+    #: Set if the job is one of an array.
+    array: Member | None = None
+    #: Ids of jobs that must succeed, or only end, before it waits for a place.
+    after_ok: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    #: How often it is run again after its command failed.
+    retries: int = 0
+    #: Submitted to be held until it is released.
+    hold: bool = False
     #: Which nodes besides: affinity, and the taints it tolerates.
     rules: Rules = ANY_UNTAINTED
     #: Which machines may be rented for it.
@@ -157,6 +180,8 @@ class Workload:
     working_dir: str | None = None
     #: Container image; the embedded cluster and cloud run the command on the host and ignore it.
     image: str | None = None
+    #: On a rented machine it runs as it is, without its image (annotation starburst.io/runtime: host).
+    on_host: bool = False
     #: Seconds after which a run is ended as failed (activeDeadlineSeconds).
     time_limit_s: float | None = None
     #: The user's own manifest as JSON text, for clusters that take manifests.

@@ -22,8 +22,8 @@ T_contra = TypeVar("T_contra", contravariant=True)
 #: an event or a bookmark sets them back: if a list did, a watch that always fails would list without end.
 FIRST_PAUSE_S = 0.25
 LAST_PAUSE_S = 20.0
-#: How long one watch lasts, drawn anew each time, so that clients do not all come back at once. A quiet stream
-#: ends with a bookmark, before it is taken for dead (`api.SILENCE_S`).
+#: How long one watch lasts, drawn anew each time, so that clients do not all come back at once. A quiet
+#: stream ends with a bookmark, before it is taken for dead (`api.SILENCE_S`).
 WATCH_S = (90, 140)
 
 

@@ -22,6 +22,8 @@ class Candidate:
     #: When it leaves for the cloud, seconds; may be infinite.
     deadline: float
     priority: int
+    #: Of its queue's priority and its start tag (policy/fair.py), given at its arrival.
+    fair: float = 0.0
 
 
 Order = Callable[[Candidate], float]
@@ -47,10 +49,16 @@ def priority(job: Candidate) -> float:
     return -job.priority
 
 
+def fair(job: Candidate) -> float:
+    """By turns between queues, in proportion to their shares (start-time fair queueing)."""
+    return job.fair
+
+
 ORDERS: dict[str, Order] = {
     "fifo": fifo,
     "sjf": sjf,
     "edf": edf,
     "priority": priority,
+    "fair": fair,
     **dict.fromkeys(DISCIPLINES, fifo),
 }

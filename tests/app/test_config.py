@@ -242,6 +242,16 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
             "cloud: {offers: [{name: x, cpus: 1, memory_gib: 1}]}",
             "cloud.offers[0].usd_per_hour: is missing; add it",
         ),
+        (
+            "cloud: {kind: skypilot, volumes: {claim/a: s3://b}}",
+            'cloud.volumes: ["claim/a"]: no volume is named like this; write pvc/NAME, nfs:SERVER:/PATH or',
+        ),
+        (
+            "cloud: {kind: skypilot, volumes: {pvc/a: {source: s3://b, mode: X}}}",
+            'cloud.volumes: ["pvc/a"].mode: "X": must be MOUNT or MOUNT_CACHED or COPY',
+        ),
+        ("cloud: {kind: skypilot, volumes: [pvc/a]}", "cloud.volumes: must be a mapping of keys to values"),
+        ("cloud: {volumes: {pvc/a: s3://b}}", "cloud.volumes: there is no such field"),
         ("clock: {speed: 0}", "clock.speed: 0: must be at least 0.001"),
         ("clock: {speed: 1000000}", "clock.speed: 1000000: must be at most 10000"),
         ("policy: [", ", document 1: line 1, column 10"),
@@ -287,6 +297,7 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path):
         "cloud: {offers: [{name: x, cpus: 0.5, memory_gib: 1, usd_per_hour: 0.1, boot: 1.5s}]}",
         "cloud: {reap_after: 1h, reap_others: true}\nhome: {keep: 7d}",
         "home: {keep: 0}",
+        "cloud: {kind: skypilot, volumes: {pvc/a: s3://b, 'nfs:f:/x': {volume: v}}}",
         "cluster: {kind: kubernetes}",
         "cluster: {kind: kubernetes, kubeconfig: kc, context: lab, namespace: ml, bind_limit: 90s, "
         "checkpoints: {persistentVolumeClaim: {claimName: ckpt, readOnly: false}}}",

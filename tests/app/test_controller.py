@@ -175,6 +175,32 @@ def test_a_bulk_submission_is_taken_up_in_parts(path: Path, monkeypatch: pytest.
     run(main())
 
 
+def test_jobs_are_held_and_released_as_their_users_ask(path: Path):
+    async def main() -> None:
+        async with living(path, a_world(2)) as life:
+            life.submit(job("a", 1, hold=True), job("c", 2), job("b", 2, cloud="never"))
+            await life.until(a="held", c="running", b="queued")
+            life.users.hold(["b"], wall())
+            await life.until(b="held")
+            life.users.release(["a", "b"], wall())
+            await life.until(a="succeeded", b="succeeded")
+            assert life.kinds("a")[:3] == ["held", "released", "waits"]
+
+    run(main())
+
+
+def test_a_job_comes_after_one_that_the_scheduler_has_long_forgotten(path: Path):
+    async def main() -> None:
+        async with living(path, a_world(2)) as life:
+            life.submit(job("a"))
+            await life.until(a="succeeded")
+            assert not life.controller.scheduler.jobs
+            life.submit(job("b", after_ok=("a",)), job("c", after_ok=("nobody",)))
+            await life.until(b="succeeded", c="cancelled")
+
+    run(main())
+
+
 def test_a_start_that_keeps_failing_becomes_a_new_attempt(path: Path):
     failures = count(1)
 

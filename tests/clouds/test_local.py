@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -413,5 +415,26 @@ def test_a_failure_inside_ends_the_watch_instead_of_going_unheard(root: Path) ->
         (root / "cloud" / "instances" / "c1" / "i1" / "lease.json").write_text("not JSON")
         with pytest.raises(ValueError, match="Expecting value"):
             await asyncio.wait_for(cloud.watch(lambda event: None), PATIENCE_S)
+
+    asyncio.run(main())
+
+
+def test_a_job_that_takes_from_a_cluster_what_this_cloud_cannot_give_is_refused_by_name(root: Path) -> None:
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "sets"}}
+    spec = {"containers": [{"env": [{"name": "A", "valueFrom": {"secretKeyRef": {}}}]}], "volumes": [claim]}
+    manifest = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec})
+
+    async def main() -> None:
+        cloud = a_cloud(root)
+        async with watching(cloud) as reports:
+            await cloud.launch("i1", BIG)
+            await reports.first(InstanceReady)
+            made = shell("echo ran", where="i1", gpus=(1,))
+            await cloud.start(replace(made, workload=replace(made.workload, manifest=manifest)))
+            end = await reports.ended()
+            assert end.end is RunEnd.REFUSED
+            paths = "spec.containers[0].env[0].valueFrom, spec.volumes[0].persistentVolumeClaim: is of a Kube"
+            assert end.message.startswith(paths)
+            assert job_log(root) == ""
 
     asyncio.run(main())

@@ -16,6 +16,7 @@ from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, Te
 from starburst.core.events import (
     CancelRequested,
     Event,
+    HoldRequested,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
@@ -24,6 +25,7 @@ from starburst.core.events import (
     JobSubmitted,
     NodesChanged,
     OffersChanged,
+    ReleaseRequested,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -36,7 +38,7 @@ from starburst.core.settings import Settings
 from starburst.core.snapshot import Facts, Snapshot, restore
 from starburst.core.validate import validate
 from starburst.domain.cloud import Offer
-from starburst.domain.job import Site
+from starburst.domain.job import Member, Site
 from starburst.store import codec
 from tests.builders import HOUR, MINUTE, Watched, job, nodes, offer, snapshot
 
@@ -108,7 +110,12 @@ class Chaos:
     def _submit(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.jobs += 1
         cloud = ("auto", "auto", "never", "only")[pick // 7 % 4]
-        shape = {**SHAPES[pick % len(SHAPES)], "checkpoint": pick % 4 > 0}
+        shape = {**SHAPES[pick % len(SHAPES)], "checkpoint": pick % 4 > 0, "retries": pick % 3}
+        if pick % 8 == 3:
+            shape["array"] = Member(f"m{pick % 2}", self.jobs, 99, 2)
+        if pick % 9 in (4, 5) and self.jobs > 1:
+            others = {f"j{1 + n % (self.jobs - 1)}" for n in (pick, pick // 9)}
+            shape[("after_ok", "after_any")[pick % 2]] = tuple(sorted(others))
         self.tell(JobSubmitted(job(f"j{self.jobs}", **shape, hours=(None, 0.1, 2)[pick % 3], cloud=cloud)))
 
     def _leave(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
@@ -128,6 +135,10 @@ class Chaos:
     def _cancel(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.tell(CancelRequested(f"j{1 + pick % (self.jobs or 1)}"))
 
+    def _hold(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        wish = (HoldRequested, ReleaseRequested)[pick % 2]
+        self.tell(wish(f"j{1 + pick // 2 % (self.jobs or 1)}"))
+
     def _pass_time(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.now = max(self.now, min(self.now + pick * MINUTE, self.scheduler.next_wakeup()))
         self.tell(Tick())
@@ -146,10 +157,14 @@ class Chaos:
         if self.stopping:
             self._over(sorted(self.stopping)[pick % len(self.stopping)], RunEnd.STOPPED)
 
-    def _over(self, key: tuple[str, int], end: RunEnd) -> None:
+    def _fail(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        if runs:
+            self._over(runs[pick % len(runs)], RunEnd.EXITED, code=1)
+
+    def _over(self, key: tuple[str, int], end: RunEnd, code: int = 0) -> None:
         del self.runs[key]
         self.stopping.discard(key)
-        self.tell(RunEnded(*key, end, 0 if end is RunEnd.EXITED else None))
+        self.tell(RunEnded(*key, end, code if end is RunEnd.EXITED else None))
 
     def _boot(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         if booting:
@@ -229,6 +244,7 @@ class Chaos:
     def settle(self) -> None:
         """All goes well from now on, until nothing is left to do."""
         self.tell(NodesChanged(nodes(4, 4, 4)), OffersChanged(self.offers))
+        self.tell(*map(ReleaseRequested, list(self.scheduler.jobs)))
         for _ in range(20 * (self.jobs + 1)):
             while self.runs:
                 key = next(iter(self.runs))
@@ -251,7 +267,7 @@ THINGS = [
     *["submit"] * 4,
     *["start", "boot"] * 3,
     *["end", "pass_time", "machine_ends", "cut_off"] * 2,
-    *["cancel", "no_launch", "nodes", "offers", "repeat", "restart"],
+    *["cancel", "hold", "fail", "no_launch", "nodes", "offers", "repeat", "restart"],
 ]
 scripts = st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 60)), min_size=10, max_size=80)
 MOVERS_THINGS = [
@@ -273,6 +289,8 @@ def tellings(draw: st.DrawFn) -> Settings:
         "budget_mode": draw(st.sampled_from(["open", "calibrated"])),
         "hopeless": draw(st.sampled_from(["wait", "leave"])),
         "factor": 0.2 * HOUR,
+        "order": draw(st.sampled_from(["fifo", "fair"])),
+        "max_passes": draw(st.sampled_from([0, 1, 1000])),
         "out_of_order": draw(st.booleans()),
         "backfill": draw(st.booleans()),
         "queue_limit": draw(st.sampled_from([None, 2])),

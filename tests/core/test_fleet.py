@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from starburst.core.fleet import Fleet, Leaver
 from starburst.domain.money import Money
 from starburst.policy.packing.none import NoPacking
+from starburst.policy.sharing import Use
 from tests.builders import job, offer
 
 
@@ -16,8 +17,8 @@ def test_a_shared_bill_is_split_to_the_last_micro_dollar(rate: int, sharers: int
     fleet = Fleet(NoPacking())
     fleet.offers = {"small": offer("small", dollars=rate / 1e6)}
     (machine,) = fleet.pack([Leaver(job("j0"), 60.0)], {}, 0.0).launched.values()
-    machine.held.clear()
     machine.billed_to = [f"j{n}" for n in range(sharers)]
+    machine.uses = [Use(name, 0.25, 0.0) for name in machine.billed_to]
     machine.launched_at, machine.ended_at = 0.0, seconds
     shares = fleet.settle(machine)
     assert sum(shares.values()) == fleet.settled.micro_usd == machine.micro_usd

@@ -9,7 +9,10 @@ from functools import cache
 import pytest
 
 from starburst.core.decisions import REASONS, WHY_OFFLOAD, Decision
-from starburst.core.events import RunEnd
+from starburst.core.events import InstanceReady, RunEnd
+from starburst.domain.job import Member
+from starburst.domain.money import Money
+from starburst.policy.caps import Cap
 from tests.builders import HOUR, MINUTE, Desk, job, offer
 
 
@@ -132,6 +135,52 @@ def moves() -> Desk:
     return desk
 
 
+def held() -> Desk:
+    """One that is held and released, and one that runs already when it is to be held."""
+    desk = Desk(1)
+    desk.submit(job("runs"), job("a"))
+    desk.hold("runs", "a")
+    desk.release("a")
+    return desk
+
+
+def retried() -> Desk:
+    """One whose command fails and is run again."""
+    desk = Desk(1)
+    desk.submit(job("a", retries=1))
+    desk.ended("a", code=3)
+    return desk
+
+
+def capped() -> Desk:
+    """One that spends all that may be spent, one that must wait for more, a machine dearer than thought."""
+    desk = Desk(caps=(Cap(Money.of(2), "day"),))
+    desk.submit(job("a", cloud="only", hours=1), job("b", cloud="only", hours=1))
+    desk.tell(InstanceReady("i-000001", desk.now, Money.of(1.5)))
+    desk.started("a")
+    desk.wait(2 * HOUR)
+    return desk
+
+
+def followers() -> Desk:
+    """One that comes after a job that fails, one after two however they end, one whose turn comes later."""
+    desk = Desk(1)
+    follows = job("b", after_ok=("a",)), job("c", after_ok=("x",), after_any=("a", "b"))
+    desk.submit(job("a"), job("x", cloud="never"), *follows)
+    desk.ended("a", code=3)
+    desk.submit(*(job(f"m{n}", array=Member("m", n, 2, 1)) for n in range(2)))
+    return desk
+
+
+def bypassed() -> Desk:
+    """One that waits without end and is passed too often."""
+    desk = Desk(2, max_passes=1)
+    desk.submit(job("a"), job("b"), job("large", 2, cloud="never"), job("c"))
+    desk.ended("a")
+    desk.ended("b")
+    return desk
+
+
 @cache
 def decisions() -> tuple[Decision, ...]:
     """All that was decided in the scenarios."""
@@ -144,6 +193,11 @@ def decisions() -> tuple[Decision, ...]:
         homecoming_of_star,
         cut_off,
         moves,
+        held,
+        retried,
+        followers,
+        bypassed,
+        capped,
     )
     return tuple(decision for scenario in scenarios for decision in scenario().scheduler.log)
 

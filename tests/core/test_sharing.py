@@ -10,6 +10,7 @@ from starburst.core.fleet import Fleet, InstanceRecord
 from starburst.core.snapshot import restore
 from starburst.domain.money import Money
 from starburst.policy.packing.none import NoPacking
+from starburst.policy.sharing import Use
 from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns, snapshot, starts
 
 BIG, SMALL = offer("big", 4, 3), offer("small", 1, 1)
@@ -104,7 +105,7 @@ def test_the_bill_is_split_by_what_each_had_of_the_machine_and_how_long() -> Non
     desk.ended("a")
     desk.gone("i-000001")
     assert desk["a"].cloud_micro_usd + desk["b"].cloud_micro_usd == 6_000_000
-    assert desk["b"].cloud_micro_usd == pytest.approx(6_000_000 / 7, abs=1)
+    assert desk["b"].cloud_micro_usd == pytest.approx(3_000_000 / 4, abs=1)
 
 
 def test_all_jobs_of_a_machine_that_does_not_come_look_elsewhere_together() -> None:
@@ -153,13 +154,16 @@ def test_the_grace_survives_a_restart() -> None:
     assert returns(again.handle((), MINUTE)) == ["i-000001"]
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.integers(0, 10**12))
-def test_parts_of_a_bill_add_up_whatever_the_shares(used_s: list[float], rate: int) -> None:
+@given(
+    st.lists(st.tuples(*[st.floats(0, 1e4)] * 2, st.floats(0, 1)), min_size=1, max_size=9),
+    st.integers(0, 10**12),
+)
+def test_parts_of_a_bill_add_up_whatever_the_shares(uses: list[tuple[float, ...]], rate: int) -> None:
     fleet = Fleet(NoPacking())
     record = InstanceRecord("i-1", BIG, Money(rate), 0.0, launched_at=0.0, ended_at=HOUR)
     fleet.instances[record.id] = record
-    record.billed_to = [f"j{n}" for n in range(len(used_s))]
-    record.used_s = dict(zip(record.billed_to, used_s, strict=True))
+    record.billed_to = [f"j{n}" for n in range(len(uses))]
+    record.uses = [Use(f"j{n}", share, at, at + during) for n, (at, during, share) in enumerate(uses)]
     parts = fleet.settle(record)
     assert sum(parts.values()) == record.micro_usd
     assert min(parts.values()) >= 0

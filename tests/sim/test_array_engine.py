@@ -201,7 +201,7 @@ def specs(draw: st.DrawFn) -> Spec:
         cpu_offload=one_of(False, True),
         no_short_jobs_h=one_of(0.0, 0.0, 0.25),
         max_wait_h=one_of(float("inf"), 0.5),
-        order=one_of(*(name for name in ORDERS if name not in DISCIPLINES)),
+        order=one_of(*(name for name in ORDERS if name not in {*DISCIPLINES, "fair"})),
         out_of_order=one_of(False, True),
         binpack=one_of(*PLACEMENTS),
         queue_cap=one_of(None, None, 0, 1, 3),

@@ -9,6 +9,7 @@ from typing import Any
 from starburst.domain.job import Submission
 from translator.errors import ManifestErrors
 from translator.manifest import read_manifests
+from translator.stores import Carried
 
 GOOD_JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
@@ -52,7 +53,9 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": base | spec}
 
 
-def read(*manifests: Any, user: str = "", native: bool = False, carries: bool = False) -> list[Submission]:
+def read(
+    *manifests: Any, user: str = "", native: bool = False, carries: Carried | None = None
+) -> list[Submission]:
     """Read manifests as the documents of train.yaml; every id ends in -a1b2c."""
     text = "".join(f"---\n{m if isinstance(m, str) else json.dumps(m)}\n" for m in manifests)
     return read_manifests(
@@ -60,13 +63,13 @@ def read(*manifests: Any, user: str = "", native: bool = False, carries: bool = 
     )
 
 
-def read_one(manifest: Any, *, native: bool = False, carries: bool = False) -> Submission:
+def read_one(manifest: Any, *, native: bool = False, carries: Carried | None = None) -> Submission:
     """Read one manifest."""
     (submission,) = read(manifest, native=native, carries=carries)
     return submission
 
 
-def errors(*manifests: Any, native: bool = False, carries: bool = False) -> list[str]:
+def errors(*manifests: Any, native: bool = False, carries: Carried | None = None) -> list[str]:
     """The lines that say what is wrong with manifests; none if nothing is."""
     try:
         read(*manifests, native=native, carries=carries)

@@ -254,8 +254,8 @@ def test_what_was_adopted_can_be_submitted_and_adopted_again() -> None:
         ),
         (
             changed(JOB, "spec|completions", 10),
-            "Job vision/train: spec.completions: 10: must equal parallelism, which is 2: job arrays are not "
-            "supported yet; set parallelism to 10 to run all at once, or submit 10 jobs",
+            "Job vision/train: spec.completions: 10: must equal parallelism, which is 2: set parallelism to "
+            "10 to run all at once, or completionMode to Indexed for an array of 10 jobs",
         ),
         (
             changed(POD, "spec|restartPolicy", "Always"),
@@ -324,3 +324,19 @@ def test_the_accounts_secret_that_servers_before_1_21_mount_is_no_wish_of_the_us
 def test_a_secret_that_the_user_mounts_is_one() -> None:
     own = [{"name": "keys", "secret": {"secretName": "default-token-8xkqz"}}]
     assert errors(changed(POD, "spec|volumes", own)) != []
+
+
+def test_retries_of_an_adopted_job_are_its_backoff_limits_and_that_is_said() -> None:
+    annotated = {**JOB["metadata"]["annotations"], "starburst.io/retries": "3"}
+    found = read_object({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}}, job_id="a")
+    assert found.job.retries == 0
+    assert any("its own backoffLimit is kept" in note for note in found.notes)
+    assert read_object(JOB, job_id="a").job.retries == 0
+
+
+def test_what_stands_for_several_jobs_or_names_others_is_not_adopted() -> None:
+    indexed = changed(changed(JOB, "spec|completions", 10), "spec|completionMode", "Indexed")
+    assert "cannot be split into an array; give it to starburst submit" in errors(indexed)[0]
+    annotated = {**JOB["metadata"]["annotations"], "starburst.io/after-ok": "prep"}
+    (error,) = errors({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}})
+    assert "name jobs of Starburst; give it to starburst submit" in error

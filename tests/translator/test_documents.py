@@ -154,7 +154,7 @@ def test_errors_in_a_list_name_the_item() -> None:
 
 
 def test_notes_stay_with_their_item() -> None:
-    items = [GOOD_JOB, job("spec/backoffLimit", 3)]
+    items = [GOOD_JOB, job("spec/backoffLimitPerIndex", 3)]
     found = read({"apiVersion": "v1", "kind": "List", "items": items})
     assert [len(submission.notes) for submission in found] == [0, 1]
 

@@ -10,6 +10,7 @@ from tests.translator.manifests import CONTAINER, errors, job, read_one
 from translator.adopt import read_object
 from translator.late import Found, Here, UnresolvedError, Values, evaluate, is_late, references
 from translator.references import CONFIG_MAP, SECRET, Reference
+from translator.stores import Carried
 
 LOGIN, LIMITS = Reference(SECRET, "ns", "login"), Reference(CONFIG_MAP, "ns", "limits")
 HERE = Here(rank=1, address="10.0.0.7", host="vm-7")
@@ -133,10 +134,10 @@ LATE = with_env(PASSWORD, envFrom=[{"configMapRef": {"name": "limits"}}])
 
 
 def test_who_may_leave_keeps_its_values_where_the_cloud_is_given_them() -> None:
-    found = read_one(LATE, native=True, carries=True)
+    found = read_one(LATE, native=True, carries=Carried())
     assert (found.notes, found.workload.env) == ((), ())
     stored = {"metadata": {"uid": "u", **LATE["metadata"]}, "spec": LATE["spec"]}
-    assert read_object(stored, job_id="a", carries=True).job.id == "a"
+    assert read_object(stored, job_id="a", carries=Carried()).job.id == "a"
 
 
 def test_elsewhere_they_stay_refused_by_name() -> None:
@@ -167,13 +168,15 @@ def test_elsewhere_they_stay_refused_by_name() -> None:
     ],
 )
 def test_what_cannot_be_had_away_is_refused_at_once(manifest: dict[str, Any], line: str) -> None:
-    (told,) = errors(manifest, native=True, carries=True)
+    (told,) = errors(manifest, native=True, carries=Carried())
     assert line in told
     manifest["metadata"]["annotations"] = {"starburst.io/cloud": "never"}
-    assert errors(manifest, native=True, carries=True) == []
+    assert errors(manifest, native=True, carries=Carried()) == []
     del manifest["metadata"]["annotations"]
 
 
 def test_what_means_something_else_away_is_said() -> None:
-    (note,) = read_one(with_env({"name": "A", **of_field("status.podIP")}), native=True, carries=True).notes
+    (note,) = read_one(
+        with_env({"name": "A", **of_field("status.podIP")}), native=True, carries=Carried()
+    ).notes
     assert note == f"{CONTAINER}.env[0].valueFrom: the address of the machine, in the cloud"

@@ -75,6 +75,7 @@ def test_a_full_job_becomes_a_gang_with_all_its_wishes() -> None:
                 checkpoint=True,
                 priority=-5,
                 grace_s=120,
+                retries=4,
             ),
             workload=Workload(
                 command=("torchrun", "--nodes=2", "train.py", "--out=/data/out/model"),
@@ -84,7 +85,6 @@ def test_a_full_job_becomes_a_gang_with_all_its_wishes() -> None:
                 time_limit_s=3600,
             ),
             notes=(
-                "spec.backoffLimit: retries of failed commands are not yet made",
                 "spec.template.spec.restartPolicy: a failed command is not restarted in place",
                 "spec.template.spec.volumes[0]: not mounted by the embedded cluster; paths are the host's",
             ),
@@ -225,6 +225,10 @@ def test_an_image_without_a_command_has_an_empty_command() -> None:
         ("checkpoint", True, "checkpoint", True),
         ("priority", "10", "priority", 10),
         ("priority", 10, "priority", 10),
+        ("hold", "true", "hold", True),
+        ("retries", "3", "retries", 3),
+        ("after-ok", "prep, load.2,prep", "after_ok", ("prep", "load.2")),
+        ("after-any", "prep-x1y2z", "after_any", ("prep-x1y2z",)),
         ("queue", "nlp-2", "queue", "nlp-2"),
     ],
 )

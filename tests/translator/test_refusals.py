@@ -145,8 +145,8 @@ CASES: list[tuple[Any, str]] = [
     # Gangs and the course of a job
     (
         job("spec/completions", 5),
-        "spec.completions: 5: must equal parallelism, which is 1: job arrays are not supported yet; "
-        "set parallelism to 5 to run all at once, or submit 5 jobs",
+        "spec.completions: 5: must equal parallelism, which is 1: set parallelism to 5 to run all at once, "
+        "or completionMode to Indexed for an array of 5 jobs",
     ),
     (job("spec/parallelism", 0), "spec.parallelism: 0: must be at least 1"),
     (job("spec/parallelism", 10**9), "spec.parallelism: 1000000000: must be at most 1000"),

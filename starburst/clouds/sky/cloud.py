@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from starburst.clouds.sky.notes import Notes
 from starburst.clouds.sky.port import ClusterState, ClusterStatus, Contact, SkyApi, SkyError, UnreachableError
 from starburst.clouds.sky.runner import Runner
 from starburst.clouds.sky.runs import Berth, News, SkyRuns
+from starburst.clouds.sky.storage import NO_STORES, all_mounts
 from starburst.core.events import Event, InstanceReachable, InstanceUnreachable, OffersChanged, SiteSynced
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
@@ -30,6 +31,7 @@ from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 from starburst.runs.tasks import TaskSet
+from translator.stores import Store
 
 log = structlog.get_logger()
 
@@ -53,7 +55,8 @@ class SkyCloud:
     `offers` reads what can be rented; `home` is where logs of runs go (`home/runs`), `checkpoints` where
     jobs keep theirs on this side. A machine ends by itself `lease_s` plus `idle_minutes` after we are last
     heard of. `now` gives the scheduler's time and `pace` maps it to the wall's. `source` reads what runs take
-    from the cluster; without one they are refused."""
+    from the cluster; without one they are refused. `stores` are mapped to the cluster's volumes, and every
+    machine has them all."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class SkyCloud:
         idle_minutes: int = 5,
         bucket: str | None = None,
         source: Source | None = None,
+        stores: Mapping[str, Store] = NO_STORES,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._offers = offers
@@ -101,6 +105,7 @@ class SkyCloud:
             lease_s=lease_s,
             idle_minutes=idle_minutes,
             bucket=bucket,
+            mounts=all_mounts(stores),
         )
         self._runs = SkyRuns(
             notes,
@@ -114,6 +119,7 @@ class SkyCloud:
             checkpoints=checkpoints,
             bucket=bucket is not None,
             source=source,
+            stores=stores,
             wall=wall,
         )
 

@@ -7,15 +7,11 @@ there (`guest.py`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
-
-#: A job that says so runs its command on the machine itself, whatever its image.
-RUNTIME, HOST = "starburst.io/runtime", "host"
 
 #: Where a container finds the job's checkpoints.
 CHECKPOINTS = "/starburst/checkpoints"
@@ -68,14 +64,5 @@ def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 
 def runs_in_container(workload: Workload) -> bool:
-    """Whether a workload has an image and does not ask for the host (annotation starburst.io/runtime)."""
-    if workload.image is None:
-        return False
-    if workload.manifest is None:
-        return True
-    manifest = json.loads(workload.manifest)
-    template = (manifest.get("spec") or {}).get("template") or {}
-    return all(
-        ((part.get("metadata") or {}).get("annotations") or {}).get(RUNTIME) != HOST
-        for part in (manifest, template)
-    )
+    """Whether a workload has an image and does not ask for the host."""
+    return workload.image is not None and not workload.on_host

@@ -3,6 +3,7 @@
     ~/starburst/lease.json                   until when the machine is ours, on its own clock
                runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log
                                              and secrets (of Secrets) until it starts
+                                             and volumes/ (the attempt's own) until it ends
                checkpoints/<job>/
 
 `guest.py tend` takes JSON on stdin and answers JSON on stdout: it renews the lease, takes in what is to
@@ -20,6 +21,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,9 +34,9 @@ from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 try:
-    from shim import LOCK_FD, read_json, write_json  # type: ignore[import-not-found,unused-ignore]
+    from shim import LOCK_FD, REFUSAL, read_json, write_json  # type: ignore[import-not-found,unused-ignore]
 except ImportError:  # on the scheduler's side
-    from starburst.runs.shim import LOCK_FD, read_json, write_json
+    from starburst.runs.shim import LOCK_FD, REFUSAL, read_json, write_json
 
 #: SkyPilot's Ray listens for jobs here, on its machine only, unless ~/.sky/ray_port.json has another port.
 RAY_PORT = 8266
@@ -107,8 +109,7 @@ def stop(path: str, grace_s: float) -> None:
     if lock is not None:
         if not touched(path):
             write_exit(path, "stop", "stopped before it began")
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(path, "secrets.json"))
+            forget_secrets(path)
         os.close(lock)
     started = read_json(os.path.join(path, "started.json"))
     if lock is None and started is not None:
@@ -156,6 +157,12 @@ def write_exit(path: str, ended_by: str, message: str) -> None:
     now = time.time()
     facts = {"exit_code": None, "signal": None, "ended_by": ended_by, "message": message}
     write_json(os.path.join(path, "exit.json"), {**facts, "started_at": now, "ended_at": now})
+
+
+def forget_secrets(path: str) -> None:
+    """Of a task that will not start."""
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(path, "secrets.json"))
 
 
 def kill_strays(path: str) -> bool:
@@ -248,7 +255,12 @@ def run(path: str) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     spec = read_json(os.path.join(path, "spec.json"))
-    prepare(path, spec)
+    try:
+        prepare(path, spec)
+    except Refused as refused:
+        write_exit(path, REFUSAL, str(refused))
+        forget_secrets(path)
+        return
     open(os.path.join(path, "began"), "w").close()
     shim = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim.py")
     argv = [sys.executable, "-I", "-S", shim, path]
@@ -256,6 +268,7 @@ def run(path: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a queue that is told to end it; the shim has its own ways
     child.wait()
     remove_container(path)
+    shutil.rmtree(os.path.join(path, "volumes"), ignore_errors=True)
 
 
 def prepare(path: str, spec: dict[str, Any]) -> None:
@@ -283,6 +296,8 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
             file.write(spec["docker"]["env_file"])
         known = {"@DIR@": path, "@GPUS@": gpus, "@CHECKPOINTS@": checkpoints}
         options = [re.sub("@[A-Z]+@", lambda m: known[m[0]], option) for option in spec["docker"]["options"]]
+        for volume in spec["docker"].get("volumes", ()):
+            options += bind(path, volume)
         secrets = read_json(os.path.join(path, "secrets.json")) or {}
         passed = [part for key in sorted({*spec["docker"]["env"], *secrets}) for part in ("-e", key)]
         spec["command"] = [*options, *passed, *spec["docker"]["rest"]]
@@ -292,6 +307,31 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
     with private_umask():
         write_json(os.path.join(path, "spec.json"), spec)
     bind_cpus(path, math.ceil(spec["cpus"]))
+
+
+class Refused(Exception):  # noqa: N818 - no error of ours
+    """A task cannot be started here, and the message says why."""
+
+
+def bind(path: str, volume: dict[str, Any]) -> list[str]:
+    """The option that shows a container one of its volumes, or a directory of one, made if it is missing."""
+    own = volume["store"] is None
+    root = os.path.realpath(os.path.join(path, "volumes") if own else os.path.expanduser(volume["store"]))
+    there = own or (os.path.isdir(root) if volume["copied"] else os.path.ismount(root))
+    if not there:
+        why = "a machine has what cloud.volumes named when it was rented"
+        raise Refused(f"{volume['told']} is not mounted on this machine; {why}")
+    source = os.path.realpath(os.path.join(root, volume["below"]))
+    if os.path.commonpath([root, source]) != root:  # a link that somebody put there
+        raise Refused(f"{volume['below']} leads out of {volume['told']}; mend subPath")
+    try:
+        if not os.path.exists(source):
+            os.makedirs(source)
+        if own:
+            os.chmod(source, 0o777)  # as the cluster does it, for whoever the image runs as
+    except OSError as error:
+        raise Refused(f"{volume['told']}: {volume['below']} cannot be made: {error.strerror}") from error
+    return ["-v", f"{source}:{volume['path']}" + (":ro" if volume["read_only"] else "")]
 
 
 def bind_cpus(path: str, count: int) -> None:

@@ -33,6 +33,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.runs.ports import Report
 from starburst.runs.tasks import TaskSet
+from translator.stores import Store
 
 log = structlog.get_logger()
 
@@ -62,6 +63,7 @@ class SkyMachines:
         lease_s: float,
         idle_minutes: int,
         bucket: str | None,
+        mounts: tuple[tuple[str, Store], ...],
     ) -> None:
         self._api = api
         self._contact = contact
@@ -76,6 +78,7 @@ class SkyMachines:
         self._lease_s = lease_s
         self._idle_minutes = idle_minutes
         self._bucket = bucket
+        self._mounts = mounts
         self.notes = load_machines(notes)
         for note in [
             note for note in self.notes.values() if note.is_over and note.told_by() < now() - KEPT_S
@@ -184,6 +187,7 @@ class SkyMachines:
             labels=self.naming.labels(note.id, expiry),
             idle_minutes=self._idle_minutes,
             bucket=self._bucket,
+            mounts=self._mounts,
         )
 
     async def _log_in(self, note: MachineNote) -> None:

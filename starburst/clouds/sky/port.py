@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from translator.stores import Store
+
 
 class SkyError(Exception):
     """SkyPilot, or the cloud behind it, did not do what it was asked. The message is for users."""
@@ -94,6 +96,8 @@ class LaunchSpec:
     idle_minutes: int
     #: A bucket's URL, mounted there at `BUCKET`; None is no bucket.
     bucket: str | None = None
+    #: What else is mounted, and where.
+    mounts: tuple[tuple[str, Store], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

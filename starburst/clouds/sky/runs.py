@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_
 from starburst.clouds.sky.port import Access, Contact, JobState, SkyError, UnreachableError
 from starburst.clouds.sky.runner import Runner, Submission
 from starburst.clouds.sky.spec import spec_of
+from starburst.clouds.sky.storage import NO_STORES, volumes_of
 from starburst.core.events import RunEnd, RunEnded, RunStarted
 from starburst.runs import shim
 from starburst.runs.attempt_dir import Exit, log_path
@@ -35,6 +36,7 @@ from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
 from translator.late import UnresolvedError
+from translator.stores import Store
 
 log = structlog.get_logger()
 
@@ -74,7 +76,8 @@ class SkyRuns:
     """All runs of one controller on rented machines.
 
     `checkpoints` is the controller's directory of them, by job; they are brought to the machines of a run and
-    back when it ends. With `bucket` they lie in one that every machine mounts instead.
+    back when it ends. With `bucket` they lie in one that every machine mounts instead. `stores` are mapped to
+    volumes.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class SkyRuns:
         checkpoints: Path,
         bucket: bool = False,
         source: Source | None = None,
+        stores: Mapping[str, Store] = NO_STORES,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._notes = notes
@@ -104,6 +108,7 @@ class SkyRuns:
         self._checkpoints = checkpoints
         self._bucket = bucket
         self._late = LateValues(source, tasks, self._give_up)
+        self._stores = stores
         self._wall = wall
         self._runs = load_runs(notes)
         self._queued: dict[str, Queued] = {}
@@ -345,11 +350,12 @@ class SkyRuns:
     def _fill_in(self, note: RunNote, run: Run) -> None:
         try:
             note.late = self._late.manifest(run.workload)
+            volumes = volumes_of(run.workload, self._stores)
         except UnresolvedError as error:
             self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=str(error)))
             return
         for slot, rank in zip(sorted(run.slots, key=lambda slot: slot.rank), note.ranks, strict=True):
-            rank.spec = spec_of(run, slot, bucket=self._bucket)
+            rank.spec = spec_of(run, slot, volumes, bucket=self._bucket)
 
     def _submission(self, note: RunNote, rank: RankNote, berth: Berth) -> Submission:
         return Submission(

@@ -25,8 +25,8 @@ _CLIENTS = frozenset(
 )
 
 
-def spec_of(run: Run, slot: Slot, *, bucket: bool) -> dict[str, Any]:
-    """The spec of one task; the machine adds what only it knows."""
+def spec_of(run: Run, slot: Slot, volumes: list[dict[str, Any]], *, bucket: bool) -> dict[str, Any]:
+    """The spec of one task; the machine adds what only it knows. `volumes` as of `volumes_of`."""
     job, workload = run.job, run.workload
     where = f"{BUCKET}/checkpoints" if bucket else "~/starburst/checkpoints"
     env = dict(workload.env) | {
@@ -36,12 +36,12 @@ def spec_of(run: Run, slot: Slot, *, bucket: bool) -> dict[str, Any]:
         "STARBURST_NODE": slot.where,
         "STARBURST_RANK": str(slot.rank),
         "STARBURST_WORLD_SIZE": str(len(run.slots)),
-        "JOB_COMPLETION_INDEX": str(slot.rank),
+        **run.indices(slot.rank),
     }
     boxed = None
     if runs_in_container(workload):
         name = run_name(job.id, run.attempt, slot.rank)
-        boxed = asdict(container(name, workload, slot.resources, env))
+        boxed = {**asdict(container(name, workload, slot.resources, env)), "volumes": volumes}
     return {
         "command": list(workload.command),
         "cwd": workload.working_dir,

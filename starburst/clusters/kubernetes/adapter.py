@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import structlog
@@ -20,6 +20,7 @@ from starburst.kube.api import Api, ApiError, Object, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.runs.ports import Desk, Report, Run
+from translator.stores import Carried
 
 log = structlog.get_logger()
 
@@ -35,8 +36,8 @@ class KubernetesCluster:
     `controller` names this scheduler's store: objects of other schedulers are other people's. Submitted jobs
     go to `namespace` unless their manifest names one. `checkpoints` is a volume source in which every job is
     given a directory of its own. A run whose pods cannot be bound for `bind_limit_s` wall seconds is taken
-    back. Logs of runs that are ended early are kept below `logs`. `carries`: jobs that leave are given what
-    they take from ConfigMaps and Secrets.
+    back. Logs of runs that are ended early are kept below `logs`. `carries` is what jobs that leave are given
+    of the cluster.
     """
 
     def __init__(
@@ -49,13 +50,15 @@ class KubernetesCluster:
         checkpoints: Object | None,
         bind_limit_s: float,
         logs: Path,
-        carries: bool = False,
+        carries: Carried | None = None,
+        queues: Collection[str] = (),
     ) -> None:
         self._connect = connect
         self._desk = desk
         self._controller = controller
         self._bind_limit_s = bind_limit_s
         self._carries = carries
+        self._queues = queues
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
         #: Reports from before anybody watched.
         self._early: list[Event] = []
@@ -115,7 +118,13 @@ class KubernetesCluster:
             book=self._book,
             mirror=mirror,
             adoption=Adoption(
-                api, self._desk, self._controller, recorder, found=mirror.found, carries=self._carries
+                api,
+                self._desk,
+                self._controller,
+                recorder,
+                found=mirror.found,
+                carries=self._carries,
+                queues=self._queues,
             ),
             recorder=recorder,
             report=report,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -16,6 +16,7 @@ from starburst.kube.recorder import Recorder, Regarding
 from starburst.runs.ports import Desk
 from translator.adopt import read_object
 from translator.errors import ManifestErrors
+from translator.stores import Carried
 
 log = structlog.get_logger()
 
@@ -39,7 +40,8 @@ def regarding(view: JobView | PodView) -> Regarding:
 class Adoption:
     """Hands what is found in at the desk, then marks it as ours. Both can be repeated: ids come from uids.
 
-    `found` is told of each object before its job is handed in; `carries` as for `read_object`.
+    `found` is told of each object before its job is handed in; `carries` as for `read_object`; `queues` are
+    those there are, none is any.
     """
 
     def __init__(
@@ -50,7 +52,8 @@ class Adoption:
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
         *,
-        carries: bool = False,
+        carries: Carried | None = None,
+        queues: Collection[str] = (),
     ) -> None:
         self._api = api
         self._desk = desk
@@ -58,6 +61,7 @@ class Adoption:
         self._recorder = recorder
         self._found = found
         self._carries = carries
+        self._queues = queues
         self._views: dict[str, JobView | PodView] = {}
         self._refused: dict[str, str] = {}
         #: Objects that were handed in and may not be marked yet.
@@ -114,6 +118,10 @@ class Adoption:
         except (ValueError, TypeError, LookupError, AttributeError):  # a bug, but no reason to end for all
             log.exception("unreadable", object=f"{view.namespace}/{view.name}")
             await self._refuse(view, "Starburst cannot read it; its log says why")
+            return
+        if self._queues and submission.job.queue not in self._queues:
+            known = ", ".join(self._queues)
+            await self._refuse(view, f"there is no queue {submission.job.queue!r}; the queues are {known}")
             return
         self._found(job_id, view)
         self._handed_in.add(view.uid)

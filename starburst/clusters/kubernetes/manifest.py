@@ -67,6 +67,10 @@ def job_object(
     tasks = len(run.slots)
     spec.update(parallelism=tasks, completions=tasks)
     spec.setdefault("ttlSecondsAfterFinished", KEEP_S)
+    if run.job.retries:
+        spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
+    if run.job.array is not None:
+        spec.pop("completionMode", None)  # the array's index is not the cluster's to give
     if tasks > 1 and indexed:
         spec["completionMode"] = "Indexed"
     _mark_template(spec["template"], run, controller, indexed=tasks > 1 and indexed, checkpoints=checkpoints)
@@ -190,6 +194,8 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
     }
     if not indexed:
         variables["JOB_COMPLETION_INDEX"] = rank
+    if run.job.array is not None:
+        variables |= run.indices(0)
     if with_checkpoints:
         variables["STARBURST_CHECKPOINT_DIR"] = CHECKPOINT_DIR
     return [

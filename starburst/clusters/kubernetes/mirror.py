@@ -187,7 +187,7 @@ class Mirror:
 
         What was written is known to be there once it was read: until then this is done again.
         """
-        state = "Offloaded" if is_away(record) else "Queued" if record.phase is Phase.QUEUED else "Placed"
+        state = "Offloaded" if is_away(record) else "Placed" if record.alive else "Queued"
         reason = self._reasons.get(record.id, record.message)
         if self._shown.get(record.id) == (state, reason):
             return

@@ -114,7 +114,9 @@ class Unit:
             taken = failed[0] if failed else None
             return RunEnded(*self.key, RunEnd.DISPLACED, message=_words(taken) or "its pods were taken away")
         code = max((pod.exit_code for pod in own or failed if pod.exit_code is not None), default=1)
-        return RunEnded(*self.key, RunEnd.EXITED, code or 1, self._why_failed(own or failed))
+        in_time = not isinstance(self.view, JobView) or self.view.end_reason != "DeadlineExceeded"
+        end = RunEnd.EXITED if in_time else RunEnd.OUT_OF_TIME
+        return RunEnded(*self.key, end, code or 1, self._why_failed(own or failed))
 
     def _lost_its_pods(self, restarts: Callable[[str], bool]) -> bool:
         """Whether it failed for pods that are gone or were taken away, and none that failed by itself.

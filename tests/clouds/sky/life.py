@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
+from translator.stores import Store
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
@@ -55,6 +56,7 @@ class Life:
     exec_: bool = False
     controller: str = "c"
     source: Source | None = None
+    stores: Mapping[str, Store] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,6 +77,7 @@ class Life:
             owner="starburst",
             controller=self.controller,
             source=self.source,
+            stores=self.stores,
             wall=wall,
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from starburst.clouds.sky.docker import Container, container, runs_in_container
@@ -47,21 +45,14 @@ def test_the_environment_is_in_a_file_and_lines_in_values_go_by_the_client() -> 
 
 
 @pytest.mark.parametrize(
-    ("image", "manifest", "expected"),
+    ("workload", "expected"),
     [
-        (None, None, False),
-        ("busybox", None, True),
-        ("busybox", {"metadata": {"annotations": {"starburst.io/runtime": "host"}}}, False),
-        ("busybox", {"metadata": {}, "spec": {"containers": []}}, True),
-        (
-            "busybox",
-            {"spec": {"template": {"metadata": {"annotations": {"starburst.io/runtime": "host"}}}}},
-            False,
-        ),
+        (Workload(), False),
+        (Workload(image="busybox"), True),
+        (Workload(image="busybox", on_host=True), False),
     ],
 )
 def test_a_job_runs_in_a_container_if_it_has_an_image_and_does_not_ask_for_the_host(
-    image: str | None, manifest: object, expected: bool
+    workload: Workload, expected: bool
 ) -> None:
-    text = None if manifest is None else json.dumps(manifest)
-    assert runs_in_container(Workload(image=image, manifest=text)) is expected
+    assert runs_in_container(workload) is expected

@@ -61,6 +61,9 @@ class FakeDesk:
 class Scene:
     """A world, a desk, and a Starburst that can die and come back."""
 
+    #: The queues of the config.
+    queues: tuple[str, ...] = ()
+
     def __init__(self, world: World, desk: FakeDesk, logs: Path) -> None:
         self.world, self.desk, self._logs = world, desk, logs
         #: All that was ever reported.
@@ -80,6 +83,7 @@ class Scene:
             checkpoints=None,
             bind_limit_s=BIND_LIMIT_S,
             logs=self._logs,
+            queues=self.queues,
         )
 
     async def _connect(self) -> Api:

@@ -70,6 +70,22 @@ def test_what_cannot_be_taken_is_told_why_once(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_one_for_a_queue_that_there_is_not_is_told_which_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scene, "queues", ("papers", "demos"))
+
+    async def act(scene: Scene) -> None:
+        scene.world.add(JOBS, a_job())
+        await scene.until(lambda: scene.events("NotQueued"))
+        (event,) = scene.events("NotQueued")
+        assert "there is no queue" in event["message"]
+        assert event["message"].endswith("the queues are papers, demos")
+        assert not scene.desk.submissions
+
+    play(tmp_path, act)
+
+
 def test_one_that_cannot_be_read_for_a_bug_of_ours_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from typing import Any
 
@@ -20,7 +21,7 @@ from starburst.clusters.kubernetes.manifest import (
     restarts_in_place,
 )
 from starburst.core.actions import Slot
-from starburst.domain.job import Adopted, Job, Workload
+from starburst.domain.job import Adopted, Job, Member, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import names
 from starburst.runs.ports import Run
@@ -155,6 +156,25 @@ def test_the_user_may_say_how_long_a_finished_job_is_kept() -> None:
     manifest = copy.deepcopy(TRAIN)
     manifest["spec"]["ttlSecondsAfterFinished"] = 5
     assert made(run(manifest))["spec"]["ttlSecondsAfterFinished"] == 5
+
+
+def test_a_job_that_starburst_runs_again_itself_is_not_tried_again_by_the_cluster() -> None:
+    alone = run()
+    again = dataclasses.replace(alone, job=dataclasses.replace(alone.job, retries=2))
+    assert made(alone)["spec"].get("backoffLimit") != 0
+    assert made(again)["spec"]["backoffLimit"] == 0
+
+
+def test_a_job_of_an_array_is_told_its_index_and_the_cluster_gives_it_none() -> None:
+    alone = run({**TRAIN, "spec": {**TRAIN["spec"], "completionMode": "Indexed"}})
+    one = dataclasses.replace(alone, job=dataclasses.replace(alone.job, array=Member("sweep", 7, 10)))
+    job = made(one, indexed=True)
+    assert "completionMode" not in job["spec"]
+    told = {
+        name: env_of(job)[name]
+        for name in ("JOB_COMPLETION_INDEX", "STARBURST_ARRAY", "STARBURST_ARRAY_INDEX")
+    }
+    assert list(told.values()) == ["7", "sweep", "7"]
 
 
 def test_a_gang_is_as_many_pods_at_once_and_told_its_nodes_by_rank() -> None:

@@ -100,7 +100,7 @@ def test_pods_that_die_with_their_failed_job_have_no_say_in_its_exit_code() -> N
 
 def test_a_time_limit_is_told_in_kubernetes_words() -> None:
     job = a_job(end="Failed", end_reason="DeadlineExceeded", end_message="was active too long")
-    assert Reader().see(job) == [ended(RunEnd.EXITED, 1, "DeadlineExceeded: was active too long")]
+    assert Reader().see(job) == [ended(RunEnd.OUT_OF_TIME, 1, "DeadlineExceeded: was active too long")]
 
 
 def test_so_is_a_container_that_was_killed() -> None:

@@ -34,10 +34,10 @@ def test_the_nearest_directory_stands_in_for_what_is_below_it():
     raw = {"hostPath:/data/raw": {"volume": "raw"}}
     mapping = {"hostPath:/": "s3://all", "hostPath:/data": "s3://data", **raw}
     found = read_stores(Field(mapping, "", Report("", 0)))
-    assert find_store(found, "hostPath:", "/data/x/y") == Bucket("s3://data/x/y")
-    assert find_store(found, "hostPath:", "/data/raw/2026/") == SkyVolume("raw", "2026")
-    assert find_store(found, "hostPath:", "/data") == Bucket("s3://data")
-    assert find_store(found, "hostPath:", "/database") == Bucket("s3://all/database")
+    assert find_store(found, "hostPath:", "/data/x/y") == (Bucket("s3://data"), "x/y")
+    assert find_store(found, "hostPath:", "/data/raw/2026/") == (SkyVolume("raw"), "2026")
+    assert find_store(found, "hostPath:", "/data") == (Bucket("s3://data"), "")
+    assert find_store(found, "hostPath:", "/database") == (Bucket("s3://all"), "database")
     assert find_store(found, "nfs:filer:", "/data") is None
 
 

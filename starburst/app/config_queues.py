@@ -1,0 +1,48 @@
+"""The section `queues` of starburst.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from starburst.app.config_fields import Namespace, Positive, Section
+from starburst.policy.fair import MOST_PRIORITY, Queue, named_twice
+
+
+class QueueConfig(Section):
+    """A queue that jobs may be submitted to."""
+
+    name: Namespace = Field(description="as in starburst.io/queue")
+    share: Positive = Field(
+        1.0, description="under policy.order: fair, its part of the cluster beside other queues that want it"
+    )
+    priority: int = Field(
+        0,
+        ge=-MOST_PRIORITY,
+        le=MOST_PRIORITY,
+        description="under policy.order: fair, queues of a higher one go first",
+    )
+    budget_percent: float | None = Field(
+        None, gt=0, le=10_000, allow_inf_nan=False, description="P of its jobs; null is policy.budget_percent"
+    )
+
+    def queue(self) -> Queue:
+        """As the core takes it."""
+        return Queue(self.name, self.share, self.priority, self.budget_percent)
+
+
+def _once(entries: list[QueueConfig]) -> list[QueueConfig]:
+    twice = named_twice(queues_of(entries))
+    if twice is not None:
+        raise ValueError(f"there are two queues {twice!r}; keep one")
+    return entries
+
+
+QueuesConfig = Annotated[list[QueueConfig], AfterValidator(_once)]
+
+
+def queues_of(entries: Iterable[QueueConfig]) -> tuple[Queue, ...]:
+    """As the core takes them."""
+    return tuple(entry.queue() for entry in entries)

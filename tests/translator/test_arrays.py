@@ -1,0 +1,82 @@
+"""One manifest that stands for an array of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from starburst.domain.job import Member
+from translator.errors import ManifestErrors
+from translator.manifest import read_manifests
+
+
+def manifest(span: str | None = None, name: str = "sweep", **spec: Any) -> str:
+    """A Job of one small task."""
+    limits = {"cpu": "1"}
+    container = {"name": "main", "image": "x", "command": ["true"], "resources": {"limits": limits}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    hints = {} if span is None else {"starburst.io/array": span}
+    metadata = {"name": name, "annotations": hints}
+    whole = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {**spec, "template": template},
+    }
+    return yaml.safe_dump(whole)
+
+
+def read(text: str, *, native: bool = False) -> list[Any]:
+    return read_manifests(text, "a.yaml", suffix=lambda: "x1y2z", native=native)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ManifestErrors) as refused:
+        read(text)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_an_annotation_makes_jobs_that_differ_in_their_index_alone(native: bool) -> None:
+    found = read(manifest("3-5%2"), native=native)
+    assert [item.job.id for item in found] == ["sweep-x1y2z-3", "sweep-x1y2z-4", "sweep-x1y2z-5"]
+    assert [item.job.name for item in found] == ["sweep-3", "sweep-4", "sweep-5"]
+    assert [item.job.array for item in found] == [Member("sweep-x1y2z", n, 3, 2) for n in (3, 4, 5)]
+    assert len({item.workload for item in found}) == 1
+    assert (found[0].workload.manifest is not None) == native
+
+
+def test_an_indexed_job_with_fewer_at_once_than_in_all_is_an_array_too() -> None:
+    found = read(manifest(completionMode="Indexed", completions=4, parallelism=2))
+    assert [item.job.array for item in found] == [Member("sweep-x1y2z", n, 4, 2) for n in range(4)]
+    assert {len(item.job.tasks) for item in found} == {1}
+
+
+def test_an_indexed_job_that_runs_all_at_once_stays_a_gang() -> None:
+    (found,) = read(manifest(completionMode="Indexed", completions=4, parallelism=4))
+    assert (found.job.array, len(found.job.tasks)) == (None, 4)
+
+
+def test_ids_of_an_arrays_jobs_are_labels_however_long_its_name() -> None:
+    found = read(manifest("99990-99999", name="n" * 200))
+    assert len({item.job.id for item in found}) == 10
+    assert all(
+        len(item.job.id) <= 63 and item.job.id.startswith(f"{item.job.array.array}-") for item in found
+    )
+
+
+@pytest.mark.parametrize("span", ["", "5", "9-3", "0-9%0", "0-10000", "99999-100000", "a-b", "-1-3"])
+def test_what_is_no_span_is_refused_with_the_mend(span: str) -> None:
+    assert "write the first and last index, such as 0-99" in refusal(manifest(span))
+
+
+def test_ten_thousand_jobs_are_the_most() -> None:
+    assert len(read(manifest("0-9999"))) == 10_000
+    told = refusal(manifest(completionMode="Indexed", completions=10_001, parallelism=2))
+    assert "an array has at most 10000 jobs; submit several" in told
+
+
+def test_a_job_of_an_array_is_no_gang() -> None:
+    assert "a job of an array has one task" in refusal(manifest("0-9", parallelism=2))
