@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test kube sky soak lint types check bench wheel lock clean
+.PHONY: help demo test browser kube sky soak lint types check bench wheel lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -14,6 +14,9 @@ demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in 
 
 test: $(VENV)/.dev  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+browser: $(VENV)/.dev  ## the tests that drive the dashboard in a real browser (Debian's Chromium)
+	$(BIN)/python -m pytest -m browser tests/web $(ARGS)
 
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube $(ARGS)
