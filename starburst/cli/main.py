@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
-from starburst.cli.session import choose_server
+from starburst.cli.server import chosen
 from starburst.store.errors import StoreError
 
 #: Subcommands in the order of `--help`; each is a function, or a Typer called app, in the module of its name.
@@ -103,7 +103,7 @@ def main(
     ),
 ) -> None:
     """A hybrid-cloud burst scheduler."""
-    choose_server(server)
+    chosen.set(server)
 
 
 def run() -> None:

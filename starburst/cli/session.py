@@ -6,20 +6,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.errors import UserError
 from starburst.app.home import Home
+from starburst.cli.server import chosen
 from starburst.store import queries
 from starburst.store.store import Store
 
 if TYPE_CHECKING:
     from starburst.cli.backend import Backend
-
-_server: ContextVar[str] = ContextVar("server", default="")
 
 
 @contextmanager
@@ -29,21 +27,16 @@ def open_backend() -> Iterator[Backend]:
     Raises:
         UserError: it cannot be used.
     """
-    if _server.get():
+    if chosen.get():
         from starburst.cli.over_http import over_http  # noqa: PLC0415 - slow to import
 
-        with over_http(_server.get()) as remote:
+        with over_http(chosen.get()) as remote:
             yield remote
         return
     from starburst.cli.at_home import AtHome  # noqa: PLC0415 - it needs this module
 
     with open_store() as store:
         yield AtHome(Home.default(), store)
-
-
-def choose_server(url: str) -> None:
-    """Speak to this server from now on; "" is the home."""
-    _server.set(url)
 
 
 @contextmanager

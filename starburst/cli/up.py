@@ -29,8 +29,8 @@ from starburst.log import set_up_log
 from starburst.policy.waiting import hours
 from starburst.store import queries
 from starburst.store.store import Store
+from starburst.web.doors import listening, refuse_open_doors
 from starburst.web.office import Office
-from starburst.web.server import listening, refuse_open_doors, serving
 
 
 class LogFormat(str, Enum):
@@ -75,6 +75,8 @@ def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None) -> 
     if sock is None:
         yield
         return
+    from starburst.web.server import serving  # noqa: PLC0415 - slow to import
+
     with Store.open(home.database) as store, serving(Office(home, store), settings, sock) as url:
         structlog.get_logger().info("http", url=url)
         yield

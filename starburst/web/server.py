@@ -17,9 +17,7 @@ import uvicorn
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from starburst.app.config_http import PORT, HttpConfig
-from starburst.app.errors import UserError
-from starburst.store import tokens
+from starburst.app.config_http import HttpConfig
 from starburst.web.errors import answer
 from starburst.web.gate import Gate
 from starburst.web.office import Office
@@ -30,66 +28,9 @@ log = structlog.get_logger()
 #: How long streams may take to end when the server does, wall seconds.
 DRAIN_S = 3.0
 START_S = 10.0
-BACKLOG = 128
 #: The kernel's tables of connections, and the state of those that are open at both ends.
 ESTABLISHED = "01"
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-
-
-@contextmanager
-def listening(settings: HttpConfig) -> Iterator[socket.socket | None]:
-    """The socket of the API, taken before anything else begins; None if it is not enabled.
-
-    Raises:
-        UserError: the address is not to be had.
-    """
-    if not settings.enabled:
-        yield None
-        return
-    with _bound(settings) as sock:
-        yield sock
-
-
-def _bound(settings: HttpConfig) -> socket.socket:
-    if settings.port is not None:
-        return _bind(settings.host, settings.port)
-    try:
-        return _bind(settings.host, PORT)
-    except UserError:
-        return _bind(settings.host, 0)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    try:
-        (family, kind, number, _, address), *_ = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
-        raise UserError(f"http.host: {host}: is no address of this machine ({error.strerror})") from None
-    sock = socket.socket(family, kind, number)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(BACKLOG)
-    except OSError as error:
-        sock.close()
-        why = (error.strerror or str(error)).lower()
-        mend = "set http.port to another one, 0 for any, or http.enabled to false"
-        raise UserError(f"http.port: {port}: cannot be had at {host} ({why}); {mend}") from None
-    return sock
-
-
-def refuse_open_doors(office: Office, settings: HttpConfig) -> None:
-    """Refuse to let everybody in.
-
-    Raises:
-        UserError: others than this machine reach the API, and there is no token.
-    """
-    if settings.enabled and not settings.is_local and not tokens.any_exist(office.store):
-        raise UserError(
-            f"http.host: {settings.host}: others reach this, and there is no token; make one with "
-            "starburst token create NAME --role admin, or set http.host to 127.0.0.1"
-        )
 
 
 @contextmanager

@@ -41,6 +41,7 @@ PATIENCE_S = 60.0
 OPENING = Lock()
 
 CONFIG = {
+    "http": {"enabled": False},  # it is started many times
     "policy": {"waiting": "constant", "factor": 0.1, "t_max": "8m", "offer_pause": "5m"},
     "cluster": {"nodes": [{"name": "two", "gpus": 2}, {"name": "one", "gpus": 1}]},
     "cloud": {

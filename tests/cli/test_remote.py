@@ -16,8 +16,9 @@ from starburst.runs.attempt_dir import log_path
 from starburst.store import queries, tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
+from starburst.web.doors import listening
 from starburst.web.office import Office
-from starburst.web.server import listening, serving
+from starburst.web.server import serving
 from tests.cli.answers import one_line
 from tests.cli.manifests import manifest
 from tests.cli.past import NOON

@@ -33,7 +33,7 @@ BY_STOP = an_exit(143, 21, shim.STOP)
         pytest.param([KILLED], ASKED, RunEnd.STOPPED, None, id="a shim killed while stopping"),
         pytest.param([an_exit(None, by=shim.REFUSAL)], None, RunEnd.REFUSED, None, id="refused"),
         pytest.param([an_exit(137, by=shim.LEASE)], None, RunEnd.LOST, None, id="lease passed"),
-        pytest.param([an_exit(0, by=shim.TIME_LIMIT)], None, RunEnd.EXITED, 124, id="time limit"),
+        pytest.param([an_exit(0, by=shim.TIME_LIMIT)], None, RunEnd.OUT_OF_TIME, 124, id="time limit"),
     ],
 )
 def test_the_end_of_a_run(

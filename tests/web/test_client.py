@@ -14,8 +14,9 @@ import pytest
 from starburst import Client
 from starburst.app.config_http import HttpConfig
 from starburst.client import NotFoundError, RefusedError, StarburstError, UnreachableError
+from starburst.web.doors import listening
 from starburst.web.office import Office
-from starburst.web.server import listening, serving
+from starburst.web.server import serving
 from tests.cli.manifests import manifest
 from tests.cli.past import Past
 from tests.web.test_api import take_up, write

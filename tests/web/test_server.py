@@ -13,8 +13,9 @@ import pytest
 from starburst.app.config_http import PORT, HttpConfig
 from starburst.app.errors import UserError
 from starburst.web import server
+from starburst.web.doors import listening, refuse_open_doors
 from starburst.web.office import Office
-from starburst.web.server import listening, peer_uid, refuse_open_doors, serving
+from starburst.web.server import peer_uid, serving
 from tests.web.conftest import Time
 
 

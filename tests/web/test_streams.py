@@ -14,8 +14,9 @@ import pytest
 from starburst.app.config_http import HttpConfig
 from starburst.store import tokens
 from starburst.web import streams
+from starburst.web.doors import listening
 from starburst.web.office import Office
-from starburst.web.server import listening, serving
+from starburst.web.server import serving
 from tests.cli.past import Past
 from tests.web.conftest import API, Time
 from tests.web.test_api import write
