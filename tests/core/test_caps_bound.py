@@ -130,11 +130,13 @@ class World:
                 return alive
             case InstanceReady(name, launched_at):
                 machine = self.machines[name]
+                if machine.ending or machine.ended_at is not None:
+                    return False  # nobody waits for it: it is billed as listed, from when it was asked for
                 machine.launched_at = launched_at
                 if event.rate is not None:
                     self.dearer |= {name} if event.rate.micro_usd > machine.rate else set()
                     machine.rate = event.rate.micro_usd
-                return not machine.ending and machine.ended_at is None
+                return True
             case InstanceFailed(name):
                 machine = self.machines[name]
                 if machine.ended_at is not None or machine.ending:
