@@ -12,7 +12,7 @@ import pytest
 
 from starburst.app.config_http import PORT, HttpConfig
 from starburst.app.errors import UserError
-from starburst.web import server
+from starburst.web import doors, server
 from starburst.web.doors import listening, refuse_open_doors
 from starburst.web.office import Office
 from starburst.web.server import peer_uid, serving
@@ -34,7 +34,7 @@ def test_the_usual_port_is_left_for_another_if_somebody_has_it(monkeypatch: pyte
     assert PORT == 8585
     with listening(HttpConfig(port=0)) as free:
         port = free.getsockname()[1]
-    monkeypatch.setattr(server, "PORT", port)
+    monkeypatch.setattr(doors, "PORT", port)
     with listening(HttpConfig()) as first, listening(HttpConfig()) as second:
         assert first.getsockname()[1] == port != second.getsockname()[1]
 
