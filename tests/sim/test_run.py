@@ -94,7 +94,8 @@ def test_keys_are_json_without_infinities() -> None:
         ),
         (
             Spec(order="lifo"),
-            "--order: 'lifo': did you mean fifo? choose one of fifo, sjf, edf, priority, fair, bf-js, vqs, vqs-bf",
+            "--order: 'lifo': did you mean fifo? "
+            "choose one of fifo, sjf, edf, priority, fair, bf-js, vqs, vqs-bf",
         ),
         (Spec(binpack="x"), "--binpack: 'x': choose one of first-fit, best-fit, worst-fit, tetris"),
         (Spec(factor=float("nan")), "--factor: nan: must be a finite number"),
