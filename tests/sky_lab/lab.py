@@ -45,6 +45,7 @@ Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
 def lab(*args: str, seconds: float = 60) -> str:
     """One command of the laboratory."""
     env = {"SKYLAB_PYTHON": sys.executable, **os.environ}  # SkyPilot is large; this Python has it
+    env.pop("SKYPILOT_DISABLE_LOCAL_API_SERVER", None)  # our own adapter sets it; the laboratory starts one
     done = subprocess.run(
         [SCRIPT, *args], env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=seconds
     )

@@ -301,6 +301,7 @@ class SkyMachines:
 
     async def watch(self) -> None:
         """Look again at quiet intervals, and at once when something is suspected."""
+        pause_s = FIRST_PAUSE_S
         while True:
             timer = asyncio.get_running_loop().call_later(QUIET_S, self._suspects.set)
             await self._suspects.wait()
@@ -309,9 +310,11 @@ class SkyMachines:
             if any(note.ready and not note.is_over for note in self.notes.values()):
                 try:
                     await self._look()
+                    pause_s = FIRST_PAUSE_S
                 except SkyError as error:
-                    log.warning("cloud-does-not-answer", error=str(error))
-                    await asyncio.sleep(FIRST_PAUSE_S)
+                    log.warning("cloud-does-not-answer", error=str(error), again_in_s=pause_s)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, LAST_PAUSE_S)
                     self._suspects.set()
 
     async def _look(self) -> None:
