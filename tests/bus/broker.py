@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import shutil
 import socket
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import aiomqtt
 
-from tests.kube.lab import skip, tools
+from tests.debian import unpacked
 
 #: The program, and the libraries of it that a bare machine lacks.
 PACKAGES = ("mosquitto", "libcjson1", "libdlt2", "libmosquitto1", "libwrap0")
@@ -29,13 +28,8 @@ def mosquitto() -> tuple[Path, dict[str, str]]:
     installed = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if installed:
         return Path(installed), dict(os.environ)
-    home = tools() / "mosquitto"
-    home.mkdir(parents=True, exist_ok=True)
-    program = home / "usr" / "sbin" / "mosquitto"
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            _unpack(home)
+    program = unpacked("mosquitto", "sbin/mosquitto", *PACKAGES)
+    home = program.parents[2]
     libraries = ":".join(str(path) for path in (home / "usr" / "lib").glob("*-linux-gnu*"))
     return program, {**os.environ, "LD_LIBRARY_PATH": libraries}
 
@@ -47,20 +41,6 @@ def write_password(file: Path, user: str, password: str) -> None:
     hash_it = [str(program.parents[1] / "bin" / "mosquitto_passwd"), "-U", str(file)]
     subprocess.run(hash_it, env=environment, capture_output=True, check=True)
     file.chmod(0o644)
-
-
-def _unpack(home: Path) -> None:
-    if shutil.which("apt-get") is None:
-        skip("there is no mosquitto, and no apt-get to fetch it with")
-    try:
-        fetch = ["apt-get", "download", *PACKAGES]
-        subprocess.run(fetch, cwd=home, capture_output=True, timeout=300, check=True)
-        for package in home.glob("*.deb"):
-            unpack = ["dpkg", "-x", str(package), str(home)]
-            subprocess.run(unpack, capture_output=True, timeout=60, check=True)
-            package.unlink()
-    except subprocess.SubprocessError as error:
-        skip(f"Debian's mosquitto cannot be fetched: {error}")
 
 
 class Mosquitto:

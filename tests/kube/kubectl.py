@@ -1,42 +1,16 @@
-"""The real kubectl: of this machine, or of Debian's package, unpacked beside the laboratory's binaries."""
+"""The real kubectl: of this machine, or of Debian's package."""
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 
-from tests.kube.lab import skip, tools
-
-PACKAGE = "kubernetes-client"
+from tests.debian import unpacked
 
 
 @cache
 def kubectl() -> Path:
     """Where it is."""
     installed = shutil.which("kubectl")
-    if installed:
-        return Path(installed)
-    home = tools() / "kubectl"
-    home.mkdir(parents=True, exist_ok=True)
-    program = home / "usr" / "bin" / "kubectl"
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            _unpack(home)
-    return program
-
-
-def _unpack(home: Path) -> None:
-    if shutil.which("apt-get") is None:
-        skip("there is no kubectl, and no apt-get to fetch it with")
-    try:
-        fetch = ["apt-get", "download", PACKAGE]
-        subprocess.run(fetch, cwd=home, capture_output=True, timeout=120, check=True)
-        (package,) = home.glob(f"{PACKAGE}_*.deb")
-        unpack = ["dpkg", "-x", str(package), str(home)]
-        subprocess.run(unpack, capture_output=True, timeout=60, check=True)
-    except (subprocess.SubprocessError, ValueError) as error:
-        skip(f"Debian's {PACKAGE} cannot be fetched: {error}")
+    return Path(installed) if installed else unpacked("kubectl", "bin/kubectl", "kubernetes-client")

@@ -30,7 +30,8 @@ from starburst.domain.job import Phase, is_over
 from starburst.runs.attempt_dir import log_path
 from starburst.store import queries
 from starburst.store.store import Store
-from tests.sky_lab.lab import REGION, billed, ec2, environment, kill_server, lab, vm_files
+from tests.sky_lab.ec2 import REGIONS, billed, ec2
+from tests.sky_lab.lab import environment, kill_server, lab, vm_files
 
 OWNER = "starburst"
 REAP_AFTER_S, LEASE_S, IDLE_MINUTES = 30, 60, 1
@@ -46,7 +47,7 @@ CONFIG = {
     "cluster": {"nodes": [{"name": "node", "cpus": 1, "memory_gib": 1}]},
     "cloud": {
         "kind": "skypilot",
-        "regions": [REGION],
+        "regions": [REGIONS[0]],
         "instance_types": ["c7i.xlarge"],
         "lease": f"{LEASE_S}s",
         "idle_minutes": IDLE_MINUTES,

@@ -1,9 +1,10 @@
-"""What the fake EC2 itself knows of the instances that a store rented."""
+"""What the fake EC2 itself knows of instances."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any
 
 import boto3
@@ -25,21 +26,37 @@ class Instance:
     ended_at: float | None
 
 
+@cache
+def ec2(region: str = REGIONS[0]) -> Any:
+    """The cloud itself, in one region."""
+    return boto3.client("ec2", region_name=region)
+
+
 def rented(tag: str) -> list[Instance]:
     """All that a store ever rented, by the label of its controller."""
-    found: list[Instance] = []
-    for region in REGIONS:
-        ec2 = boto3.client("ec2", region_name=region, aws_access_key_id="x", aws_secret_access_key="x")
-        answer = ec2.describe_instances(Filters=[{"Name": f"tag:{CONTROLLER}", "Values": [tag]}])
-        found += [_read(one) for group in answer["Reservations"] for one in group["Instances"]]
-    return found
+    of_store = {"Name": f"tag:{CONTROLLER}", "Values": [tag]}
+    return [_read(one) for region in REGIONS for one in _listed(region, of_store)]
+
+
+def billed() -> dict[str, dict[str, str]]:
+    """Instances of the first region that cost money just now, whosever they are, with their tags."""
+    costing = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
+    return {one["InstanceId"]: _tags(one) for one in _listed(REGIONS[0], costing)}
+
+
+def _listed(region: str, only: dict[str, Any]) -> list[dict[str, Any]]:
+    groups = ec2(region).describe_instances(Filters=[only])["Reservations"]
+    return [one for group in groups for one in group["Instances"]]
+
+
+def _tags(one: dict[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
 
 
 def _read(one: dict[str, Any]) -> Instance:
-    tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
     ended_at = None
     if one["State"]["Name"] not in {"pending", "running"}:
         said = one["StateTransitionReason"].partition("(")[2].removesuffix(" UTC)")
         when = datetime.strptime(said, "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
         ended_at = when.timestamp()
-    return Instance(one["InstanceId"], tags[INTENT], one["LaunchTime"].timestamp(), ended_at)
+    return Instance(one["InstanceId"], _tags(one)[INTENT], one["LaunchTime"].timestamp(), ended_at)

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -35,7 +33,6 @@ from starburst.runs.ports import Run
 from tests.references import SHARED
 
 SCRIPT = SHARED / "skylab" / "skylab"
-REGION = "us-east-1"
 TYPES = frozenset({"p3.8xlarge", "c7i.xlarge"})
 
 E = TypeVar("E", bound=Event)
@@ -63,23 +60,6 @@ def vm_at(address: str) -> tuple[str, str]:
     """Id and state of the instance that has this address."""
     rows = [line.split("\t") for line in lab("vms").splitlines()]
     return next(((row[0], row[5]) for row in reversed(rows) if address in row[6:8]), ("", "gone"))
-
-
-@cache
-def ec2() -> Any:
-    """The cloud itself, in one region."""
-    return import_module("boto3").client("ec2", region_name=REGION)  # comes with SkyPilot
-
-
-def billed() -> dict[str, dict[str, str]]:
-    """Instances of that region that cost money just now, whosever they are, with their tags."""
-    states = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
-    groups = ec2().describe_instances(Filters=[states])["Reservations"]
-    return {
-        one["InstanceId"]: {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
-        for group in groups
-        for one in group["Instances"]
-    }
 
 
 def vm_files(vm: str) -> Path:
