@@ -146,14 +146,18 @@ def withdraw(state: State, record: JobRecord) -> None:
 
 
 def requeue(state: State, record: JobRecord) -> None:
-    """A job whose run is gone wants another one."""
+    """A job whose run is gone wants another one; who was never given a wait leaves at once again."""
     record.slots = ()
     record.phase = Phase.QUEUED
     state.touch(record)
-    if record.job.cloud is CloudChoice.ONLY:
-        leave(state, record, "only")
-    else:
-        state.joining.append(record)
+    waited = "wait_s" in record.wait
+    why = "" if waited and record.job.cloud is not CloudChoice.ONLY else _leaves_at_once(state, record.job)
+    if why:
+        leave(state, record, why)
+        return
+    if not waited:
+        set_wait(state, record)
+    state.joining.append(record)
 
 
 def expire(state: State) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isinf
 
 from starburst.core.actions import Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.admission import admit, leave, requeue, set_wait
@@ -240,6 +241,8 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
         finish(state, record, Phase.FAILED, "failed", message=message)
         return
     state.decide(record.id, "lost", attempt=record.attempt, message=message)
+    if isinf(record.deadline) and record.wait.get("wait_s") is not None:
+        record.deadline = state.now  # its wait was over, but no offer would have it: one may have come since
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
     requeue(state, record)

@@ -11,6 +11,7 @@ from starburst.core.events import (
     InstanceGone,
     InstanceReady,
     NodesChanged,
+    OffersChanged,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -159,6 +160,37 @@ def test_a_preempted_job_that_may_use_the_cluster_tries_that_first() -> None:
     desk.ended("busy")
     assert starts(desk.gone("i-000001", preempted=True)) == ["a"]
     assert desk.nodes_of("a") == ["n0"]
+
+
+def test_a_job_that_left_at_once_leaves_at_once_again_when_its_run_is_lost() -> None:
+    """It was never given a wait, and nothing else would ever send it off."""
+    desk = Desk(1)
+    desk.submit(job("large", 4))
+    desk.offload("large")
+    assert launches(desk.gone("i-000001", preempted=True)) == ["small"]
+    assert desk.phase("large") == "offloading"
+
+
+def test_a_job_that_no_longer_must_leave_when_its_run_is_lost_is_given_a_wait() -> None:
+    desk = Desk(1)
+    desk.submit(job("large", 4), job("b", 4, cloud="never"))
+    desk.offload("large")
+    desk.now = HOUR
+    desk.tell(NodesChanged((node("n0", 4),)))  # b takes it
+    desk.gone("i-000001", preempted=True)
+    assert (desk.phase("large"), desk["large"].deadline) == ("queued", 2 * HOUR)
+
+
+def test_a_lost_job_whose_wait_is_over_takes_an_offer_that_came_while_it_ran() -> None:
+    desk = Desk(4, offers=[])
+    desk.submit(job("busy", 4), job("a", 4))
+    desk.started("busy")
+    desk.wait(HOUR)
+    desk.ended("busy")
+    desk.started("a")
+    desk.tell(OffersChanged((offer(),)))
+    desk.tell(NodesChanged(()))
+    assert launches(desk.lost("a")) == ["small"]
 
 
 def test_a_gang_that_lost_a_machine_waits_for_its_others_to_end() -> None:
