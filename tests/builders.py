@@ -281,5 +281,6 @@ def snapshot(scheduler: Scheduler) -> Snapshot:
             list(scheduler.fleet.instances.values()),
             scheduler.capacity.nodes,
             list(scheduler.fleet.offers.values()),
+            scheduler.fleet.speeds.snapshot(),
         )
     )

@@ -25,11 +25,13 @@ KEYS = (
     "checkpoint",
     "cloud",
     "hold",
+    "iterations-per-s",
     "max-wait",
     "priority",
     "queue",
     "retries",
     "runtime-estimate",
+    "workload",
     *MACHINE_KEYS,
 )
 #: Those that no machine can keep that other jobs share.
@@ -88,6 +90,7 @@ CLOUDS = (
 )
 _PLACE = re.compile(r"(?:/(?:\*|[A-Za-z0-9][-A-Za-z0-9._ ]*)){0,2}")
 _DOLLARS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
+_RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ class Hints:
     after_any: tuple[str, ...] = ()
     #: None leaves it to the Job's backoffLimit.
     retries: int | None = None
+    workload: str = ""
+    alone_per_s: float | None = None
     machine: MachineHints = MachineHints()
 
 
@@ -161,6 +166,8 @@ def read_hints(metadata: Field) -> Hints:
         after_ok=_names(found.get("after-ok", absent)),
         after_any=_names(found.get("after-any", absent)),
         retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
+        workload=_workload(found.get("workload", absent)),
+        alone_per_s=_rate(found.get("iterations-per-s", absent)),
         machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
 
@@ -277,6 +284,23 @@ def _names(field: Field) -> tuple[str, ...]:
         field.refuse(f"must be names or ids of jobs with commas between them, {MAX_NAMES} at most")
         return ()
     return names
+
+
+def _workload(field: Field) -> str:
+    name = field.text() or ""
+    if field.value is not None and not _JOB_NAME.fullmatch(name):
+        field.refuse("a workload is named by up to 253 lower-case letters, digits, dashes and dots")
+    return name
+
+
+def _rate(field: Field) -> float | None:
+    if field.value is None:
+        return None
+    text = "" if isinstance(field.value, bool) else str(field.value)
+    if not _RATE.fullmatch(text) or not float(text):
+        field.refuse("must be iterations a second with a machine to itself, such as 12.5")
+        return None
+    return float(text)
 
 
 def _queue(field: Field) -> str | None:

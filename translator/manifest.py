@@ -165,6 +165,8 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
         retries=_retries(manifest.at("spec").at("backoffLimit"), hints.retries),
         grace_s=pod.grace_s,
         offer_rules=hints.machine.offer_rules,
+        workload=hints.workload,
+        alone_per_s=hints.alone_per_s,
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
     if manifest.report.native:

@@ -7,11 +7,12 @@ from math import inf
 from starburst.core.actions import LaunchInstance
 from starburst.core.admission import keep
 from starburst.core.capped import afford
+from starburst.core.company import slowed_by
 from starburst.core.fleet import InstanceRecord, Leaver, Packed
 from starburst.core.jobs import JobRecord
 from starburst.core.life import place, start
 from starburst.core.state import State
-from starburst.domain.job import Phase, Site
+from starburst.domain.job import Job, Phase, Site
 
 #: Why a job leaves that would rather have stayed.
 FOR_WANT_OF_ROOM = ("expired", "hopeless", "queue-full")
@@ -44,7 +45,7 @@ def pack(state: State) -> None:
     if not leavers:
         return
     packed = state.fleet.pack(
-        [Leaver(record.job, state.now + state.runtime_s(record.job)) for record in leavers],
+        [leaver(state, record.job, state.runtime_s(record.job)) for record in leavers],
         busy_until(state) if state.fleet.shares else {},
         state.now,
     )
@@ -55,6 +56,11 @@ def pack(state: State) -> None:
             keep(state, record, packed.lacking[record.id])
         else:
             _offload(state, record, packed, told)
+
+
+def leaver(state: State, job: Job, left_s: float) -> Leaver:
+    """A job on its way out that has so much to run, by estimates."""
+    return Leaver(job, state.now + left_s, slowed_by(state, job))
 
 
 def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) -> None:

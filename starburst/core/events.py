@@ -83,7 +83,8 @@ class Progress:
     job_id: str
     attempt: int
     done: float
-    total: float
+    #: None if it does not say.
+    total: float | None
     per_s: float
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from starburst.core.actions import Slot
+from starburst.core.speeds import Speeds
 from starburst.domain.cloud import ANY_OFFER, InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
@@ -51,6 +52,15 @@ class InstanceRecord:
         return self.rate.for_seconds(max(0.0, until - self.launched_at))
 
     @property
+    def present(self) -> list[Use]:
+        """What its jobs have of it now."""
+        return [use for use in self.uses if use.until == inf]
+
+    def share_of(self, demand: Resources) -> float:
+        """The largest fraction of it, over GPUs, CPUs and memory, that this is."""
+        return _largest_share(demand, self.offer.resources)
+
+    @property
     def free(self) -> Resources:
         """What no job has of it."""
         return _less(self.offer.resources, total(self.held.values()))
@@ -77,7 +87,7 @@ class InstanceRecord:
             self.leave(job_id, now)
         self.job_ids.append(job_id)
         self.held[job_id] = total(slot.resources for slot in slots)
-        self.uses.append(Use(job_id, _largest_share(self.held[job_id], self.offer.resources), now))
+        self.uses.append(Use(job_id, self.share_of(self.held[job_id]), now))
         if job_id in self.billed_to:
             return False
         self.billed_to.append(job_id)
@@ -98,6 +108,8 @@ class Leaver:
 
     job: Job
     until: float
+    #: Machines that would get less done with it than without it.
+    shuns: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -134,6 +146,8 @@ class Fleet:
         self.settled = Money()
         #: What the packer remembers of the last time that running jobs were reconsidered.
         self.memory = Memory()
+        #: How fast jobs run beside each other, as far as that is known.
+        self.speeds = Speeds()
 
     def available(self, now: float) -> list[Offer]:
         """Offers that may be asked for now."""
@@ -152,9 +166,9 @@ class Fleet:
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers a job would be given, one per machine, or what is lacking."""
-        tasks = _tasks(job, None)
+        tasks = self._tasks(job, None)
         offers = _by_zone(offers, tasks)
-        plan = self._packer.plan(Situation(tasks, self._within(offers)))
+        plan = self._packer.plan(Situation(tasks, self._within(offers), throughput=self.speeds.table))
         if not plan.unplaced:
             return [launch.offer for launch in plan.launches]
         if self.ceiling is None or self._packer.plan(Situation(tasks, offers)).unplaced:
@@ -194,9 +208,9 @@ class Fleet:
         return packed
 
     def _rent(self, leavers: Sequence[Leaver], packed: Packed, now: float) -> None:
-        tasks = tuple(task for leaver in leavers for task in _tasks(leaver.job, leaver.until - now))
+        tasks = tuple(task for leaver in leavers for task in self._tasks(leaver.job, leaver.until - now))
         offers = self._within(_by_zone(self.available(now), tasks))
-        plan = self._packer.plan(Situation(tasks, offers, now=now))
+        plan = self._packer.plan(Situation(tasks, offers, throughput=self.speeds.table, now=now))
         packed.lacking = {task.job_id: lacking for task, lacking in reversed(plan.unplaced)}
         slots: dict[str, list[Slot]] = {}
         for launch in plan.launches:
@@ -222,7 +236,9 @@ class Fleet:
         """What the packer would make of tasks that run on these machines."""
         tasks = tuple(tasks)
         offers = self._within(_by_zone(self.available(now), tasks))
-        plan = self._packer.plan(Situation(tasks, offers, tuple(rented), now=now, memory=self.memory))
+        plan = self._packer.plan(
+            Situation(tasks, offers, tuple(rented), self.speeds.table, now=now, memory=self.memory)
+        )
         self.memory = plan.memory
         return plan
 
@@ -235,6 +251,7 @@ class Fleet:
             and instance.unreachable_since is None
             and instance.held.keys() == set(instance.job_ids)
             and busy_until.get(instance.id, 0.0) >= leaver.until
+            and instance.id not in leaver.shuns
             and leaver.job.offer_rules.admits(instance.offer)
         }
         slots = []
@@ -276,6 +293,13 @@ class Fleet:
             left.append(record)
         return left
 
+    def _tasks(self, job: Job, remaining_s: float | None) -> tuple[Task, ...]:
+        name = self.speeds.name_of(job)
+        return tuple(
+            Task(job.id, rank, demand, workload=name, remaining_s=remaining_s, offer_rules=job.offer_rules)
+            for rank, demand in enumerate(job.tasks)
+        )
+
     def settle(self, record: InstanceRecord) -> dict[str, int]:
         """Close the books of a machine that has ended: each job's share of the bill in micro-dollars."""
         ended_at = record.ended_at or 0.0
@@ -283,13 +307,6 @@ class Fleet:
         self.settled += Money(record.micro_usd)
         del self.instances[record.id]
         return record.shares(ended_at)
-
-
-def _tasks(job: Job, remaining_s: float | None) -> tuple[Task, ...]:
-    return tuple(
-        Task(job.id, rank, demand, remaining_s=remaining_s, offer_rules=job.offer_rules)
-        for rank, demand in enumerate(job.tasks)
-    )
 
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:

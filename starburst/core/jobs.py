@@ -56,6 +56,8 @@ class JobRecord:
     saved_s: float = 0.0
     #: When the present run ends by its own account; None if it gives none.
     ends_at: float | None = None
+    #: When its rate was last learnt from (core/company.py); None in a run of which nothing was yet.
+    observed_at: float | None = None
     #: From when on a cloud run is looked at for coming home; None if never.
     look_at: float | None = None
     #: Why it leaves for the cloud, until it has a machine there.

@@ -25,7 +25,8 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
     record.site = site
     record.attempt += 1
     record.slots = slots
-    record.started_at = record.ended_at = record.look_at = record.ends_at = None
+    record.started_at = record.ended_at = record.look_at = None
+    record.ends_at = record.observed_at = None
     state.touch(record)
     state.do(StartRun(record.id, record.attempt, site, slots))
 

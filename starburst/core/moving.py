@@ -22,8 +22,8 @@ from math import inf
 from starburst.core.actions import Slot
 from starburst.core.caps import affords
 from starburst.core.decisions import where
-from starburst.core.departures import busy_until, launch
-from starburst.core.fleet import Fleet, InstanceRecord, Leaver
+from starburst.core.departures import busy_until, launch, leaver
+from starburst.core.fleet import Fleet, InstanceRecord
 from starburst.core.jobs import JobRecord
 from starburst.core.life import hold, set_off
 from starburst.core.state import State
@@ -130,6 +130,7 @@ def _tasks(state: State, record: JobRecord) -> Iterator[Task]:
             record.id,
             slot.rank,
             slot.resources,
+            workload=state.fleet.speeds.name_of(record.job),
             remaining_s=left_s,
             move_s=move_s,
             moves=record.moves,
@@ -151,8 +152,8 @@ def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Mov
     for name, machine in machines.items():
         jobs = [state.jobs[job_id] for job_id in machine.job_ids]
         if until and all(slot.where == name for record in jobs for slot in record.slots):
-            leavers = (Leaver(record.job, state.now + _remaining_s(state, record)) for record in jobs)
-            found = [state.fleet.join(leaver, until) for leaver in leavers]
+            leavers = (leaver(state, record.job, _remaining_s(state, record)) for record in jobs)
+            found = [state.fleet.join(each, until) for each in leavers]
             if all(found):
                 yield from map(Move, jobs, found)
 

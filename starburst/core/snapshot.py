@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from starburst.core.caps import Ledger, cost_of, is_capped
 from starburst.core.fleet import InstanceRecord
@@ -13,6 +14,7 @@ from starburst.core.load import LoadEstimate
 from starburst.core.queue import Passed
 from starburst.core.scheduler import Scheduler
 from starburst.core.settings import Settings
+from starburst.core.speeds import Speeds
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.domain.money import Money
@@ -57,6 +59,8 @@ class Snapshot:
     instances: Sequence[InstanceRecord] = ()
     nodes: Sequence[Node] = ()
     offers: Sequence[Offer] = ()
+    #: How fast jobs run beside each other (core/speeds.py); None if nothing is known.
+    speeds: Mapping[str, Any] | None = None
 
 
 def facts(state: Scheduler) -> Facts:
@@ -98,6 +102,8 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.ledgers = {name: ledger for name, ledger in known.ledgers.items() if name in names}
     fleet = state.fleet
     fleet.launches, fleet.settled, fleet.paused = known.launches, known.settled, dict(known.paused)
+    if snapshot.speeds is not None:
+        fleet.speeds = Speeds.restored(snapshot.speeds)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}
     fleet.instances = {instance.id: instance for instance in snapshot.instances}
     state.unconfirmed_instances = set(fleet.instances)

@@ -47,6 +47,8 @@ class Changes:
         #: The nodes or the offers were reported anew.
         self.nodes = False
         self.offers = False
+        #: All that is known of how fast jobs run beside each other, if that changed.
+        self.speeds: Mapping[str, object] | None = None
 
 
 class State:

@@ -105,6 +105,15 @@ class Job:
     rules: Rules = ANY_UNTAINTED
     #: Which machines may be rented for it.
     offer_rules: OfferRules = ANY_OFFER
+    #: What it is in the table of how fast jobs run beside each other; "" goes by its name.
+    workload: str = ""
+    #: Iterations/s with machines to itself, as its user measured them; None if nobody did.
+    alone_per_s: float | None = None
+
+    @property
+    def known_as(self) -> str:
+        """Its name in that table."""
+        return self.workload or self.name
 
     @property
     def shape(self) -> Shape:

@@ -199,6 +199,8 @@ class Store:
             documents["nodes"] = tuple(step.nodes)
         if changes.offers:
             documents["offers"] = tuple(step.offers)
+        if changes.speeds is not None:
+            documents["speeds"] = changes.speeds
         with self._writer.begin() as conn:
             _many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
             _many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
@@ -237,6 +239,7 @@ class Store:
                 ],
                 _fact(conn, "nodes", tuple[Node, ...]) or (),
                 _fact(conn, "offers", tuple[Offer, ...]) or (),
+                _fact(conn, "speeds", dict[str, Any]),
             )
 
     # Small things.

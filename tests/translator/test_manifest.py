@@ -230,6 +230,9 @@ def test_an_image_without_a_command_has_an_empty_command() -> None:
         ("after-ok", "prep, load.2,prep", "after_ok", ("prep", "load.2")),
         ("after-any", "prep-x1y2z", "after_any", ("prep-x1y2z",)),
         ("queue", "nlp-2", "queue", "nlp-2"),
+        ("workload", "resnet-50", "workload", "resnet-50"),
+        ("iterations-per-s", "12.5", "alone_per_s", 12.5),
+        ("iterations-per-s", 3, "alone_per_s", 3.0),
     ],
 )
 @pytest.mark.parametrize("kind", ["labels", "annotations"])

@@ -281,6 +281,19 @@ CASES: list[tuple[Any, str]] = [
             ("checkpoint", "maybe", '"maybe": must be true or false'),
             ("priority", "high", '"high": must be a whole number'),
             ("priority", True, "true: must be a whole number"),
+            (
+                "workload",
+                "My Net",
+                '"My Net": a workload is named by up to 253 lower-case letters, digits, dashes and dots',
+            ),
+            *(
+                (
+                    "iterations-per-s",
+                    bad,
+                    f"{shown}: must be iterations a second with a machine to itself, such as 12.5",
+                )
+                for bad, shown in [("0", '"0"'), ("fast", '"fast"'), (True, "true")]
+            ),
             ("priority", 10**10, "10000000000: must be at most 1000000000"),
             (
                 "queue",

@@ -51,6 +51,11 @@ class Colocation:
     #: Sets of two and more, the most recently confirmed last.
     _sets: dict[Company, dict[str, Seen]] = field(default_factory=dict)
 
+    @property
+    def workloads(self) -> frozenset[str]:
+        """Those of which something was seen."""
+        return frozenset(workload for known in self._sets.values() for workload in known)
+
     @classmethod
     def known(cls, pairs: Mapping[tuple[str, str], float], default: float = DEFAULT_PAIR) -> Colocation:
         """A profile measured beforehand, (workload, beside) → throughput; pairs not in it get the default."""
@@ -114,8 +119,7 @@ class Colocation:
         if old is None:
             new = Seen(value, weight, now, self._estimate(workload, company))
         else:
-            kept = old.weight * 0.5 ** (max(now - old.at, 0.0) / self.half_life_s)
-            mean = (kept * old.value + value) / (kept + 1.0)
+            mean, kept = faded(old.value, old.weight, value, age_s=now - old.at, half_life_s=self.half_life_s)
             new = Seen(mean, kept + weight, max(now, old.at), old.announced)
         if abs(new.value - new.announced) > TOLERANCE:
             self.version += 1
@@ -153,6 +157,15 @@ class Colocation:
         for company, workload, *figures in rows:
             table._sets.setdefault(tuple(company), {})[workload] = Seen(*figures)
         return table
+
+
+def faded(
+    old: float, weight: float, value: float, *, age_s: float, half_life_s: float
+) -> tuple[float, float]:
+    """The mean of a new value and of older ones, which weigh half after every half-life; what is left of
+    their weight."""
+    kept = weight * 0.5 ** (max(age_s, 0.0) / half_life_s)
+    return (kept * old + value) / (kept + 1.0), kept
 
 
 def _company(workload: str, beside: Sequence[str]) -> Company:
