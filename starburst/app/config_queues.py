@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from starburst.app.config_fields import Namespace, Positive, Section
 from starburst.policy.fair import MOST_PRIORITY, Queue, named_twice
@@ -33,6 +33,21 @@ class QueueConfig(Section):
         return Queue(self.name, self.share, self.priority, self.budget_percent)
 
 
+def _of_use(entries: list[QueueConfig], info: ValidationInfo) -> list[QueueConfig]:
+    """Turns are taken between queues under one order only; elsewhere nobody would keep what is said of them."""
+    policy = info.data.get("policy")
+    order = "fair" if policy is None else policy.order  # a policy that is wrong is refused for itself
+    for entry in entries if order != "fair" else ():
+        for name in ("share", "priority"):
+            value = getattr(entry, name)
+            if value != QueueConfig.model_fields[name].default:
+                raise ValueError(
+                    f"{entry.name}: {name} {value:g} has no effect under policy.order: {order}; "
+                    f"write policy.order: fair, or remove it"
+                )
+    return entries
+
+
 def _once(entries: list[QueueConfig]) -> list[QueueConfig]:
     twice = named_twice(queues_of(entries))
     if twice is not None:
@@ -40,7 +55,7 @@ def _once(entries: list[QueueConfig]) -> list[QueueConfig]:
     return entries
 
 
-QueuesConfig = Annotated[list[QueueConfig], AfterValidator(_once)]
+QueuesConfig = Annotated[list[QueueConfig], AfterValidator(_once), AfterValidator(_of_use)]
 
 
 def queues_of(entries: Iterable[QueueConfig]) -> tuple[Queue, ...]:

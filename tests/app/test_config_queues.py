@@ -29,6 +29,11 @@ def test_queues_reach_the_core() -> None:
         ([{"name": "a", "priority": 101}], "queues[0].priority: 101: must be at most 100"),
         ([{"name": "a", "shares": 2}], "queues[0].shares: there is no such field; did you mean share?"),
         ([{"share": 2}], "queues[0].name: is missing; add it"),
+        (
+            [{"name": "a", "share": 2}],
+            "queues: a: share 2 has no effect under policy.order: fifo; write policy.order: fair, or remove it",
+        ),
+        ([{"name": "a"}, {"name": "b", "priority": 1}], "queues: b: priority 1 has no effect under"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(queues: list[dict[str, object]], problem: str) -> None:
