@@ -34,7 +34,7 @@ class QueueConfig(Section):
 
 
 def _of_use(entries: list[QueueConfig], info: ValidationInfo) -> list[QueueConfig]:
-    """Turns are taken between queues under one order only; elsewhere nobody would keep what is said of them."""
+    """Queues take turns under one order only; elsewhere nobody would keep to what is said of them."""
     policy = info.data.get("policy")
     order = "fair" if policy is None else policy.order  # a policy that is wrong is refused for itself
     for entry in entries if order != "fair" else ():

@@ -31,7 +31,7 @@ def test_queues_reach_the_core() -> None:
         ([{"share": 2}], "queues[0].name: is missing; add it"),
         (
             [{"name": "a", "share": 2}],
-            "queues: a: share 2 has no effect under policy.order: fifo; write policy.order: fair, or remove it",
+            "queues: a: share 2 has no effect under policy.order: fifo; write policy.order: fair,",
         ),
         ([{"name": "a"}, {"name": "b", "priority": 1}], "queues: b: priority 1 has no effect under"),
     ],
