@@ -83,6 +83,40 @@ def measure(trace: Trace, outcomes: Outcomes, spec: Spec) -> Result:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """The figures of one queue's jobs that count."""
+
+    queue: str
+    jobs: int
+    #: GPU-hours that they got on the cluster, and that were charged in the cloud.
+    cluster_gpu_hours: float
+    cloud_cost: float
+    mean_wait_h: float
+    mean_jct_h: float
+
+
+def measure_queues(trace: Trace, outcomes: Outcomes, spec: Spec) -> list[QueueResult]:
+    """Of each queue that the trace names, by name; none if it names no queues."""
+    last = len(trace) - spec.warmup + 1
+    names = np.array(trace.queues or [])[spec.warmup : last]
+    rows = slice(spec.warmup, last)
+    run_h = np.where(outcomes.in_cloud, 0.0, outcomes.end_h - outcomes.start_h)[rows] * trace.gpus[rows]
+    jct_h = (outcomes.end_h - trace.arrival_h)[rows]
+    return [
+        QueueResult(
+            queue=str(name),
+            jobs=int(mine.sum()),
+            cluster_gpu_hours=float(run_h[mine].sum()),
+            cloud_cost=float(outcomes.charged[rows][mine].sum()),
+            mean_wait_h=float(outcomes.wait_h[rows][mine].mean()),
+            mean_jct_h=float(jct_h[mine].mean()),
+        )
+        for name in np.unique(names)
+        for mine in [names == name]
+    ]
+
+
 def _gpu_hours(trace: Trace, outcomes: Outcomes, warmup: int) -> tuple[float, float]:
     """GPU-hours inside the window on the cluster and in the cloud, over all jobs' last runs."""
     n = len(trace)

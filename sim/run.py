@@ -15,7 +15,7 @@ import numpy as np
 
 from sim import core_engine
 from sim.errors import SimulationError
-from sim.outcomes import Outcomes, Result, measure
+from sim.outcomes import Outcomes, QueueResult, Result, measure, measure_queues
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 
@@ -28,6 +28,7 @@ class Run:
 
     outcomes: Outcomes
     result: Result
+    queues: list[QueueResult]
     engine: str
     cpu_seconds: float
     #: Largest resident set of the process so far, MiB.
@@ -39,6 +40,7 @@ class Run:
         told = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
         return {
             **self.result.as_dict(),
+            "queues": [asdict(queue) for queue in self.queues],
             "engine": self.engine,
             "cpu_seconds": self.cpu_seconds,
             "jobs_per_cpu_second": jobs / self.cpu_seconds if self.cpu_seconds else None,
@@ -56,12 +58,14 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
     """
     spec.check()
     _check_warmup(spec, len(trace))
+    _check_shares(spec, trace)
     name, simulate = _engine(engine, spec)
     estimate_h = estimates(trace, spec)
     began = time.process_time()
     outcomes = simulate(trace, estimate_h, spec)
     cpu_seconds = time.process_time() - began
-    return Run(outcomes, measure(trace, outcomes, spec), name, cpu_seconds, _max_rss_mb())
+    queues = measure_queues(trace, outcomes, spec)
+    return Run(outcomes, measure(trace, outcomes, spec), queues, name, cpu_seconds, _max_rss_mb())
 
 
 def estimates(trace: Trace, spec: Spec) -> Floats:
@@ -103,6 +107,14 @@ def _check_warmup(spec: Spec, jobs: int) -> None:
             f"--warmup: {spec.warmup}: off both ends leaves none of the trace's {jobs} jobs to count; "
             f"must be below {(jobs + 1) // 2}"
         )
+
+
+def _check_shares(spec: Spec, trace: Trace) -> None:
+    known = sorted(set(trace.queues or ()))
+    for name, _ in spec.shares:
+        if name not in known:
+            queues = f"has the queues {', '.join(known)}" if known else "names no queues"
+            raise SimulationError(f"--share: {name!r}: no job is in it; the trace {queues}")
 
 
 def _max_rss_mb() -> float:

@@ -11,6 +11,7 @@ from starburst.core.settings import Settings
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES
+from starburst.policy.fair import Queue
 from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.waiting import WAITING
@@ -73,6 +74,8 @@ class Spec:
     cloud_delay_s: float = 0.0
     price_per_gpu_hour: float = 2.5
     seed: int = 0
+    #: Under the order "fair": queues and their shares; those that are not named have 1.
+    shares: tuple[tuple[str, float], ...] = ()
 
     def check(self) -> None:
         """Whether it can be simulated at all.
@@ -97,6 +100,8 @@ class Spec:
             problems.append(
                 "--waiting: star waits after a return only; give --t-max, for instance --t-max 0.25"
             )
+        if self.shares and self.order != "fair":
+            problems.append(f"--share: has no effect under --order {self.order}; write --order fair")
         if problems:
             raise SimulationError("\n".join(problems))
 
@@ -137,6 +142,7 @@ class Spec:
             returns="never" if self.t_max_h is None else "t-max",
             t_max_s=self.t_max_h or 0.0,
             prior_runtime_s=1.0,
+            queues=tuple(Queue(name, share) for name, share in self.shares),
         )
 
     def cluster(self) -> tuple[Node, ...]:
@@ -154,7 +160,7 @@ def _problem(field: str, value: object) -> str:
     """What is wrong with one field's value and what to write instead; "" if nothing is."""
     if isinstance(value, str):
         return _unknown(value, CHOICES[field])
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool | tuple):
         return ""
     assert isinstance(value, int | float)
     least = AT_LEAST.get(field, 0)

@@ -100,7 +100,7 @@ def parse_axis(text: str) -> Axis:
         SimulationError: there is no such option, or a value is none of its kind.
     """
     name, _, values = text.partition("=")
-    kinds = {option(field.name).lstrip("-"): field for field in fields(Spec)}
+    kinds = {option(field.name).lstrip("-"): field for field in fields(Spec) if field.name != "shares"}
     if not values or name not in kinds:
         known = "" if name in kinds else f"; options are {', '.join(kinds)}"
         raise SimulationError(f"--sweep: {text!r}: write OPTION=VALUE,VALUE,… as in budget=5,10,25{known}")

@@ -33,6 +33,8 @@ class Trace:
     nodes: Ints
     #: What it costs in the cloud, in GPU-hours.
     cost: Floats
+    #: Whose queue each is in; None if nobody says, which is one queue.
+    queues: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

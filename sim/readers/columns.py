@@ -82,6 +82,7 @@ def chosen(trace: Trace, rows: Ints) -> Trace:
         trace.memory_gib[rows],
         trace.nodes[rows],
         trace.cost[rows],
+        None if trace.queues is None else [trace.queues[row] for row in rows.tolist()],
     )
 
 

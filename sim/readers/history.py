@@ -12,8 +12,8 @@ from sim.readers.problems import Problems
 from sim.spec import Spec
 from sim.trace import Trace
 
-#: id, submitted (s), run time (s), GPUs, CPUs, memory (GiB)
-Record = tuple[str, float, float, int, float, float]
+#: id, submitted (s), run time (s), GPUs, CPUs, memory (GiB), queue
+Record = tuple[str, float, float, int, float, float, str]
 
 
 def from_records(rows: Iterable[Record]) -> Trace:
@@ -22,7 +22,7 @@ def from_records(rows: Iterable[Record]) -> Trace:
     problems = Problems("history", "{file}: job {line}")
     lines = np.arange(1, len(records) + 1)
     ids = [record[0] for record in records]
-    numbers = np.array([record[1:] for record in records], float).reshape(-1, 5).T
+    numbers = np.array([record[1:6] for record in records], float).reshape(-1, 5).T
     check_ids(problems, lines, "id", ids)
     for name, values in zip(("submitted", "run time", "GPUs", "CPUs", "memory"), numbers, strict=True):
         for row in np.flatnonzero(~np.isfinite(values)):
@@ -32,6 +32,7 @@ def from_records(rows: Iterable[Record]) -> Trace:
     problems.check()
     submitted_s, runtime_s, gpus, cpus, memory_gib = numbers
     trace = trace_of(ids, submitted_s / 3600, runtime_s / 3600, gpus, cpus=cpus, memory_gib=memory_gib)
+    trace = replace(trace, queues=[record[6] for record in records])
     return by_arrival(trace, np.ones(len(ids), bool), "history", None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +16,20 @@ from sim.readers.table import Table
 from sim.trace import Floats, Trace
 
 _OPTIONAL = ("cpus", "memory_gib", "nodes", "cost")
+_QUEUE = "queue"
 _SECONDS_PER_HOUR = 3600.0
 
 
 def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
-    """Columns job_id, arrival_h or _s, duration_h or _s, gpus and maybe cpus, memory_gib, nodes, cost."""
+    """Columns job_id, arrival_h or _s, duration_h or _s, gpus; maybe cpus, memory_gib, nodes, cost, queue."""
     problems = Problems(str(path))
     with open_text(path) as text:
         table = Table(text, problems)
         arrival = _in_hours_or_seconds("arrival", table.header, problems)
         duration = _in_hours_or_seconds("duration", table.header, problems)
         optional = [name for name in _OPTIONAL if name in table.header]
-        table.read("job_id", dict.fromkeys([arrival, duration, "gpus", *optional], float), limit)
+        queue = _QUEUE if _QUEUE in table.header else None
+        table.read("job_id", dict.fromkeys([arrival, duration, "gpus", *optional], float), limit, queue)
     lines = table.lines
     check_ids(problems, lines, "job_id", table.ids)
     for name in (arrival, duration, "gpus", *optional):
@@ -38,7 +41,8 @@ def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     if not table.ids:
         raise SimulationError(f"{path}: no jobs: add a row for each job")
     columns = {name: table[name] for name in optional}
-    return trace_of(table.ids, _hours(table, arrival), _hours(table, duration), table["gpus"], **columns), []
+    trace = trace_of(table.ids, _hours(table, arrival), _hours(table, duration), table["gpus"], **columns)
+    return trace if queue is None else replace(trace, queues=table.words), []
 
 
 def _in_hours_or_seconds(name: str, header: Sequence[str], problems: Problems) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from math import isfinite, nan
+from sys import intern
 from typing import TextIO
 
 import numpy as np
@@ -62,6 +63,7 @@ class Table:
             if self.header.count(name) > 1:
                 raise problems.stop(1, name, "given twice", "keep one of the columns")
         self.ids: list[str] = []
+        self.words: list[str] = []
         self._lines = array("q")
         self._numbers: dict[str, array[float]] = {}
 
@@ -73,14 +75,16 @@ class Table:
     def __getitem__(self, name: str) -> Floats:
         return np.array(self._numbers[name], np.float64)
 
-    def read(self, ids: str, columns: Mapping[str, Convert], limit: int | None = None) -> None:
-        """Read the column of ids and columns of numbers, of at most `limit` rows."""
+    def read(
+        self, ids: str, columns: Mapping[str, Convert], limit: int | None = None, words: str | None = None
+    ) -> None:
+        """Read the column of ids, columns of numbers, perhaps one of few words, of at most `limit` rows."""
         for name in (ids, *columns):
             if name not in self.header:
                 self._problems.add(1, name, "no such column", "add it to the first line and to every row")
         self._problems.check()
         self._numbers = {name: array("d") for name in columns}
-        at = {name: self.header.index(name) for name in (ids, *columns)}
+        at = {name: self.header.index(name) for name in (ids, *columns, *filter(None, [words]))}
         while limit is None or len(self.ids) < limit:
             before = self._rows.line_num
             rows = list(self._chunk(CHUNK if limit is None else min(CHUNK, limit - len(self.ids))))
@@ -90,6 +94,8 @@ class Table:
             self._lines.extend(lines)
             if cells:
                 self.ids.extend(cells[at[ids]])
+            if cells and words is not None:
+                self.words.extend(intern(cell.strip()) for cell in cells[at[words]])
             for name in columns if cells else ():
                 self._numbers[name].extend(self._convert(name, columns[name], cells[at[name]], lines))
 

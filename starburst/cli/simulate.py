@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sim.figures import require_matplotlib, write_figures
-from sim.outcomes import Outcomes
+from sim.outcomes import Outcomes, QueueResult
 from sim.run import ENGINES, Run, run
 from sim.spec import CHOICES, Spec
 from sim.sweep import Point, grid, parse_axis, shown, sweep
@@ -120,6 +121,10 @@ def simulate(
     price_per_gpu_hour: Annotated[
         float, typer.Option(metavar="D", help="Dollars.")
     ] = DEFAULT.price_per_gpu_hour,
+    shares: Annotated[
+        list[str] | None,
+        typer.Option("--share", metavar="QUEUE=S", help="Its share under --order fair; may be repeated."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same result.")] = DEFAULT.seed,
     engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What computes it.")] = "auto",
     outcomes: Annotated[
@@ -173,6 +178,7 @@ def simulate(
         cloud_delay_s=cloud_delay,
         price_per_gpu_hour=price_per_gpu_hour,
         seed=seed,
+        shares=tuple(map(_share, shares or ())),
     )
     packing = packing_of(
         {name for name in ctx.params if _is_typed(ctx, name)},
@@ -201,6 +207,18 @@ def simulate(
         _grid(jobs, history=history, spec=spec, texts=axes, engine=engine, out=out, output=output)
     else:
         _single(jobs, history=history, spec=spec, engine=engine, outcomes=outcomes, out=out, output=output)
+
+
+def _share(text: str) -> tuple[str, float]:
+    """A queue and its share."""
+    queue, equals, share = text.rpartition("=")
+    try:
+        value = float(share)
+    except ValueError:
+        value = 0.0
+    if not (queue and equals and 0 < value < math.inf):
+        raise UserError(f"--share: {text!r}: write a queue and its share, a number above 0, as in research=3")
+    return queue, value
 
 
 def _is_typed(ctx: typer.Context, name: str) -> bool:
@@ -271,7 +289,7 @@ def summary(trace: Trace, spec: Spec, done: Run) -> list[str]:
     size = f"{spec.nodes} × {spec.gpus_per_node} GPUs"
     rows = [
         ("cloud cost", f"{r.cloud_cost:,.3f} GPU-hours, ${r.cloud_cost_usd:,.2f}"),
-        ("cloud jobs", f"{r.cloud_jobs:,} ({_share(r.cloud_jobs, r.jobs_counted)})"),
+        ("cloud jobs", f"{r.cloud_jobs:,} ({_percent(r.cloud_jobs, r.jobs_counted)})"),
         ("returned jobs", f"{r.returned_jobs:,}"),
         ("passed jobs", f"{r.passed_jobs:,}"),
         ("completion", f"mean {r.mean_jct_h:.4g} h, p90 {r.p90_jct_h:.4g} h, p99 {r.p99_jct_h:.4g} h"),
@@ -280,10 +298,19 @@ def summary(trace: Trace, spec: Spec, done: Run) -> list[str]:
             "utilization",
             f"{r.cluster_utilization:.1%} of the cluster; {r.system_utilization:.1%} with the cloud",
         ),
+        *((f"queue {q.queue}", _of_queue(q)) for q in done.queues),
         ("simulated in", f"{done.cpu_seconds:.3g} CPU s, {done.max_rss_mb:,.0f} MiB ({done.engine} engine)"),
     ]
     head = f"{spec.title}; {size}; {r.jobs_counted:,} of {len(trace):,} jobs count"
-    return [head, *(f"{name:<15}{text}" for name, text in rows)]
+    width = max(15, *(len(name) + 2 for name, _ in rows))
+    return [head, *(f"{name:<{width}}{text}" for name, text in rows)]
+
+
+def _of_queue(queue: QueueResult) -> str:
+    return (
+        f"{queue.jobs:,} jobs, waiting mean {round(queue.mean_wait_h, 6):.4g} h, "
+        f"{queue.cluster_gpu_hours:,.1f} GPU-hours on the cluster, {queue.cloud_cost:,.1f} in the cloud"
+    )
 
 
 def outcomes_csv(trace: Trace, outcomes: Outcomes) -> str:
@@ -305,7 +332,12 @@ def outcomes_csv(trace: Trace, outcomes: Outcomes) -> str:
 def points_csv(points: list[Point]) -> str:
     """A grid as CSV: the swept options, then what came out."""
     axes = list(points[0].changed)
-    figures = ["saved_percent", "jct_increase_percent", "load", *(f for f in points[0].told if f != "spec")]
+    figures = [
+        "saved_percent",
+        "jct_increase_percent",
+        "load",
+        *(f for f in points[0].told if f not in ("spec", "queues")),
+    ]
     rows = [[*point.changed.values(), *(point.as_dict()[name] for name in figures)] for point in points]
     return _csv([*(f"sweep_{axis}" for axis in axes), *figures], rows)
 
@@ -339,7 +371,7 @@ def _swept(axis: str) -> Column[Point]:
     return Column(axis.upper(), lambda p: shown(p.changed[axis]))
 
 
-def _share(part: int, whole: int) -> str:
+def _percent(part: int, whole: int) -> str:
     return f"{part / whole:.1%}"
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, selec
 from starburst.core.fleet import InstanceRecord
 from starburst.core.jobs import JobRecord
 from starburst.domain.clock import Pace
-from starburst.domain.job import Adopted, Member, Phase, Submission, Workload, is_over
+from starburst.domain.job import Adopted, Phase, Submission, Workload, is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousError, NotFoundError
@@ -90,6 +90,7 @@ class PastJob(NamedTuple):
     gpus: int
     cpus: float
     memory_gib: float
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +99,6 @@ class Summary:
 
     jobs: dict[str, int]
     instances: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    array: Member | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Of a record or submission, its place in an array."""
-
-    job: _Place
 
 
 _JOB_COLUMNS = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
@@ -166,49 +155,6 @@ def job(store: Store, text: str) -> JobRow:
         newest = [*_requested(conn, [], GUESS_AMONG), *_taken_up(conn, [], GUESS_AMONG)]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
     raise NotFoundError(text, get_close_matches(text, words))
-
-
-def named(store: Store, text: str) -> list[JobRow]:
-    """The job that `job` finds, or all jobs of the array of this id or name, in order of their indices.
-
-    Raises:
-        NotFoundError: there is none.
-        AmbiguousError: there are several jobs or arrays.
-    """
-    try:
-        return [job(store, text)]
-    except AmbiguousError as several:
-        exact = any(row.name == text for row in jobs(store, ids=several.candidates))
-        arrays = {} if exact else _arrays(store, text)
-        if not arrays:
-            raise
-        if len(arrays) > 1:
-            raise AmbiguousError(text, sorted(arrays)) from None
-        (found,) = arrays.values()
-        index = {id_: place for place, id_ in enumerate(found)}
-        return sorted(jobs(store, ids=found), key=lambda row: index[row.id])
-
-
-def _arrays(store: Store, text: str) -> dict[str, list[str]]:
-    """Arrays of this id or name: the ids of their jobs, in order of their indices."""
-    tables = (
-        (t.jobs.c.id, t.jobs.c.name, t.jobs.c.record, t.jobs.c.phase.is_not(None)),
-        (t.requests.c.job_id, t.requests.c.name, t.requests.c.body, _REQUESTED),
-    )
-    found: dict[str, dict[int, str]] = {}
-    with store.read() as conn:
-        for id_, name, body, which in tables:
-            begins = id_.startswith(f"{text}-", autoescape=True) | name.startswith(
-                f"{text}-", autoescape=True
-            )
-            arrays = body.like('%"array":{"array":%')
-            for job_id, job_name, record in conn.execute(
-                select(id_, name, body).where(which, begins, arrays)
-            ):
-                place = codec.decode(_Placed, record).job.array
-                if place is not None and text in (place.array, job_name.removesuffix(f"-{place.index}")):
-                    found.setdefault(place.array, {})[place.index] = job_id
-    return {array: [ids[index] for index in sorted(ids)] for array, ids in found.items()}
 
 
 def ended(store: Store, ids: Collection[str]) -> tuple[tuple[str, str], ...]:
@@ -340,6 +286,7 @@ def _past(record: JobRecord) -> PastJob:
         gpus=sum(task.gpus for task in tasks),
         cpus=sum(task.cpus for task in tasks),
         memory_gib=sum(task.memory_gib for task in tasks),
+        queue=record.job.queue,
     )
 
 

@@ -14,7 +14,7 @@ from sim import figures
 KEYS = {
     *("cloud_cost", "cloud_cost_usd", "mean_jct_h", "mean_wait_h", "p90_jct_h", "p99_jct_h"),
     *("cluster_utilization", "system_utilization", "cloud_jobs", "jobs_counted", "returned_jobs"),
-    *("passed_jobs", "engine", "cpu_seconds", "jobs_per_cpu_second", "max_rss_mb", "seed", "spec"),
+    *("passed_jobs", "queues", "engine", "cpu_seconds", "jobs_per_cpu_second", "max_rss_mb", "seed", "spec"),
 }
 CLUSTER = ("--nodes", 1, "--gpus-per-node", 2, "--engine", "core")
 
@@ -42,6 +42,48 @@ def test_a_summary_for_people(cli, jobs):
     assert head == "No-Wait, FIFO, first-fit; 1 × 2 GPUs; 40 of 40 jobs count"
     assert cost == "cloud cost     20.000 GPU-hours, $50.00"
     assert cloud == "cloud jobs     20 (50.0%)"
+
+
+@pytest.fixture
+def two_queues(tmp_path):
+    """A hundred jobs each of one hour and one GPU, all there at once."""
+    file = tmp_path / "queues.csv"
+    lines = [f"{queue}{i},0,1,1,{queue}" for i in range(100) for queue in ("a", "b")]
+    file.write_text("\n".join(["job_id,arrival_h,duration_h,gpus,queue", *lines, ""]))
+    return file
+
+
+def test_queues_share_the_cluster_as_they_are_told_to(cli, two_queues):
+    """Of what starts in the first twenty hours, 40 jobs, a has three quarters."""
+    words = ("--waiting", "constant", "--factor", 20, "--order", "fair", "--out-of-order")
+    told = json.loads(cli("simulate", two_queues, *CLUSTER, *words, "--share", "a=3", "-o", "json").out)
+    (a, b) = told["queues"]
+    assert (a["queue"], a["jobs"], b["queue"], b["jobs"]) == ("a", 100, "b", 100)
+    assert a["cluster_gpu_hours"] == pytest.approx(3 * b["cluster_gpu_hours"], abs=4)
+    assert a["cluster_gpu_hours"] + b["cluster_gpu_hours"] == 40
+    assert (a["mean_wait_h"], a["cloud_cost"]) < (b["mean_wait_h"], b["cloud_cost"])
+    even = json.loads(cli("simulate", two_queues, *CLUSTER, *words, "-o", "json").out)["queues"]
+    assert even[0]["cluster_gpu_hours"] == even[1]["cluster_gpu_hours"] == 20
+    assert "queue a        100 jobs, waiting mean" in cli("simulate", two_queues, *CLUSTER, *words).out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--share", "a=3"], "--share: has no effect under --order fifo; write --order fair"),
+        (["--share", "a"], "--share: 'a': write a queue and its share, a number above 0, as in research=3"),
+        (
+            ["--share", "a=0"],
+            "--share: 'a=0': write a queue and its share, a number above 0, as in research=3",
+        ),
+        (
+            ["--order", "fair", "--share", "c=1"],
+            "--share: 'c': no job is in it; the trace has the queues a, b",
+        ),
+    ],
+)
+def test_wrong_shares_are_named(cli, two_queues, words, message):
+    assert one_line(cli("simulate", two_queues, *CLUSTER, *words)) == message
 
 
 def test_json_has_the_promised_keys_and_every_option(cli, jobs):
