@@ -69,6 +69,7 @@ def sky_cloud(
         bucket=config.bucket,
         source=source,
         stores=config.stores(),
+        own_prices=config.prices is not None,
     )
 
 

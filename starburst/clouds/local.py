@@ -117,6 +117,10 @@ class LocalCloud:
         """See `RunSite`."""
         self._runner.stop(job_id, attempt, grace_s)
 
+    def nudge(self) -> None:
+        """See `RunSite`. Machines are looked at all the time."""
+        self._runner.nudge()
+
     # --- machines ----------------------------------------------------------------------------------------
 
     async def launch(self, instance_id: str, offer: Offer) -> None:

@@ -33,5 +33,9 @@ class LocalCluster:
         report(NodesChanged(self._nodes))
         await self._runner.watch(report)
 
+    def nudge(self) -> None:
+        """See `RunSite`."""
+        self._runner.nudge()
+
     def told(self, changes: Changes) -> None:
         """Users of this cluster look at Starburst itself."""

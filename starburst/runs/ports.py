@@ -51,6 +51,12 @@ class RunSite(Protocol):
         Reports may repeat themselves; none may be missing.
         """
 
+    def nudge(self) -> None:
+        """Look now rather than at the next round, if looking in rounds is what it does. Returns at once.
+
+        A hint and no more: it may come at any time and as often as it likes.
+        """
+
 
 class Cluster(RunSite, Protocol):
     """On-prem nodes. Reports NodesChanged; and CancelRequested, where users can end a job by its means."""

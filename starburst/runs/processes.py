@@ -18,6 +18,7 @@ from starburst.domain.job import Site
 from starburst.runs import shim
 from starburst.runs.attempt_dir import AttemptDir, Exit, RankDir, attempts_under
 from starburst.runs.files import directory_name
+from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.report import REPORT, VARIABLE
 from starburst.runs.tasks import TaskSet
@@ -57,6 +58,8 @@ class ProcessRunner:
         self._followers = TaskSet()
         self._children: set[int] = set()
         self._held: dict[tuple[str, int], RunEnded | None] = {}
+        self._hearing = asyncio.Event()
+        self._nudges = Nudges(self._hearing.set)
 
     @cached_property
     def _attempts(self) -> dict[tuple[str, int], AttemptDir]:
@@ -88,6 +91,10 @@ class ProcessRunner:
             attempt.claim_ended(RunEnded(*attempt.key, RunEnd.STOPPED, message="stopped before it began"))
             self._attempts[attempt.key] = attempt
         self._resume(attempt)
+
+    def nudge(self) -> None:
+        """Hear now what runs say of their progress."""
+        self._nudges.nudge()
 
     async def evacuate(self, lease: Path, message: str) -> list[RunEnded]:
         """Kill what runs on the machine of this lease. The runs lost by it are returned, not reported."""
@@ -223,7 +230,10 @@ class ProcessRunner:
         """Report what runs say of their progress, each time they say something else."""
         heard: dict[tuple[str, int], Progress] = {}
         while True:
-            await asyncio.sleep(HEAR_S)
+            timer = asyncio.get_running_loop().call_later(HEAR_S, self._hearing.set)
+            await self._hearing.wait()
+            timer.cancel()
+            self._hearing.clear()
             heard = {key: told for key, told in heard.items() if key in self._live}
             for key, attempt in list(self._live.items()):
                 progress = attempt.progress()

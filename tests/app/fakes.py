@@ -251,6 +251,9 @@ class FakeSite:
     async def terminate(self, instance_id: str) -> None:
         await self._call(f"terminate {instance_id}", lambda now: self.world.terminate(instance_id, now))
 
+    def nudge(self) -> None:
+        self.calls.append("nudge")
+
     def told(self, changes: Changes) -> None:
         """Nobody looks here."""
 

@@ -28,6 +28,7 @@ from starburst.core.events import Event, InstanceReachable, InstanceUnreachable,
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
+from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 from starburst.runs.tasks import TaskSet
@@ -56,7 +57,8 @@ class SkyCloud:
     jobs keep theirs on this side. A machine ends by itself `lease_s` plus `idle_minutes` after we are last
     heard of. `now` gives the scheduler's time and `pace` maps it to the wall's. `source` reads what runs take
     from the cluster; without one they are refused. `stores` are mapped to the cluster's volumes, and every
-    machine has them all."""
+    machine has them all. With `own_prices` those of the offers are the user's, and SkyPilot is not asked what
+    machines cost."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class SkyCloud:
         bucket: str | None = None,
         source: Source | None = None,
         stores: Mapping[str, Store] = NO_STORES,
+        own_prices: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._offers = offers
@@ -91,6 +94,7 @@ class SkyCloud:
         self._answers: dict[str, bool] = {}
         #: Set once a machine's attendant has tried an exchange.
         self._greeted: dict[str, asyncio.Event] = {}
+        self._nudges = Nudges(self._look_in)
         self._machines = SkyMachines(
             api,
             contact,
@@ -106,6 +110,7 @@ class SkyCloud:
             idle_minutes=idle_minutes,
             bucket=bucket,
             mounts=all_mounts(stores),
+            own_prices=own_prices,
         )
         self._runs = SkyRuns(
             notes,
@@ -132,6 +137,13 @@ class SkyCloud:
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
         """See `RunSite`."""
         self._wake(self._runs.stop(job_id, attempt, grace_s))
+
+    def nudge(self) -> None:
+        """See `RunSite`. Machines with tasks are talked to; SkyPilot is not asked."""
+        self._nudges.nudge()
+
+    def _look_in(self) -> None:
+        self._wake([id_ for id_ in self._wakes if self._runs.pace(id_) != "none"])
 
     # --- machines ----------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 A cluster of SkyPilot's has one image, so an image of a job's own is run by the machine's container engine,
 with the GPUs, CPUs and memory of its task. What only the machine knows stands as @NAME@ and is filled in
-there (`guest.py`).
+there (`guest_run.py`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from starburst.clouds.sky.guest_report import NAME, VARIABLE
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 
 #: Where a container finds the job's checkpoints.
 CHECKPOINTS = "/starburst/checkpoints"
+#: And where it says what its progress is: a directory, for the file is replaced each time.
+REPORT = "/starburst/report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Container:
 
     name: str
     image: str
-    #: The command line up to single variables; has @DIR@, @GPUS@ and @CHECKPOINTS@ in it.
+    #: The command line up to single variables; has @DIR@, @GPUS@, @CHECKPOINTS@ and @REPORT@ in it.
     options: list[str]
     #: The rest of it, as the user wrote it.
     rest: list[str]
@@ -44,6 +47,7 @@ def container(name: str, workload: Workload, resources: Resources, env: Mapping[
     if resources.memory_mib:
         options += ["--memory", f"{resources.memory_mib}m"]
     options += ["--env-file", "@DIR@/env", "-v", f"@CHECKPOINTS@:{CHECKPOINTS}"]
+    options += ["-v", f"@REPORT@:{REPORT}"]
     rest = what_runs(workload.image, workload.working_dir, workload.command)
     return Container(name, workload.image, options, rest, *variables(env))
 
@@ -58,7 +62,8 @@ def what_runs(image: str, working_dir: str | None, command: Sequence[str]) -> li
 
 def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The environment of a container as lines of a file, and what no line can hold."""
-    env = {**env, "STARBURST_CHECKPOINT_DIR": CHECKPOINTS}
+    ours = {"STARBURST_CHECKPOINT_DIR": CHECKPOINTS, VARIABLE: f"{REPORT}/{NAME}"}
+    env = {**env, **ours}
     long = {key: value for key, value in env.items() if "\n" in value or "\r" in value}
     return "".join(f"{key}={value}\n" for key, value in env.items() if key not in long), long
 

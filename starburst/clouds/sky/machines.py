@@ -28,7 +28,6 @@ from starburst.clouds.sky.port import (
     SkyError,
     UnreachableError,
 )
-from starburst.core.events import InstanceReady
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.runs.ports import Report
@@ -64,6 +63,7 @@ class SkyMachines:
         idle_minutes: int,
         bucket: str | None,
         mounts: tuple[tuple[str, Store], ...],
+        own_prices: bool,
     ) -> None:
         self._api = api
         self._contact = contact
@@ -79,6 +79,7 @@ class SkyMachines:
         self._idle_minutes = idle_minutes
         self._bucket = bucket
         self._mounts = mounts
+        self._own_prices = own_prices
         self.notes = load_machines(notes)
         for note in [
             note for note in self.notes.values() if note.is_over and note.told_by() < now() - KEPT_S
@@ -115,7 +116,7 @@ class SkyMachines:
         elif note.ending:
             self._tasks.ensure(("end", note.id), partial(self._end, note))
         elif note.ready and note.launched_at is not None:
-            self._report(InstanceReady(note.id, note.launched_at))
+            self._report(note.up())
             self._ready(note.id)
             self._tasks.ensure(("keep", note.id), partial(self._keep, note))
         else:
@@ -210,6 +211,7 @@ class SkyMachines:
                 await asyncio.sleep(FIRST_PAUSE_S)
                 continue
             self._access[note.id] = status.access
+            note.micro_usd = await self._billed(note, status)
             booted_at = self._pace.scheduler_time(float(answer["booted_at"]))
             note.launched_at = min(max(note.asked_at, booted_at), self._now())
             if not note.ending:
@@ -217,6 +219,17 @@ class SkyMachines:
                 self._save(note)
                 self.resume(note)
             return
+
+    async def _billed(self, note: MachineNote, status: ClusterStatus) -> int | None:
+        """Micro-dollars an hour of a machine that came up; None if nobody says, or prices are the user's."""
+        if self._own_prices:
+            return None
+        try:
+            rate = await self._api.rate(status)
+        except SkyError as error:
+            log.warning("rate-unknown", instance=note.id, error=str(error))
+            return None
+        return None if rate is None else rate.micro_usd
 
     async def _keep(self, note: MachineNote) -> None:
         """See to it that the machine has its keeper. Two of them do no harm."""

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from starburst.core.events import InstanceFailed, InstanceGone, RunEnd, RunEnded
+from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
+from starburst.domain.money import Money
 from starburst.runs.files import directory_name
-from starburst.runs.shim import read_json, write_json
+from starburst.runs.shim import ITSELF, STOP, read_json, write_json
 
 
 class Notes(Protocol):
@@ -69,6 +70,8 @@ class MachineNote:
     request: str | None = None
     #: When its bill began; known once somebody logged in.
     launched_at: float | None = None
+    #: What it really costs an hour; None if SkyPilot does not say.
+    micro_usd: int | None = None
     ready: bool = False
     #: Its keeper is in its queue.
     kept: bool = False
@@ -99,6 +102,12 @@ class MachineNote:
         """When it was over."""
         return self.asked_at if self.ended_at is None else self.ended_at
 
+    def up(self) -> InstanceReady:
+        """What is to be reported of one that takes runs."""
+        assert self.launched_at is not None
+        rate = None if self.micro_usd is None else Money(self.micro_usd)
+        return InstanceReady(self.id, self.launched_at, rate)
+
     def end(self) -> InstanceGone | InstanceFailed:
         """What is to be reported of one that is over."""
         ended_at = self.told_by()
@@ -126,6 +135,12 @@ class RankNote:
     supplied: bool = False
     #: Of a run with late values: its machine knows it.
     known: bool = False
+
+    @property
+    def went_well(self) -> bool:
+        """Whether it ended as it should."""
+        exit_ = self.exit
+        return exit_ is not None and exit_["exit_code"] == 0 and exit_["ended_by"] in (ITSELF, STOP)
 
 
 @dataclass(slots=True)
@@ -156,6 +171,10 @@ class RunNote:
     def number(self, rank: RankNote) -> int:
         """A task's place among the others."""
         return next(number for number, one in enumerate(self.ranks) if one is rank)
+
+    def grace(self, rank: RankNote) -> float | None:
+        """Seconds of grace a task is to end in; None if it may go on."""
+        return rank.told if self.stop is None else float(self.stop["grace_s"])
 
     def ended(self) -> RunEnded | None:
         """How it ended, once that is settled."""

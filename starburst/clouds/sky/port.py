@@ -8,11 +8,12 @@ one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
+from starburst.domain.money import Money
 from translator.stores import Store
 
 
@@ -80,6 +81,8 @@ class ClusterStatus:
     labels: tuple[tuple[str, str], ...] = ()
     #: None while there is nothing to log in to.
     access: Access | None = None
+    #: What was launched, in SkyPilot's own terms; for `SkyApi.rate`.
+    launched: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,12 @@ class SkyApi(Protocol):
 
     async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
         """Every cluster there is, in one call. `refresh` asks the clouds; else what was last known."""
+
+    async def rate(self, status: ClusterStatus) -> Money | None:
+        """What an hour of a cluster costs where it came up: its region, zone, and spot or on demand.
+
+        By SkyPilot's catalog of the day; None if that does not say.
+        """
 
     async def queue(self, cluster: str) -> dict[str, JobState]:
         """The jobs of a cluster's queue by name; of one name the latest."""

@@ -25,11 +25,11 @@ from starburst.clouds.sky.late import LateValues, Source
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
 from starburst.clouds.sky.port import Access, Contact, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.progress import Hearing
 from starburst.clouds.sky.runner import Runner, Submission
 from starburst.clouds.sky.spec import spec_of
 from starburst.clouds.sky.storage import NO_STORES, volumes_of
 from starburst.core.events import RunEnd, RunEnded, RunStarted
-from starburst.runs import shim
 from starburst.runs.attempt_dir import Exit, log_path
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
@@ -108,6 +108,7 @@ class SkyRuns:
         self._checkpoints = checkpoints
         self._bucket = bucket
         self._late = LateValues(source, tasks, self._give_up)
+        self._hearing = Hearing(report, wall)
         self._stores = stores
         self._wall = wall
         self._runs = load_runs(notes)
@@ -149,6 +150,7 @@ class SkyRuns:
 
     def machine_gone(self, instance_id: str) -> None:
         """The cloud no longer has a machine: what ran there is dead."""
+        self._hearing.gone(instance_id)
         for note, rank in list(self._on(instance_id)):
             rank.over = True
             save_run(self._notes, note)
@@ -194,8 +196,11 @@ class SkyRuns:
         ask: dict[str, Any] = {
             "lease_s": lease_s,
             "specs": self._specs(mine, berth),
-            "stops": {name: grace for name, pair in mine.items() if (grace := _grace(*pair)) is not None},
+            "stops": {
+                name: grace for name, pair in mine.items() if (grace := RunNote.grace(*pair)) is not None
+            },
             "look": {name: self._seen(note, rank) for name, (note, rank) in mine.items()},
+            "hear": self._hearing.ask(instance_id, mine),
         }
         answer = await self._contact.call(berth.cluster, berth.access, "tend", ask)
         states = answer["ranks"]
@@ -203,6 +208,7 @@ class SkyRuns:
         for name, (note, rank) in mine.items():
             self._write_log(note, rank, ask["look"][name], base64.b64decode(states[name]["log"]))
             self._update(note, rank, states[name])
+            self._hearing.heard(note, rank, states[name].get("report"))
         waiting = [
             self._submission(note, rank, berth)
             for name, (note, rank) in mine.items()
@@ -291,7 +297,7 @@ class SkyRuns:
         """After a change of a task: the others of a gang end with one that failed, and at last the run."""
         if note.end is not None:
             return
-        if any(rank.over and not _went_well(rank) for rank in note.ranks):
+        if any(rank.over and not rank.went_well for rank in note.ranks):
             for rank in note.ranks:
                 if not rank.over and rank.told is None:
                     rank.told = float(rank.spec["grace_s"])
@@ -326,6 +332,7 @@ class SkyRuns:
         note.ended_at = self._wall()
         note.late = None
         self._late.drop(note)
+        self._hearing.drop(note)
         for rank in note.ranks:
             rank.spec = {}
             self._queued.pop(self._name(note, rank), None)
@@ -383,13 +390,3 @@ class SkyRuns:
         with path.open("ab") as file:
             if file.tell() == offset:
                 file.write(text)
-
-
-def _grace(note: RunNote, rank: RankNote) -> float | None:
-    """Seconds of grace a task is to end in; None if it may go on."""
-    return rank.told if note.stop is None else float(note.stop["grace_s"])
-
-
-def _went_well(rank: RankNote) -> bool:
-    exit_ = rank.exit
-    return exit_ is not None and exit_["exit_code"] == 0 and exit_["ended_by"] in (shim.ITSELF, shim.STOP)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import os
 import re
 import threading
@@ -29,6 +30,7 @@ from starburst.clouds.sky.port import (
     UnreachableError,
 )
 from starburst.clouds.sky.threads import in_thread
+from starburst.domain.money import Money
 from translator.stores import Bucket, SkyVolume
 
 T = TypeVar("T")
@@ -41,8 +43,8 @@ _BLOCK = re.compile(r"\n(?=  \S+: (?:enabled|disabled)|    (?:Reason|Hint) \[|\n
 _EXCEPTION = re.compile(r"\[[\w.]+\] ")
 
 #: Wall seconds: for a connection and each answer of a server that may not be there, for a call to be taken,
-#: for a listing's result, and for a request that makes or ends machines.
-HEALTH_S, CALL_S, LIST_S, REQUEST_S = 5.0, 45.0, 150.0, 1800.0
+#: for a listing's result, for a request that makes or ends machines, and for a price: a launch waits for it.
+HEALTH_S, CALL_S, LIST_S, REQUEST_S, RATE_S = 5.0, 45.0, 150.0, 1800.0, 15.0
 
 #: SkyPilot's exceptions by what they mean here; the first that fits counts.
 _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
@@ -151,6 +153,18 @@ def task_of(spec: LaunchSpec) -> dict[str, Any]:
     return {key: value for key, value in task.items() if value}
 
 
+def hourly(launched: Any) -> Money | None:
+    """What an hour of SkyPilot's `Resources` costs; None if its catalog has no price of them."""
+    if launched is None:
+        return None
+    try:
+        dollars = float(launched.get_cost(3600))
+    except ValueError:  # not in the catalog, or without a price there
+        return None
+    # Catalogs write 0, or nothing, where they do not know.
+    return Money.of(dollars) if 0 < dollars < math.inf else None
+
+
 class SdkApi:
     """SkyPilot as the environment says: SKYPILOT_API_SERVER_ENDPOINT, or the API server of this machine."""
 
@@ -212,6 +226,10 @@ class SdkApi:
 
         records = await self._result(await self._ask("status", ask), LIST_S)
         return [_cluster(record) for record in records]
+
+    async def rate(self, status: ClusterStatus) -> Money | None:
+        """See `SkyApi`."""
+        return await self._call("rate", lambda _sky, _sdk: hourly(status.launched), RATE_S)
 
     async def queue(self, cluster: str) -> dict[str, JobState]:
         """See `SkyApi`."""
@@ -276,14 +294,14 @@ class SdkApi:
     async def _ask(self, name: str, call: Callable[[Any, Any], Any]) -> str:
         return str(await self._call(name, call))
 
-    async def _call(self, name: str, call: Callable[[Any, Any], T]) -> T:
+    async def _call(self, name: str, call: Callable[[Any, Any], T], limit_s: float = CALL_S) -> T:
         self.calls[name] = self.calls.get(name, 0) + 1
 
         def work() -> T:
             sky, sdk = load()
             return call(sky, sdk)
 
-        return await _typed(CALL_S, in_thread(work))
+        return await _typed(limit_s, in_thread(work))
 
     async def _result(self, request_id: str, limit_s: float) -> Any:
         def begin() -> Coroutine[Any, Any, Any]:
@@ -344,6 +362,7 @@ def _cluster(record: Any) -> ClusterStatus:
         spot=bool(getattr(resources, "use_spot", False)),
         labels=tuple(sorted(labels.items())),
         access=_access(handle, record.get("credentials")),
+        launched=resources,
     )
 
 

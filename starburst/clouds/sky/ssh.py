@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from starburst.clouds.sky import guest
+from starburst.clouds.sky import guest, guest_ray, guest_report, guest_run, guest_tasks
 from starburst.clouds.sky.port import Access, SkyError, UnreachableError
 from starburst.runs import shim
 
@@ -29,12 +29,15 @@ NO_DIRECTORY = 44
 #: SkyPilot's own Python on a machine, which is 3.9 or newer whatever the image has; else the image's.
 PYTHON = '"$([ -s ~/.sky/python_path ] && cat ~/.sky/python_path || command -v python3)"'
 
-_SOURCES = {name: Path(str(module.__file__)) for name, module in (("guest.py", guest), ("shim.py", shim))}
+#: The agent's files, which lie side by side there.
+SOURCES = tuple(
+    Path(str(module.__file__)) for module in (guest, guest_ray, guest_report, guest_run, guest_tasks, shim)
+)
 
 
 def agent_path() -> str:
     """Where the agent lies on a machine. Each version has a place of its own: none changes while in use."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES.values())).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:12]
     return f"~/starburst/agent-{digest}"
 
 
@@ -100,8 +103,8 @@ class SshContact:
     async def _install(self, cluster: str, access: Access) -> None:
         """Put the agent there, whole or not at all."""
         with tempfile.TemporaryDirectory() as folder:
-            for name, source in _SOURCES.items():
-                (Path(folder) / name).write_bytes(source.read_bytes())
+            for source in SOURCES:
+                (Path(folder) / source.name).write_bytes(source.read_bytes())
             await self.send(cluster, access, Path(folder), self._agent)
 
     async def _run(self, cluster: str, access: Access, command: str, data: bytes) -> tuple[int, bytes, bytes]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.keeper import KEEPER
 from starburst.clouds.sky.port import (
     Access,
@@ -25,6 +26,7 @@ from starburst.clouds.sky.port import (
     SkyError,
     UnreachableError,
 )
+from starburst.domain.money import Money
 from tests.app.virtual import wall
 
 T = TypeVar("T")
@@ -43,6 +45,8 @@ class Task:
     stop_at: float | None = None
     exit: dict[str, Any] | None = None
     begun: int = 0
+    #: What lies where it is to say how far it is.
+    report: bytes | None = None
 
     def settle(self, now: float, lease_until: float) -> None:
         if self.exit is not None:
@@ -122,6 +126,8 @@ class FakeSky:
     #: What the credentials are good for, by cloud.
     access: dict[str, CloudAccess] = field(default_factory=dict)
     gpus: int = 4
+    #: What a type is billed at; of others nobody says.
+    rates: dict[str, Money] = field(default_factory=dict)
     #: VMs whose `down` returns although the cloud has not ended them yet.
     lingers_s: float = 0.0
     vms: list[Vm] = field(default_factory=list)
@@ -191,7 +197,7 @@ class FakeSky:
                 state = ClusterState.UNHEALTHY
             access = None if name in under_way else Access("10.0.0.1", "ubuntu", "key")
             made_at = vms[0].made_at if vms else 0.0
-            found.append(ClusterStatus(name, state, made_at, spec.spot, spec.labels, access))
+            found.append(ClusterStatus(name, state, made_at, spec.spot, spec.labels, access, spec))
         return found
 
     # --- the machines ------------------------------------------------------------------------------------
@@ -219,6 +225,10 @@ class FakeSky:
             task.stop_at = task.stop_at or now + 1.0
         vm.settle(now)
         ranks = {name: _look(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        for name, known in payload.get("hear", {}).items():
+            said = vm.tasks[name].report if name in vm.tasks else None
+            changed = said is not None and digest(said) != known
+            ranks[name]["report"] = base64.b64encode(said).decode() if said and changed else None
         who = {"host": f"host-{vm.cluster}", "address": "10.0.0.1"}
         return {"booted_at": vm.made_at, "lapsed": now >= vm.lease_until, "ranks": ranks, **who}
 
@@ -304,6 +314,9 @@ class Line:
 
     async def queue(self, cluster: str) -> dict[str, JobState]:
         return await self._call("queue", dict[str, JobState])
+
+    async def rate(self, status: ClusterStatus) -> Money | None:
+        return await self._call("rate", lambda: self.sky.rates.get(status.launched.instance_type))
 
     async def address(self) -> str:
         return "http://127.0.0.1:46580"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +14,14 @@ from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.notes import FileNotes
 from starburst.clouds.sky.runner import ExecRunner, RayRunner
 from starburst.core.actions import Slot
-from starburst.core.events import Event
+from starburst.core.events import Event, InstanceReady, RunEnded
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Workload
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
-from tests.app.virtual import wall
+from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
 from translator.stores import Store
 
@@ -57,6 +57,7 @@ class Life:
     controller: str = "c"
     source: Source | None = None
     stores: Mapping[str, Store] = field(default_factory=dict)
+    own_prices: bool = False
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,6 +79,7 @@ class Life:
             controller=self.controller,
             source=self.source,
             stores=self.stores,
+            own_prices=self.own_prices,
             wall=wall,
         )
 
@@ -110,3 +112,33 @@ class Life:
             news.cancel()
             if self._watch.done():
                 self._watch.result()
+
+
+Story: TypeAlias = "Callable[[Life, FakeSky], Coroutine[Any, Any, None]]"
+
+
+def play(tmp_path: Path, story: Story, **life: Any) -> None:
+    """A story over one life, in virtual time."""
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home", **life) as one:
+            await story(one, sky)
+
+    run(main())
+
+
+def of(job: str) -> Callable[[RunEnded], bool]:
+    """Ends of this job's runs."""
+    return lambda event: event.job_id == job
+
+
+def at(instance_id: str) -> Callable[[InstanceReady], bool]:
+    """This machine's."""
+    return lambda event: event.instance_id == instance_id
+
+
+async def ready(life: Life, instance_id: str = "i-1", offer: Offer = OFFER) -> None:
+    """Rent a machine and wait until it is up."""
+    await life.cloud.launch(instance_id, offer)
+    await life.heard(InstanceReady, at(instance_id))

@@ -1,11 +1,9 @@
-"""Machines of SkyPilot and the jobs on them, in virtual time."""
+"""Machines of SkyPilot: up, unreachable, given back and gone, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,34 +22,9 @@ from starburst.core.events import (
     SiteSynced,
 )
 from starburst.domain.cloud import InstancePhase
-from starburst.runs.attempt_dir import log_path
-from tests.app.virtual import run, wall
+from tests.app.virtual import wall
 from tests.clouds.sky.fake import BOOT_S, FakeSky
-from tests.clouds.sky.life import OFFER, SPOT, Life, run_of
-
-Story = Callable[[Life, FakeSky], Coroutine[Any, Any, None]]
-
-
-def play(tmp_path: Path, story: Story, **life: Any) -> None:
-    async def main() -> None:
-        sky = FakeSky(tmp_path / "sky")
-        async with Life(sky, tmp_path / "home", **life) as one:
-            await story(one, sky)
-
-    run(main())
-
-
-def of(job: str) -> Callable[[RunEnded], bool]:
-    return lambda event: event.job_id == job
-
-
-def at(instance_id: str) -> Callable[[InstanceReady], bool]:
-    return lambda event: event.instance_id == instance_id
-
-
-async def ready(life: Life, instance_id: str = "i-1", offer: Any = OFFER) -> None:
-    await life.cloud.launch(instance_id, offer)
-    await life.heard(InstanceReady, at(instance_id))
+from tests.clouds.sky.life import OFFER, SPOT, Life, at, play, ready, run_of
 
 
 def test_the_offers_come_first_and_then_what_is_known(tmp_path: Path) -> None:
@@ -61,23 +34,6 @@ def test_the_offers_come_first_and_then_what_is_known(tmp_path: Path) -> None:
         assert (synced.known, synced.instances) == (frozenset(), frozenset())
 
     play(tmp_path, story)
-
-
-@pytest.mark.parametrize("exec_", [False, True], ids=["ray", "exec"])
-def test_two_jobs_share_one_machine_at_one_time_on_gpus_of_their_own(tmp_path: Path, exec_: bool) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await life.cloud.start(run_of("a", 20, 0, 2))
-        await life.cloud.start(run_of("b", 20, 3, 2))
-        ends = [await life.heard(RunEnded, of(job)) for job in "ab"]
-        assert [(end.end, end.exit_code) for end in ends] == [(RunEnd.EXITED, 0), (RunEnd.EXITED, 3)]
-        tasks = sky.vms[0].tasks
-        assert {tasks["a/1/0"].gpus, tasks["b/1/0"].gpus} == {(0, 1), (2, 3)}
-        assert abs((tasks["a/1/0"].began_at or 0) - (tasks["b/1/0"].began_at or 0)) < 5
-        assert log_path(life.home / "runs", "a", 1).read_text() == f"gpus={tasks['a/1/0'].gpus}\n"
-        assert [event.job_id for event in life.of(RunStarted)] == ["a", "b"]
-
-    play(tmp_path, story, exec_=exec_)
 
 
 def test_the_bill_begins_when_the_machine_does(tmp_path: Path) -> None:
@@ -266,97 +222,6 @@ def test_a_request_that_the_api_server_forgot_is_made_again(tmp_path: Path) -> N
     play(tmp_path, story)
 
 
-def test_jobs_go_on_while_the_api_server_is_down(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        sky.server_up = False
-        await life.cloud.start(run_of("a", 10))
-        assert (await life.heard(RunEnded)).exit_code == 0
-        assert not life.of(InstanceUnreachable)
-
-    play(tmp_path, story)
-
-
-def test_a_run_that_is_stopped_ends_as_stopped_once(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await life.cloud.start(run_of("a", 1000))
-        await life.heard(RunStarted)
-        await life.cloud.stop("a", 1, 5.0)
-        await life.cloud.stop("a", 1, 0.0)
-        assert (await life.heard(RunEnded)).end is RunEnd.STOPPED
-
-    play(tmp_path, story)
-
-
-def test_a_run_that_waits_for_gpus_can_be_stopped(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await life.cloud.start(run_of("a", 1000, 0, 4))
-        await life.heard(RunStarted)
-        await life.cloud.start(run_of("b", 10, 0, 1))
-        await asyncio.sleep(20)
-        await life.cloud.stop("b", 1, 5.0)
-        assert (await life.heard(RunEnded)).job_id == "b"
-        assert sky.vms[0].tasks["b/1/0"].begun == 0
-
-    play(tmp_path, story)
-
-
-def test_a_stop_before_the_start_wins(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await life.cloud.stop("a", 1, 5.0)
-        await life.cloud.start(run_of("a", 10))
-        await asyncio.sleep(30)
-        assert [end.end for end in life.of(RunEnded)] == [RunEnd.STOPPED]
-        assert not sky.vms[0].tasks
-
-    play(tmp_path, story)
-
-
-def test_a_run_on_no_machine_is_lost_and_one_without_a_command_is_refused(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await life.heard(SiteSynced)
-        await life.cloud.start(run_of("a", 10))
-        assert (await life.heard(RunEnded)).end is RunEnd.LOST
-
-    play(tmp_path, story)
-
-
-def test_when_one_task_of_a_gang_fails_the_others_end_and_the_run_has_its_code(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await ready(life, "i-2")
-        gang = run_of("g", 1000, 0, 1, "i-1", "i-2")
-        await life.cloud.start(gang)
-        await life.heard(RunStarted)
-        second = next(vm for vm in sky.vms if "g/1/1" in vm.tasks)
-        second.tasks["g/1/1"].spec["command"] = ("work", "1", "7")
-        end = await life.heard(RunEnded)
-        assert (end.end, end.exit_code) == (RunEnd.EXITED, 7)
-        assert all(task.exit is not None for vm in sky.vms for task in vm.tasks.values())
-
-    play(tmp_path, story)
-
-
-def test_checkpoints_go_to_the_machine_and_come_home_before_the_end_is_known(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        kept = life.home / "checkpoints" / "a"
-        kept.mkdir(parents=True)
-        (kept / "step").write_text("1")
-        await ready(life)
-        await life.cloud.start(run_of("a", 20, checkpoint=True))
-        await life.heard(RunStarted)
-        there = next((sky.root).rglob("step"))
-        assert there.read_text() == "1"
-        there.write_text("2")
-        await life.heard(RunEnded)
-        assert (kept / "step").read_text() == "2"
-
-    play(tmp_path, story)
-
-
 def test_renewing_puts_the_lease_off_without_asking_skypilot(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
@@ -400,45 +265,6 @@ def test_every_machine_has_its_keeper_and_no_gpu_is_taken_by_it(tmp_path: Path) 
         assert (await life.heard(RunEnded)).exit_code == 0
 
     play(tmp_path, story)
-
-
-def test_a_machine_that_ended_just_before_a_crash_takes_its_runs_with_it_after_the_restart(
-    tmp_path: Path,
-) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await life.cloud.start(run_of("a", 5000))
-        await life.heard(RunStarted)
-        note = life.cloud._machines.notes["i-1"]
-        note.ended_at = wall()
-        life.cloud._machines._save(note)
-        async with Life(sky, life.home) as second:
-            assert (await second.heard(RunEnded)).end is RunEnd.LOST
-
-    play(tmp_path, story)
-
-
-def test_more_jobs_cost_no_more_calls_of_skypilot(tmp_path: Path) -> None:
-    def calls(jobs: int) -> int:
-        counted = 0
-
-        async def story(life: Life, sky: FakeSky) -> None:
-            nonlocal counted
-            await ready(life)
-            for number in range(jobs):
-                await life.cloud.start(run_of(f"j{number}", 50, 0, 0))
-            for number in range(jobs):
-                await life.heard(RunEnded, of(f"j{number}"))
-            await life.cloud.terminate("i-1")
-            await life.heard(InstanceGone)
-            counted = sum(sky.calls.values()) - sky.calls["ssh"]
-
-        play(tmp_path / str(jobs), story)
-        return counted
-
-    one = calls(1)
-    assert one <= 12
-    assert calls(16) <= one + 1
 
 
 def test_quiet_machines_are_listed_once_a_minute_in_one_call(tmp_path: Path) -> None:

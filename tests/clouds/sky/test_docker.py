@@ -8,7 +8,8 @@ from starburst.clouds.sky.docker import Container, container, runs_in_container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 
-ALWAYS = ["--env-file", "@DIR@/env", "-v", "@CHECKPOINTS@:/starburst/checkpoints"]
+CHECKPOINTS, REPORT = "@CHECKPOINTS@:/starburst/checkpoints", "@REPORT@:/starburst/report"
+ALWAYS = ["--env-file", "@DIR@/env", "-v", CHECKPOINTS, "-v", REPORT]
 START = ["docker", "run", "--rm", "--name", "sb-a-1-0", "--network", "host"]
 
 
@@ -39,7 +40,11 @@ def test_the_working_directory_is_the_users() -> None:
 
 def test_the_environment_is_in_a_file_and_lines_in_values_go_by_the_client() -> None:
     made = boxed(Workload(image="busybox"), Resources(), TOKEN="s3cret = $x", KEY="-----\nline\n")
-    assert made.env_file == "TOKEN=s3cret = $x\nSTARBURST_CHECKPOINT_DIR=/starburst/checkpoints\n"
+    assert made.env_file.splitlines() == [
+        "TOKEN=s3cret = $x",
+        "STARBURST_CHECKPOINT_DIR=/starburst/checkpoints",
+        "STARBURST_REPORT=/starburst/report/report.json",
+    ]
     assert made.env == {"KEY": "-----\nline\n"}
     assert not any("s3cret" in part or "line" in part for part in made.options + made.rest)
 

@@ -16,9 +16,9 @@ import pytest
 
 from starburst.clouds.sky import guest
 from starburst.clouds.sky.docker import container
+from starburst.clouds.sky.ssh import SOURCES
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
-from starburst.runs import shim
 
 pytestmark = pytest.mark.processes
 
@@ -32,8 +32,7 @@ class Machine:
         self.home = home
         self.agent = home / "agent"
         self.agent.mkdir(parents=True)
-        for module in (guest, shim):
-            source = Path(str(module.__file__))
+        for source in SOURCES:
             (self.agent / source.name).write_bytes(source.read_bytes())
         self.path = f"{home / 'bin'}:{os.environ['PATH']}"
         self.dir = home / "starburst" / "runs" / NAME
@@ -223,7 +222,7 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
     assert '--gpus|"device=2"|--cpus|2|--memory|4096m|' in ran
     assert (
         f"--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints|"
-        in ran
+        f"-v|{machine.dir}/report:/starburst/report|" in ran
     )
     assert ran.endswith("--entrypoint|train|me/train|@DIR@ $x|")
     assert removed == "rm|-f|sb-a-1-0|"

@@ -16,7 +16,7 @@ import pytest
 from starburst.clouds.sky import ssh
 from starburst.clouds.sky.port import Access, JobState, SkyError, UnreachableError
 from starburst.clouds.sky.runner import RayRunner, Submission
-from starburst.clouds.sky.ssh import SshContact, agent_path
+from starburst.clouds.sky.ssh import SOURCES, SshContact, agent_path
 
 pytestmark = pytest.mark.processes
 
@@ -87,7 +87,9 @@ def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
     for _ in range(2):
         assert run(contact.call("c", ACCESS, "tend", {"lease_s": 100}))["ranks"] == {}
     agent = machine / agent_path().removeprefix("~/")
-    assert sorted(path.name for path in agent.iterdir() if path.is_file()) == ["guest.py", "shim.py"]
+    assert sorted(path.name for path in agent.iterdir() if path.is_file()) == sorted(
+        path.name for path in SOURCES
+    )
     assert (machine / "starburst" / "lease.json").is_file()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky import guest
+from starburst.clouds.sky import guest_run
 from starburst.clouds.sky.docker import container
 from starburst.clouds.sky.port import LaunchSpec
 from starburst.clouds.sky.sdk import task_of
@@ -198,6 +198,7 @@ def test_a_container_is_shown_its_part_of_a_store_and_directories_of_its_own(mac
     assert said.startswith(
         f"run|--rm|--name|sb-a-1-0|--network|host|--env-file|{machine.dir}/env"
         f"|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints"
+        f"|-v|{machine.dir}/report:/starburst/report"
         f"|-v|{there}/train/a b:/in:ro|-v|{there}:/all|-v|{machine.dir}/volumes/1/s:/scratch"
         "|-e|KEY|--entrypoint|train|me/train|"
     )
@@ -232,11 +233,11 @@ def test_a_bucket_is_shown_where_it_is_mounted(tmp_path: Path, monkeypatch: pyte
     there = Path(place(SETS).replace("~", str(tmp_path)))
     there.mkdir(parents=True)
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(there))
-    assert guest.bind(str(tmp_path / "a/1/0"), of_store(SETS, below="x")) == ["-v", f"{there}/x:/in"]
+    assert guest_run.bind(str(tmp_path / "a/1/0"), of_store(SETS, below="x")) == ["-v", f"{there}/x:/in"]
 
 
 def test_a_directory_of_its_own_is_for_whoever_the_image_runs_as(tmp_path: Path) -> None:
-    guest.bind(str(tmp_path), OWN)
+    guest_run.bind(str(tmp_path), OWN)
     assert (tmp_path / "volumes/1/s").stat().st_mode & 0o777 == 0o777
 
 
@@ -245,7 +246,7 @@ def test_what_cannot_be_made_in_a_store_is_said(tmp_path: Path, monkeypatch: pyt
     there = Path(place(COPIED).replace("~", str(tmp_path)))
     there.mkdir(parents=True)
     (there / "file").touch()
-    with pytest.raises(guest.Refused, match="s3://lab/sets: file/x cannot be made: Not a directory"):
-        guest.bind(str(tmp_path), of_store(COPIED, below="file/x"))
-    (option, mount) = guest.bind(str(tmp_path), of_store(COPIED, below="file"))
+    with pytest.raises(guest_run.Refused, match="s3://lab/sets: file/x cannot be made: Not a directory"):
+        guest_run.bind(str(tmp_path), of_store(COPIED, below="file/x"))
+    (option, mount) = guest_run.bind(str(tmp_path), of_store(COPIED, below="file"))
     assert (option, mount) == ("-v", f"{there}/file:/in")

@@ -1,0 +1,120 @@
+"""What a machine's disk knows of its tasks; part of the agent (`guest.py`).
+
+~/starburst/lease.json                   until when the machine is ours, on its own clock
+           runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log
+                                         and secrets (of Secrets) until it starts
+                                         and volumes/ (the attempt's own) until it ends
+                                         and report/ (what the task says of its progress)
+           checkpoints/<job>/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING or __package__:
+    from starburst.runs.shim import read_json, write_json
+else:  # on a machine, where all files of the agent lie side by side
+    from shim import read_json, write_json
+
+
+def base() -> str:
+    """Everything of ours on the machine."""
+    return os.path.join(os.path.expanduser("~"), "starburst")
+
+
+def rank_dir(name: str) -> str:
+    """The directory of a task named job/attempt/rank; the job's part has no slash."""
+    return os.path.join(base(), "runs", name)
+
+
+def run_id(path: str) -> str:
+    """What marks the processes of a task."""
+    return "/".join(path.split(os.sep)[-3:])
+
+
+def task_dirs() -> list[tuple[str, str, str]]:
+    """Every task there is or was: job, attempt, rank."""
+    root = os.path.join(base(), "runs")
+    jobs = os.listdir(root) if os.path.isdir(root) else []
+    attempts = [(job, number) for job in jobs for number in os.listdir(os.path.join(root, job))]
+    return [(*pair, rank) for pair in attempts for rank in os.listdir(os.path.join(root, *pair))]
+
+
+def take_lock(path: str) -> int | None:
+    """The task's lock; None while somebody holds it, -1 if there is no such task."""
+    if not os.path.isdir(path):
+        return -1
+    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def is_free(path: str) -> bool:
+    """Whether nobody holds a task's lock."""
+    lock = take_lock(path)
+    if lock is None:
+        return False
+    if lock >= 0:
+        os.close(lock)
+    return True
+
+
+def touched(path: str) -> bool:
+    """Whether it got so far that something may have run, or never will."""
+    return any(os.path.exists(os.path.join(path, name)) for name in ("began", "started.json", "exit.json"))
+
+
+def write_exit(path: str, ended_by: str, message: str) -> None:
+    """Note the end of a task that no shim saw."""
+    now = time.time()
+    facts = {"exit_code": None, "signal": None, "ended_by": ended_by, "message": message}
+    write_json(os.path.join(path, "exit.json"), {**facts, "started_at": now, "ended_at": now})
+
+
+def forget_secrets(path: str) -> None:
+    """Of a task that will not start."""
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(path, "secrets.json"))
+
+
+def kill_strays(path: str) -> bool:
+    """SIGKILL what a killed shim left behind; whether there was anything. Known by its environment."""
+    marker = f"STARBURST_RUN={run_id(path)}".encode()
+    found = False
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # gone meanwhile, or another user's
+            with open(f"/proc/{name}/environ", "rb") as file:
+                ours = marker in file.read().split(b"\0")
+            if ours:
+                os.kill(int(name), signal.SIGKILL)
+                found = True
+    remove_container(path)
+    return found
+
+
+def remove_container(path: str) -> None:
+    """A container outlives the client that was killed; its name is the task's."""
+    spec = read_json(os.path.join(path, "spec.json")) or {}
+    if spec.get("docker"):
+        subprocess.run(["docker", "rm", "-f", spec["docker"]["name"]], stdout=subprocess.DEVNULL, check=False)
+
+
+class private_umask:  # noqa: N801 - reads as a statement
+    """Files made within are readable by their owner only."""
+
+    def __enter__(self) -> None:
+        self._old = os.umask(0o077)
+
+    def __exit__(self, *_error: object) -> None:
+        os.umask(self._old)
