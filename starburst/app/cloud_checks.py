@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from starburst.app.config_sites import SkyConfig
 from starburst.app.doctor import Check, Status, fail, failed, ok, silent, warn
 from starburst.app.errors import UserError
-from starburst.app.sky import need_sky, sky_offers
+from starburst.app.sky import ZONES, need_sky, sky_offers
 from starburst.app.within import within
 from starburst.clouds.sky.naming import is_cluster
 from starburst.clouds.sky.offers import Place
@@ -48,6 +48,8 @@ PROGRAMS = {"ssh": "openssh-client", "tar": "tar"}
 #: How credentials are put where SkyPilot finds them, and whose a bucket is.
 LOGINS = {"aws": "aws configure", "gcp": "gcloud auth application-default login"}
 BUCKETS = {"s3": "aws", "gs": "gcp"}
+#: What SkyPilot must be allowed to ask AWS to know zones' names.
+ZONES_ASK = "ec2:DescribeRegions and ec2:DescribeAvailabilityZones"
 
 
 async def cloud_checks(config: SkyConfig, api: SkyApi | None = None, *, whole: bool = True) -> list[Check]:
@@ -238,6 +240,7 @@ def _offers_now(config: SkyConfig, whole: bool) -> list[Check]:
         if whole:
             found += [warn("offers", *strange) for strange in _strangers(config, offers)]
             found += _unpriced(offers)
+            found += _zones(config)
         return found
     except UserError as error:
         (check,) = failed("offers", UserError(str(error).removeprefix("cloud: ")))
@@ -276,6 +279,17 @@ def _unpriced(offers: list[Offer]) -> list[Check]:
         return []
     found = f"{unknown} of {len(offers)} without a known price, which counts as dearer than any other"
     return [warn("offers", found, "give them one in cloud.prices")]
+
+
+def _zones(config: SkyConfig) -> list[Check]:
+    """That offers of AWS can be in zones."""
+    if config.prices is not None or "aws" not in config.clouds or not ZONES.trouble:
+        return []
+    found = (
+        f"the names of AWS's zones in your account are not known ({ZONES.trouble}): a region counts as the "
+        "dearest of its zones, and no job can ask for a zone"
+    )
+    return [warn("zones", found, f"where Starburst runs: {LOGINS['aws']}, with leave for {ZONES_ASK}")]
 
 
 #: What narrows the catalogs down, and what is wanted if it does not.

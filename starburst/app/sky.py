@@ -15,15 +15,18 @@ from starburst.app.home import Home
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.notes import FileNotes
-from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_path, read_offers
+from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_offers, read_offers
 from starburst.clouds.sky.runner import RayRunner
 from starburst.clouds.sky.sdk import SdkApi
 from starburst.clouds.sky.ssh import SshContact
+from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 
 #: The tag of every machine that any Starburst rents.
 OWNER = "starburst"
+#: AWS's zones as the user's account has them, once for the process, as SkyPilot has them.
+ZONES = ZoneNames()
 
 
 def sky_cloud(
@@ -51,7 +54,7 @@ def sky_cloud(
     contact = SshContact(root)
     atexit.register(contact.close)
     sky_offers(config)  # refuses what can never be read
-    offers = cached(partial(_read, config))
+    offers = cached(partial(_read_aloud, config))
     return SkyCloud(
         SdkApi(),
         contact,
@@ -95,7 +98,14 @@ def _read(config: SkyConfig) -> list[Offer]:
     )
     if config.prices is not None:
         return read_offers(Path(config.prices), config.clouds[0], wanted)
-    return [offer for cloud in config.clouds for offer in read_offers(catalog_path(cloud), cloud, wanted)]
+    return [offer for cloud in config.clouds for offer in catalog_offers(cloud, wanted, ZONES)]
+
+
+def _read_aloud(config: SkyConfig) -> list[Offer]:
+    """For those who have a log."""
+    offers = _read(config)
+    ZONES.tell()
+    return offers
 
 
 def need_sky() -> None:

@@ -166,7 +166,7 @@ class AttemptDir:
     def progress(self) -> Progress | None:
         """How far it is: as far as the task that has most to go; None if none says."""
         said = [report for rank in self.ranks() if (report := rank.report()) is not None]
-        slowest = max(said, key=lambda report: report.left_s, default=None)
+        slowest = max(said, key=lambda report: report.to_go, default=None)
         return None if slowest is None else Progress(*self.key, slowest.done, slowest.total, slowest.per_s)
 
     def over(self) -> bool:

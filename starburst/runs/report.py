@@ -18,20 +18,25 @@ MAX_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Iterations done, of how many, and how many a second of the wall's clock."""
+    """Iterations done, of how many if the task says so, and how many a second of the wall's clock."""
 
     done: float
-    total: float
+    total: float | None
     per_s: float
 
     @property
     def left_s(self) -> float:
-        """Seconds to go at this rate."""
-        return (self.total - self.done) / self.per_s
+        """Seconds to go at this rate; infinite if nobody knows."""
+        return math.inf if self.total is None else (self.total - self.done) / self.per_s
+
+    @property
+    def to_go(self) -> tuple[float, float]:
+        """By which a gang's task with most to go is the largest: what is left, then how slow it is."""
+        return self.left_s, -self.per_s
 
 
 def read_report(path: Path) -> Report | None:
-    """What the file says; None if there is none, or none from which an end can be told."""
+    """What the file says; None if there is none, or what is there is no report."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be anything, a pipe too
     except OSError:
@@ -55,7 +60,9 @@ def parse_report(text: bytes) -> Report | None:
     if not isinstance(said, dict):
         return None
     done, total, per_s = (_number(said.get(key)) for key in ("done", "total", "per_s"))
-    if done is None or total is None or per_s is None or not 0 <= done <= total or per_s <= 0:
+    if done is None or per_s is None or done < 0 or per_s <= 0:
+        return None
+    if said.get("total") is not None and (total is None or done > total):
         return None
     return Report(done, total, per_s)
 

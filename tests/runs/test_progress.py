@@ -41,7 +41,7 @@ def test_a_report_is_what_a_watched_loop_writes(tmp_path: Path) -> None:
         "[]",
         "7",
         "[" * 4000,
-        json.dumps({**GOOD, "total": None}),
+        json.dumps({**GOOD, "total": "many"}),
         json.dumps({**GOOD, "done": 111}),
         json.dumps({**GOOD, "done": -1}),
         json.dumps({**GOOD, "per_s": 0}),
@@ -53,6 +53,13 @@ def test_a_report_is_what_a_watched_loop_writes(tmp_path: Path) -> None:
 )
 def test_anything_else_is_no_report(bad: str) -> None:
     assert parse_report(bad.encode()) is None
+
+
+def test_who_does_not_know_how_far_it_is_to_the_end_says_how_fast_it_goes() -> None:
+    report = parse_report(json.dumps({**GOOD, "total": None}).encode())
+    assert report == Report(10, None, 2.0)
+    assert report.to_go > Report(0, 10, 0.001).to_go, "of a gang no end is known then"
+    assert report.to_go < Report(0, None, 1.0).to_go
 
 
 @given(some.binary(max_size=64))

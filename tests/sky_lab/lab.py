@@ -17,11 +17,12 @@ from typing import Any, TypeAlias, TypeVar
 
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.notes import FileNotes
-from starburst.clouds.sky.offers import Wanted, cached, catalog_path, read_offers
+from starburst.clouds.sky.offers import Wanted, cached, catalog_offers
 from starburst.clouds.sky.port import SkyApi
 from starburst.clouds.sky.runner import ExecRunner, RayRunner, Runner
 from starburst.clouds.sky.sdk import SdkApi
 from starburst.clouds.sky.ssh import SshContact
+from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.actions import Slot
 from starburst.core.events import Event, OffersChanged
 from starburst.domain.clock import Pace
@@ -100,6 +101,7 @@ class Life:
     lease_s: float = 600.0
     events: list[Event] = field(default_factory=list)
     api: SkyApi = field(default_factory=SdkApi)
+    zones: ZoneNames = field(default_factory=ZoneNames)
     cloud: SkyCloud = field(init=False)
     _contact: SshContact = field(init=False)
     _watch: asyncio.Task[None] = field(init=False)
@@ -112,7 +114,7 @@ class Life:
             self._contact,
             runner,
             FileNotes(self.home / "notes"),
-            offers=cached(lambda: read_offers(catalog_path("aws"), "aws", Wanted(TYPES))),
+            offers=cached(lambda: catalog_offers("aws", Wanted(TYPES), self.zones)),
             home=self.home,
             checkpoints=self.home / "checkpoints",
             pace=Pace(),

@@ -3,6 +3,7 @@
 A catalog has a row per instance type and zone. A region whose zones cost the same is one offer, named
 `aws/us-east-1/p3.8xlarge` (with `/spot` at its end for spot machines), and SkyPilot looks through the zones;
 where they differ, as spot prices do, each zone is an offer: `aws/us-east-1/us-east-1b/p3.8xlarge/spot`.
+SkyPilot's catalog of AWS has ids for zones; offers have the names of the user's account (`zones.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import structlog
 
 from starburst.clouds.sky.sdk import load
 from starburst.clouds.sky.threads import in_thread
+from starburst.clouds.sky.zones import ZoneName, ZoneNames, as_written, name_only
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
@@ -85,8 +87,19 @@ class Wanted:
         return (not types or row["InstanceType"] in types) and (not regions or row["Region"] in regions)
 
 
-def read_offers(path: Path, cloud: str, wanted: Wanted) -> list[Offer]:
+def catalog_offers(cloud: str, wanted: Wanted, zones: ZoneNames) -> list[Offer]:
+    """The offers of SkyPilot's own catalog of a cloud; `zones` knows AWS's.
+
+    Raises:
+        CatalogError: it cannot be had or read.
+    """
+    return read_offers(catalog_path(cloud), cloud, wanted, zones if cloud == "aws" else None)
+
+
+def read_offers(path: Path, cloud: str, wanted: Wanted, zones: ZoneNames | None = None) -> list[Offer]:
     """The offers of a CSV file in the form of SkyPilot's catalogs, cheapest first, unknown prices last.
+
+    Zones are named by `zones`, and without it as they are written, which must not be by AWS's ids.
 
     Raises:
         CatalogError: it cannot be read, or a row is wrong.
@@ -97,11 +110,15 @@ def read_offers(path: Path, cloud: str, wanted: Wanted) -> list[Offer]:
             missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
             if missing:
                 raise CatalogError(f"{path}: has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
-            return offers_of(list(reader), cloud, wanted, str(path))
+            rows = list(reader)
     except OSError as error:
         raise CatalogError(f"{path}: cannot be read ({error.strerror}); name an existing file") from None
     except UnicodeDecodeError:
         raise CatalogError(f"{path}: is not a text file; write CSV in UTF-8") from None
+    name: ZoneName = name_only if cloud == "aws" else as_written
+    if zones is not None:
+        name = zones.namer(filter(None, (row.get("AvailabilityZone") for row in rows)))
+    return offers_of(rows, cloud, wanted, str(path), name)
 
 
 def catalog_path(cloud: str) -> Path:
@@ -121,8 +138,14 @@ def catalog_path(cloud: str) -> Path:
     return Path(common.get_catalog_path(name))
 
 
-def offers_of(rows: Iterable[Mapping[str, str]], cloud: str, wanted: Wanted, source: str = "") -> list[Offer]:
-    """The offers of a catalog's rows.
+def offers_of(
+    rows: Iterable[Mapping[str, str]],
+    cloud: str,
+    wanted: Wanted,
+    source: str = "",
+    zone_name: ZoneName = as_written,
+) -> list[Offer]:
+    """The offers of a catalog's rows. Several rows of one place are the dearest of them.
 
     Raises:
         CatalogError: a row is wrong; `source` stands in the message.
@@ -137,13 +160,15 @@ def offers_of(rows: Iterable[Mapping[str, str]], cloud: str, wanted: Wanted, sou
             known = [(False, _money(row["Price"]))] if wanted.on_demand else []
             if wanted.spot and (row.get("SpotPrice") or "").strip():
                 known.append((True, _money(row["SpotPrice"])))
+            zone = zone_name(row.get("AvailabilityZone") or "")
         except ValueError as error:
             raise CatalogError(f"{source}, row {number}: {error}") from None
-        if resources is None:
+        if resources is None or zone is None:
             continue
         sizes[row["InstanceType"]] = resources
         for spot, price in known:
-            prices[row["InstanceType"], row["Region"], spot][row.get("AvailabilityZone") or ""] = price
+            by_zone = prices[row["InstanceType"], row["Region"], spot]
+            by_zone[zone] = _dearest(price, by_zone.get(zone, price))
     offers = []
     for (kind, region, spot), by_zone in prices.items():
         one_price = len(set(by_zone.values())) == 1
@@ -169,6 +194,11 @@ def offers_of(rows: Iterable[Mapping[str, str]], cloud: str, wanted: Wanted, sou
 def _by_price(offer: Offer) -> tuple[bool, Money, str]:
     price = offer.price_per_hour
     return price is None, price or Money(), offer.name
+
+
+def _dearest(one: Money | None, other: Money | None) -> Money | None:
+    """Nothing is as dear as what nobody knows."""
+    return None if one is None or other is None else max(one, other)
 
 
 def _resources(row: Mapping[str, str]) -> Resources | None:

@@ -47,7 +47,7 @@ class Hearing:
         said = [report for _, report in self._known(note).values() if report is not None]
         if not said:
             return
-        slowest = max(said, key=lambda report: report.left_s)
+        slowest = max(said, key=lambda report: report.to_go)
         progress = Progress(*note.key, slowest.done, slowest.total, slowest.per_s)
         if self._told.get(note.key) != progress:
             self._told[note.key] = progress
