@@ -38,10 +38,11 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; Chakra beside kube-scheduler
+bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; Chakra beside kube-scheduler
 	$(BIN)/python -m bench.queue $(ARGS)
 	$(BIN)/python -m bench.simulate $(ARGS)
 	$(BIN)/python -m bench.packing $(ARGS)
+	$(BIN)/python -m bench.iterator $(ARGS)
 	$(BIN)/python -m bench.chakra $(ARGS)
 
 wheel: $(VENV)/.dev  ## build the wheel into dist/
@@ -50,8 +51,8 @@ wheel: $(VENV)/.dev  ## build the wheel into dist/
 lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirements/dev.in
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/runtime.txt
-	$(BIN)/uv pip compile pyproject.toml --extra kubernetes --universal --python-version 3.10 --generate-hashes \
-	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/kubernetes.txt
+	$(BIN)/uv pip compile pyproject.toml --extra kubernetes --extra mqtt --extra otel --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/image.txt
 	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --all-extras --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/dev.txt
 

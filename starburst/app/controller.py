@@ -14,6 +14,7 @@ import structlog
 from starburst.app.performer import Performer
 from starburst.app.reaped import ReapedBook
 from starburst.app.reaper import Reaper, Rules
+from starburst.app.steps import Stepped, Watcher
 from starburst.core.actions import StartRun, StopRun
 from starburst.core.events import (
     CancelRequested,
@@ -82,10 +83,11 @@ class Controller:
         rules: Rules | None = None,
         prune: Prune = _keep_all,
         companion: Companion | None = None,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         """`on_step` is told of every step after it was stored; without `rules` the reaper does not wait.
 
-        `companion` may not fail: it would end the scheduler with it.
+        `companion` and `watchers`, which are closed at the end, may not fail: that would end the scheduler.
         """
         self.scheduler = scheduler
         scheduler.rest()
@@ -95,6 +97,7 @@ class Controller:
         self._pace = pace
         self._wall = wall
         self._on_step = on_step
+        self._watchers = watchers
         self._latest = scheduler.now
         self._reports: list[Event] = []
         self._news = asyncio.Event()
@@ -144,6 +147,8 @@ class Controller:
                 task.cancel()
             await asyncio.gather(loop, stopping, *watches, return_exceptions=True)
             await self._performer.close()
+            for watcher in self._watchers:
+                watcher.close()
 
     def _repay(self) -> dict[Site, list[asyncio.Task[None]]]:
         """Begin to do what each site was owed when the last process ended."""
@@ -221,9 +226,10 @@ class Controller:
                 batch.append(self._submitted(request.submission.job))
             else:
                 batch.append(WISHES[request.kind](request.job_id))
-        now = self.now()
+        now, began, start = self.now(), self._wall(), time.perf_counter()
         actions = self.scheduler.handle(batch or Tick(), now)
         changes = self.scheduler.take_changes()
+        decided = time.perf_counter()
         self._store.commit(
             Step(
                 now=now,
@@ -236,10 +242,14 @@ class Controller:
                 offers=list(self.scheduler.fleet.offers.values()),
             )
         )
+        stored = time.perf_counter()
         self._announce(changes, batch)
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
+        step = Stepped(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
+        for watcher in self._watchers:
+            watcher.stepped(step)
 
     def _submitted(self, job: Job) -> JobSubmitted:
         """The arrival of a job, with what the scheduler has forgotten of those that it comes after."""

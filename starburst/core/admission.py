@@ -36,6 +36,7 @@ def admit(state: State, record: JobRecord) -> None:
     if shut(state, record):
         return
     record.phase = Phase.QUEUED
+    record.queued_at = state.now
     record.message = ""
     why = "" if record.returned else _leaves_at_once(state, record.job)
     if why:

@@ -126,7 +126,7 @@ actions = Table(
 )
 
 #: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id made once; "clock";
-#: "tallies" and "spent", counters that only grow.
+#: "tallies", "spent" and "steps", counters that only grow; "speeds", how fast jobs run beside each other.
 facts = Table(
     "facts",
     metadata,
