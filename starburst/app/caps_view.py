@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from sqlalchemy import select
+
 from starburst.app.times import iso
 from starburst.app.views import Keys
 from starburst.core.caps import Ledger, Standing, standings
+from starburst.core.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
+from starburst.core.settings import Settings
+from starburst.core.snapshot import Snapshot, restore
+from starburst.store import board, codec, queries
+from starburst.store import schema as t
 from starburst.store.costs import settled_since
-from starburst.store.store import Store
+from starburst.store.store import Store, chunks
 
 
 def cap_rows(core: Scheduler) -> list[Keys]:
@@ -35,6 +42,28 @@ def cap_keys(standing: Standing) -> Keys:
         "then": cap.then,
         "state": "reached" if standing.is_reached else warned,
     }
+
+
+def stored_standings(store: Store, settings: Settings, now: float) -> list[Standing]:
+    """How every cap stands at `now`, in the order of the config; reads no job that pays for no machine.
+
+    For pages that stay open: a whole core is long to read while many jobs wait.
+    """
+    if not settings.caps:
+        return []
+    with store.read() as conn:
+        facts, machines, nodes = board.facts(conn), queries.machines(conn), board.nodes(conn)
+        payers = {job_id for machine in machines for job_id in machine.billed_to}
+        texts = [
+            text
+            for some in chunks(sorted(payers))
+            for text in conn.scalars(select(t.jobs.c.record).where(t.jobs.c.id.in_(some)))
+        ]
+    jobs = [codec.decode(JobRecord, text) for text in texts]
+    core = restore(settings, Snapshot(facts, jobs, machines, nodes))
+    core.now = max(core.now, now)
+    open_books(store, core, core.now)
+    return list(standings(core).values())
 
 
 def open_books(store: Store, core: Scheduler, now: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from starburst.app.config import Config
+from starburst.app.config_caps import caps_of
 from starburst.app.config_sites import CloudConfig
 from starburst.core.fleet import InstanceRecord
 from starburst.core.snapshot import Facts
@@ -21,8 +22,22 @@ def rate(machines: Collection[InstanceRecord]) -> Money:
     return sum((machine.rate for machine in machines), Money())
 
 
-def limit(config: Config) -> Money | None:
-    """The most that can be spent per hour: all that the offers' capacities let us rent; None is no limit."""
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Dollars per hour, and whether a cap says so; else it is all that the offers' capacities let us rent."""
+
+    rate: Money
+    is_cap: bool
+
+
+def limit(config: Config) -> Limit | None:
+    """The most that is meant to be spent per hour by everybody; None is no limit.
+
+    The tightest hourly cap on everybody. Only where there is none, what all costs that can be rented.
+    """
+    caps = [cap.limit for cap in caps_of(config.caps) if cap.per == "hour" and not (cap.queue or cap.user)]
+    if caps:
+        return Limit(min(caps), is_cap=True)
     if not isinstance(config.cloud, CloudConfig):
         return None
     sold = [(entry.offer.price_per_hour, entry.capacity) for entry in config.cloud.catalog()]
@@ -30,7 +45,7 @@ def limit(config: Config) -> Money | None:
     if len(known) < len(sold):
         return None
     dearest = max((price for price, _ in known if price is not None), default=Money())
-    return sum(((price or dearest) * capacity for price, capacity in known), Money())
+    return Limit(sum(((price or dearest) * capacity for price, capacity in known), Money()), is_cap=False)
 
 
 def gpus(nodes: Iterable[Node], holders: Iterable[Holder]) -> dict[str, int]:

@@ -24,6 +24,7 @@ from starburst.domain.money import MICRO
 from starburst.store import board, queries, tallies
 from starburst.store.store import LIVE_INSTANCES
 from starburst.web import figures
+from starburst.web.gap_watch import GapWatch
 from starburst.web.office import Office
 
 #: The text format that every Prometheus reads.
@@ -33,7 +34,7 @@ Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 def metrics(office: Office) -> APIRouter:
-    """The route. Answers are made anew for each request; nothing is kept between two."""
+    """The route. Answers are made anew for each request; only the packing gap is remembered."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StoreCollector(office))
     router = APIRouter()
@@ -51,6 +52,7 @@ class StoreCollector(Collector):
 
     def __init__(self, office: Office) -> None:
         self._office = office
+        self._gap = GapWatch(office.store)
 
     def describe(self) -> list[Metric]:
         """Nothing: the registry need not know the names beforehand."""
@@ -66,6 +68,7 @@ class StoreCollector(Collector):
             machines = queries.machines(conn)
             yield from _jobs(conn, now, told)
             yield from _decisions(told)
+            yield _steps(tallies.steps(conn))
             yield from _machines(conn, sum(m.unreachable_since is not None for m in machines))
             yield from _money(tallies.spent(conn), board.unsettled(conn, machines, now))
             gpus = figures.gpus(board.nodes(conn), board.holders(conn))
@@ -78,9 +81,16 @@ class StoreCollector(Collector):
         if limit is not None:
             yield _gauge(
                 "cloud_dollars_per_hour_limit",
-                "Price of all that the offers' capacities allow.",
-                limit.dollars,
+                "The hourly cap on everybody; without one, price of all that the offers' capacities allow.",
+                limit.rate.dollars,
             )
+        gap = self._gap.ask(config.settings().max_rate)
+        yield _by(
+            "packing_gap_ratio",
+            "How much more rented machines cost than the least that any for their tasks could.",
+            [],
+            [((), gap.ratio)] if gap is not None else [],
+        )
         budget = figures.budget(config, facts, told)
         if budget.target is not None:
             yield _gauge(
@@ -128,15 +138,12 @@ def _jobs(conn: Connection, now: float, told: tallies.Tallies) -> Iterator[Metri
 def _decisions(told: tallies.Tallies) -> Iterator[Metric]:
     waits = HistogramMetricFamily(
         "starburst_admission_wait_time_seconds",
-        "From a job's submission until it was first given a place, by where that was.",
+        "How long jobs stood in the queue before they were first given a place, by where that was.",
         labels=["queue", "site"],
     )
     for queue, by_site in sorted(told.waits.items()):
         for site, kept in sorted(by_site.items()):
-            bounds = [str(bound) for bound in tallies.BOUNDS_S] + ["+Inf"]
-            waits.add_metric(
-                [queue, site], list(zip(bounds, accumulate(kept.counts), strict=True)), kept.sum_s
-            )
+            waits.add_metric([queue, site], _buckets(tallies.BOUNDS_S, kept.counts), kept.sum_s)
     yield waits
     kinds = dict.fromkeys(REASONS, 0) | told.decisions  # zeros: the first of a kind is an increase, too
     yield _count("decisions", "Decisions by kind.", ["kind"], _keyed(kinds))
@@ -147,6 +154,22 @@ def _decisions(told: tallies.Tallies) -> Iterator[Metric]:
     yield _count(
         "launch_failures", "Machines that could not be had.", ["offer"], _keyed(told.launch_failures)
     )
+
+
+def _steps(kept: tallies.Steps) -> Metric:
+    steps = HistogramMetricFamily(
+        "starburst_step_duration_seconds",
+        "How long the scheduler took for a step: to decide (core), and to store that (commit).",
+        labels=["part"],
+    )
+    for part, took in (("core", kept.core), ("commit", kept.commit)):
+        steps.add_metric([part], _buckets(tallies.STEP_BOUNDS_S, took.counts), took.sum_s)
+    return steps
+
+
+def _buckets(bounds: Iterable[float], counts: Iterable[int]) -> list[tuple[str, float]]:
+    """Counts by class as Prometheus has them, those of smaller values included."""
+    return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
 
 
 def _machines(conn: Connection, unreachable: int) -> Iterator[Metric]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -48,6 +48,14 @@ CONFIG = {
         ]
     },
 }
+#: Of what a morning costs, caps in each state.
+CAPS = (
+    {"usd": 40, "per": "hour"},
+    {"usd": 120, "per": "day"},
+    {"usd": 60, "per": "day", "queue": "research", "then": "finish"},
+    {"usd": 23, "per": "day", "user": "dora", "then": "return"},
+    {"usd": 500, "per": "month", "queue": "papers"},
+)
 NODES = (
     *(Node(f"gpu-{n}", Resources.of(8, 96, 768, "V100")) for n in range(1, 4)),
     Node("gpu-4", Resources.of(4, 48, 384, "V100"), schedulable=False),
@@ -96,6 +104,11 @@ class Lively:
             world.run()
         except ItIsNoonError:
             self.scheduler.take_changes()
+
+    def cap(self, *caps: Mapping[str, object]) -> None:
+        """It was started anew with these caps on spending, as in a config; what was spent counts."""
+        self.config = parse_config({**CONFIG, "caps": [*caps]}, "test")
+        self.office.store.set_fact("config", self.config.model_dump(mode="json"))
 
     def tell(self, *events: Event) -> None:
         """One more stored step, at noon."""

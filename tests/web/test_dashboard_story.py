@@ -1,4 +1,7 @@
-"""Gantt charts agree with the decision log whatever happened; the comparison with No-Wait is fair."""
+"""Gantt charts are drawn as they should be; the comparison with No-Wait is fair.
+
+That the charts of 1,000 jobs agree with the decision log is in test_agreement.py.
+"""
 
 from __future__ import annotations
 
@@ -11,75 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.world import World
-from starburst.core.decisions import Decision
-from starburst.core.jobs import JobRecord
-from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.state import Changes
 from starburst.domain.money import Money
-from starburst.store import queries, rows
-from starburst.store.queries import DecisionRow, JobRow
-from starburst.web.dashboard.gantt import draw, spans, ticks
+from starburst.store import queries
+from starburst.store.queries import JobRow
+from starburst.web.dashboard.gantt import draw, ticks
 from starburst.web.dashboard.no_wait import compare
 from tests.builders import HOUR, arrival, job, nodes, offer
-from tests.web.lively import NOON, Lively, some_jobs
-
-
-def row_of(record: JobRecord) -> JobRow:
-    """A job as listings have it."""
-    kept = {
-        **rows.job_progress(record),
-        "id": record.id,
-        "submitted_at": record.submitted_at,
-        "seq": record.seq,
-    }
-    columns = {name: kept[name] for name in JobRow.__dataclass_fields__ if name in kept}
-    return JobRow(name=record.job.name, user=record.job.user, queue=record.job.queue, need="", **columns)
-
-
-def line_of(item: Decision) -> DecisionRow:
-    """A decision as listings have it."""
-    return DecisionRow(
-        item.seq, item.at, item.subject, item.event, item.kind, item.reason, dict(item.numbers)
-    )
-
-
-def test_of_a_thousand_jobs_each_bar_begins_and_ends_with_a_decision() -> None:
-    records: dict[str, JobRecord] = {}
-    log: dict[str, list[DecisionRow]] = {}
-
-    def on_step(_: float, changes: Changes) -> None:
-        records.update(changes.jobs)
-        for item in changes.decisions:
-            log.setdefault(item.subject, []).append(line_of(item))
-
-    offers = (offer("small", 4), offer("large", 8, 4.0))
-    made = World(Scheduler(Settings(factor=0.3)), nodes(8, 8, 8), offers, on_step=on_step)
-    made.submit(some_jobs(1000, 3))
-    made.run()
-    assert len(records) == 1000
-    assert sum(record.returned for record in records.values()) > 5
-    for record in records.values():
-        check(row_of(record), log[record.id])
-
-
-def check(row: JobRow, story: list[DecisionRow]) -> None:
-    """The bars leave no gap, run as often as the log says, and end when the job ended."""
-    bars = spans(row, story)
-    assert bars[0].start == row.submitted_at
-    assert all(left.end == right.start for left, right in pairwise(bars))
-    assert bars[-1].end == row.ended_at
-    times = {row.submitted_at, *(d.at for d in story)}
-    assert {bar.start for bar in bars} <= times
-    ran = [(b.start, b.lane) for b in bars if b.kind == "runs"]
-    ends = {d.at for d in story if d.kind in ("succeeded", "stopping", "lost")}
-    said = [(d.at, d.numbers["where"]) for d in story if d.kind == "started" and d.at not in ends]
-    assert ran == said
-    assert ran[-1][0] == row.started_at
-    chart = draw(row, story, now=1e9)
-    drawn = [bar for _, its in chart.lanes for bar in its]
-    assert len(drawn) == len(bars)
-    assert all(0 <= bar.x <= 100 and bar.x + bar.width <= 100.5 for bar in drawn)
+from tests.web.lively import NOON, Lively
 
 
 def test_a_job_that_waits_is_drawn_up_to_its_deadline() -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from starburst.core.decisions import REASONS
-from starburst.store import queries
+from starburst.store import queries, tallies
 from starburst.store import schema as t
 from starburst.store.costs import costs
 from starburst.store.store import Store
@@ -104,6 +104,21 @@ def test_waits_run_from_submission_to_the_first_place_each_job_once(lively: Live
     )
 
 
+def test_how_long_steps_take_is_as_the_scheduler_kept_it(tmp_path: Path) -> None:
+    with Lively.begin(tmp_path) as lively:
+        assert total(samples(scrape(lively.office)), "step_duration_seconds_count", part="core") == 0
+        kept = tallies.Steps()
+        for took_s in (0.002, 0.03, 70.0):
+            kept.core.add(took_s)
+        kept.commit.add(0.25)
+        lively.office.store.set_fact(tallies.STEPS, kept)
+        found = samples(scrape(lively.office))
+    for le, count in {"0.001": 0, "0.0025": 1, "0.05": 2, "10.0": 2, "+Inf": 3}.items():
+        assert total(found, "step_duration_seconds_bucket", part="core", le=le) == count, le
+    assert total(found, "step_duration_seconds_bucket", part="commit", le="0.25") == 1
+    assert total(found, "step_duration_seconds_sum") == pytest.approx(70.282)
+
+
 def test_settled_and_running_bills_are_what_starburst_cost_says(lively: Lively, text: str) -> None:
     found = samples(text)
     for row in costs(lively.office.store, "queue", NOON):
@@ -116,6 +131,25 @@ def test_settled_and_running_bills_are_what_starburst_cost_says(lively: Lively, 
     assert total(found, "cloud_dollars_per_hour_limit") == pytest.approx(
         12 * 3.06 + 8 * 12.24 + 2 * 24.48 + 10 * 0.09
     )
+
+
+def test_the_packing_gap_is_there_once_machines_have_tasks(lively: Lively, tmp_path: Path) -> None:
+    with served(metrics(lively.office)) as url:
+        for _ in range(20):  # the first scrape may come before the proof
+            found = samples(httpx.get(f"{url}/metrics").text)
+            if ("packing_gap_ratio", ()) in found:
+                break
+    rate = total(found, "cloud_dollars_per_hour")
+    # Five GPUs, in two pairs and alone, and three tasks without any: a p3.8xlarge and a p3.2xlarge hold them.
+    assert total(found, "packing_gap_ratio") == pytest.approx(rate / (12.24 + 3.06) - 1)
+    with Lively.begin(tmp_path) as empty:
+        assert ("packing_gap_ratio", ()) not in samples(scrape(empty.office))
+
+
+def test_an_hourly_cap_on_everybody_is_the_limit(tmp_path: Path) -> None:
+    with Lively.begin(tmp_path) as lively:
+        lively.cap({"usd": 40, "per": "hour"}, {"usd": 1, "per": "hour", "user": "ada"})
+        assert total(samples(scrape(lively.office)), "cloud_dollars_per_hour_limit") == 40
 
 
 def test_gpus_of_nodes_add_up_whatever_they_do(lively: Lively, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from starburst.store.queries import DecisionRow, JobRow
@@ -15,6 +15,8 @@ STEPS_S = (
 )
 MOST_TICKS = 7
 ENDS = ("succeeded", "failed", "cancelled")
+#: Decisions after which a job has no place: it queues, or something keeps it out of the queue.
+WAITS = ("waits", "no-offer", "capped", "lost", "retries", "held", "released", "awaits", "turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,9 @@ def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[Span]:
         if change is not None:
             found[-1] = replace(found[-1], end=decision.at)
             if not change.kind:
-                return list(_named(found, row.runs_on))
+                return _named(found, row.runs_on)
             found.append(change)
-    return list(_named(found, row.runs_on))
+    return _named(found, row.runs_on)
 
 
 def _change(decision: DecisionRow, last: Span) -> Span | None:
@@ -66,7 +68,7 @@ def _change(decision: DecisionRow, last: Span) -> Span | None:
     kind, at, where = decision.kind, decision.at, str(decision.numbers.get("where", ""))
     if kind in ENDS:
         return Span(last.lane, "", at)
-    if kind in ("waits", "no-offer", "lost"):
+    if kind in WAITS:
         return None if last.kind == "waits" else Span(QUEUE, "waits", at)
     if kind == "placed":
         return Span(where, "starts", at)
@@ -74,20 +76,21 @@ def _change(decision: DecisionRow, last: Span) -> Span | None:
         return Span(CLOUD, "starts", at)
     if kind == "started":
         return Span(where, "runs", at)
-    if kind == "stopping":
+    if kind in ("stopping", "returning"):
         return Span(last.lane, "stops", at)
     return None
 
 
-def _named(found: Sequence[Span], runs_on: str) -> Iterator[Span]:
-    """The spans of some length, those that begin in the cloud with the names of their machines."""
-    for span, after in zip(found, [*found[1:], None], strict=True):
-        if span.end is not None and span.end <= span.start:
-            continue
-        lane = span.lane
-        if lane == CLOUD:
-            lane = (after.lane if after and after.kind == "runs" else runs_on) or CLOUD
-        yield replace(span, lane=lane)
+def _named(found: Sequence[Span], runs_on: str) -> list[Span]:
+    """The spans of some length; those that begin in the cloud have the name of the run that they led to."""
+    named: list[Span] = []
+    machines = runs_on
+    for span in reversed(found):
+        if span.lane != CLOUD:
+            machines = span.lane if span.kind == "runs" else ""
+        if span.end is None or span.end > span.start:
+            named.append(replace(span, lane=machines or CLOUD) if span.lane == CLOUD else span)
+    return named[::-1]
 
 
 def draw(row: JobRow, story: Sequence[DecisionRow], now: float) -> Gantt:

@@ -10,6 +10,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from starburst.app.build import stored_config
+from starburst.app.caps_view import stored_standings
+from starburst.app.packing_gap import Gap
 from starburst.core.actions import Slot
 from starburst.core.fleet import InstanceRecord
 from starburst.domain.job import Phase
@@ -19,8 +21,10 @@ from starburst.store import board, queries, tallies
 from starburst.store.board import Holder, Waiter
 from starburst.store.queries import DecisionRow, JobRow
 from starburst.web import figures
+from starburst.web.dashboard.caps import Caps, caps_of
 from starburst.web.dashboard.no_wait import Comparison, Rival
-from starburst.web.figures import Budget
+from starburst.web.figures import Budget, Limit
+from starburst.web.gap_watch import GapWatch
 from starburst.web.office import Office
 
 #: How many of each list are shown; the rest is counted.
@@ -83,12 +87,13 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Dollars: per hour now, per hour at most if that is known, and since midnight."""
+    """Dollars: per hour now, per hour at most if that is known, since midnight; what rivals would cost."""
 
     rate: Money
-    limit: Money | None
+    limit: Limit | None
     today: Money
     comparison: Comparison | None
+    gap: Gap | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,7 @@ class Overview:
     unreachable: int
     gpus: Mapping[str, int]
     spending: Spending
+    caps: Caps
     budget: Budget
     decisions: Sequence[DecisionRow]
     decided: int
@@ -119,11 +125,12 @@ class Overview:
     owed: Mapping[str, int]
 
 
-def overview(office: Office, rival: Rival, asked: Asked) -> Overview:
+def overview(office: Office, rival: Rival, watch: GapWatch, asked: Asked) -> Overview:
     """All of it as of now."""
     store, now = office.store, office.now()
     config, pace, counts = stored_config(store), queries.pace(store), queries.summary(store).jobs
-    comparison = rival.ask(midnight(now), now)
+    comparison, settings = rival.ask(midnight(now), now), config.settings()
+    gap, caps = watch.ask(settings.max_rate), caps_of(stored_standings(store, settings, now), now)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
     fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
     with store.read() as conn:
@@ -145,8 +152,9 @@ def overview(office: Office, rival: Rival, asked: Asked) -> Overview:
             unreachable=sum(record.unreachable_since is not None for record in records),
             gpus=figures.gpus(nodes, holders),
             spending=Spending(
-                figures.rate(records), figures.limit(config), _today(conn, records, now), comparison
+                figures.rate(records), figures.limit(config), _today(conn, records, now), comparison, gap
             ),
+            caps=caps,
             budget=figures.budget(config, facts, tallies.tallies(conn)),
             decisions=decisions,
             decided=facts.decided,

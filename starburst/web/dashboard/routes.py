@@ -16,6 +16,7 @@ from starburst.web.dashboard.gantt import draw
 from starburst.web.dashboard.no_wait import Rival
 from starburst.web.dashboard.overview import PHASES, Asked, overview
 from starburst.web.dashboard.telling import Teller
+from starburst.web.gap_watch import GapWatch
 from starburst.web.office import Office
 
 #: Nothing but our own files, and no script or style inside a page.
@@ -40,15 +41,15 @@ TEXT = 120
 def dashboard(office: Office) -> APIRouter:
     """The pages of a home."""
     router = APIRouter(include_in_schema=False)
-    rival, teller = Rival(office.store), Teller(office)
+    rival, watch, teller = Rival(office.store), GapWatch(office.store), Teller(office)
 
     @router.get("/")
     def home(request: Request, q: str = "", phase: str = "") -> Response:
-        return _page(request, render.overview_page(overview(office, rival, _asked(q, phase))))
+        return _page(request, render.overview_page(overview(office, rival, watch, _asked(q, phase))))
 
     @router.get("/dashboard/overview")
     def overview_parts(request: Request, q: str = "", phase: str = "") -> Response:
-        return _page(request, render.overview_parts(overview(office, rival, _asked(q, phase))))
+        return _page(request, render.overview_parts(overview(office, rival, watch, _asked(q, phase))))
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str) -> Response:
