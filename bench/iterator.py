@@ -2,6 +2,8 @@
 
 An iteration computes for about a millisecond, as 1,000 iterations/s have it. Which loop goes on next is drawn
 anew each time, so that all see the same weather; one without a watch runs twice, to show what is chance.
+Reports over HTTP go to a process that takes them; what their thread costs is its CPU time, as it may be the
+loop's.
 """
 
 from __future__ import annotations
@@ -10,14 +12,40 @@ import argparse
 import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
-from starburst.iterator import REPORT, WINDOW_S, watch
+from starburst.iterator import REPORT, TOKEN, WINDOW_S, _sender, watch
 
 ITERATION_S = 0.001
 EMPTY = 200_000
+TOLD = {"done": 123_456, "total": 1_000_000, "per_s": 987.654321}
+#: Takes what comes, and prints its port.
+LISTENER = """
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_PUT(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+#: What is imported for it once, before the first loop.
+FIRST = """
+import time
+from starburst.iterator import _sender
+began = time.thread_time()
+_sender("http://127.0.0.1/")
+print(time.thread_time() - began)
+"""
 
 
 def main() -> None:
@@ -28,7 +56,8 @@ def main() -> None:
     args = parser.parse_args()
     count = 100 if args.small else args.iterations
     os.environ.pop(REPORT, None)
-    with tempfile.TemporaryDirectory() as home:
+    os.environ[TOKEN] = "starburst_report_" + "x" * 43
+    with tempfile.TemporaryDirectory() as home, listener() as url:
         loops = {
             "not watched": iter(range(count)),
             "not watched, once more": iter(range(count)),
@@ -36,16 +65,28 @@ def main() -> None:
         }
         os.environ[REPORT] = os.path.join(home, "report.json")
         loops["watched, reported"] = iter(watch(range(count)))
+        os.environ[REPORT] = url
+        loops["watched, reported by HTTP"] = iter(watch(range(count)))
         medians_s = by_turns(loops)
         added_s = statistics.median(empty(watch(range(EMPTY))) - empty(range(EMPTY)) for _ in range(11))
-        report_s = statistics.median(reported() for _ in range(101))
+        put_s = statistics.median(reported() for _ in range(101))
+        send = _sender(url)
+        send_s = statistics.median(cpu(lambda: send(TOLD)) for _ in range(101))
+        os.environ[REPORT] = os.path.join(home, "report.json")
+        file_s = statistics.median(reported() for _ in range(101))
+    first = [subprocess.run([sys.executable, "-c", FIRST], stdout=-1, check=True).stdout for _ in range(11)]
+    first_s = statistics.median(map(float, first))
     base_s = medians_s["not watched"]
     for name, median_s in medians_s.items():
         print(f"{name:<52}{median_s * 1e3:>10.4f} ms{median_s / base_s:>9.4f}")
     print(f"{'an iteration that does nothing, watched, costs':<52}{added_s * 1e9:>10.0f} ns")
-    print(f"{'a report costs':<52}{report_s * 1e3:>10.3f} ms")
-    share = added_s / ITERATION_S + report_s / WINDOW_S
-    print(f"{'both, of 1,000 iterations/s':<52}{share * 100:>10.4f} %")
+    print(f"{'a report into a file costs':<52}{file_s * 1e3:>10.3f} ms")
+    print(f"{'a report over HTTP costs the loop':<52}{put_s * 1e6:>10.1f} µs")
+    print(f"{'and its thread':<52}{send_s * 1e3:>10.3f} ms of CPU")
+    print(f"{'and once, before the first loop':<52}{first_s * 1e3:>10.3f} ms of CPU")
+    for name, report_s in (("a file", file_s), ("HTTP", put_s + send_s)):
+        share = added_s / ITERATION_S + report_s / WINDOW_S
+        print(f"{f'all, of 1,000 iterations/s, reported to {name}':<52}{share * 100:>10.4f} %")
 
 
 def by_turns(loops: dict[str, Iterator[int]]) -> dict[str, float]:
@@ -88,8 +129,26 @@ def empty(items: Iterable[int]) -> float:
     return (time.perf_counter() - began) / EMPTY
 
 
+@contextmanager
+def listener() -> Iterator[str]:
+    """The address of a process that takes reports."""
+    with subprocess.Popen([sys.executable, "-c", LISTENER], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
+        finally:
+            process.kill()
+
+
+def cpu(act: Callable[[], None]) -> float:
+    """CPU seconds of this thread."""
+    began = time.thread_time()
+    act()
+    return time.thread_time() - began
+
+
 def reported() -> float:
-    """Seconds a report takes."""
+    """Seconds that a report takes in the loop."""
     watched = watch(range(1), total=1)
     began = time.perf_counter()
     watched._tell(0.0)

@@ -5,9 +5,11 @@
     for batch in watch(loader, total=epochs * len(loader)):
         ...
 
-Where Starburst runs the job, STARBURST_REPORT names a file beside it; a few times a minute that is replaced
-by one line of JSON. Elsewhere nothing is written, and the loop costs nothing at all. It needs the standard
-library only: this file may be copied to wherever Starburst is not installed.
+Where Starburst runs the job, STARBURST_REPORT names a file beside it, which is replaced a few times a minute
+by one line of JSON, or who is told the same over the network: http:// or https:// (STARBURST_REPORT_TOKEN is
+the bearer token), mqtt://user:password@host:port/topic or mqtts://. Elsewhere nothing is written, and the
+loop costs nothing at all. It needs the standard library only: this file may be copied to wherever Starburst
+is not installed.
 
 `python -m starburst.iterator --profile 60 train.py …` runs a program until its watched loop, once warm, has
 run for a minute, and writes its throughput to throughput.json: what it does with a machine to itself.
@@ -18,14 +20,20 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+Told = Mapping[str, object]
 
-#: The file to report to; how long to measure, and where to write what was measured.
-REPORT, PROFILE, PROFILE_OUT = "STARBURST_REPORT", "STARBURST_PROFILE", "STARBURST_PROFILE_OUT"
+#: Where to report to, with what token; how long to measure, and where to write what was measured.
+REPORT, TOKEN = "STARBURST_REPORT", "STARBURST_REPORT_TOKEN"
+PROFILE, PROFILE_OUT = "STARBURST_PROFILE", "STARBURST_PROFILE_OUT"
 WINDOW_S = 10.0
+#: Seconds that a listener may take for each of its answers, and the end of the program waits for the last.
+TIMEOUT_S, LAST_S = 3.0, 0.3
+#: The longest pause after failures, which begin with twice a window and double each time.
+MOST_PAUSE_S = 600.0
 #: The share of a profile's time that is not counted: caches fill, kernels are compiled.
 WARM_UP = 0.1
 
@@ -47,7 +55,7 @@ class Watched(Generic[T]):
         self._iterable = iterable
         self._total = total
         self._done = done
-        self._path = os.environ.get(REPORT)
+        self._where = os.environ.get(REPORT) or None
         profile_s = _number(os.environ.get(PROFILE))
         self._profile = _Profile(profile_s) if profile_s else None
         self._since = math.inf
@@ -56,33 +64,46 @@ class Watched(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         if self._profile is not None:
             return self._profile.through(self._iterable)
-        return iter(self._iterable) if self._path is None else self._counted()
+        return self._counted() if self._is_heard() else iter(self._iterable)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_iterable":  # while it is being copied or unpickled
             raise AttributeError(name)
         return getattr(self._iterable, name)
 
+    def _is_heard(self) -> bool:
+        """Whether to report; what that takes is imported now, for a thread that imports could meet a fork."""
+        try:
+            if self._where is not None and _is_url(self._where):
+                _line(self._where)
+        except Exception:
+            self._where = None
+        return self._where is not None
+
     def _counted(self) -> Iterator[T]:
         clock = time.monotonic
         self._since = min(self._since, clock())
         due = self._since + WINDOW_S
-        for item in self._iterable:
-            yield item
-            self._done += 1  # whoever asks for the next one has done with this one
-            if clock() >= due:
-                due = self._tell(clock())
+        count = 0  # of its own: to count in an attribute takes thrice as long in a loop that does real work
+        try:
+            for item in self._iterable:
+                yield item
+                count += 1  # whoever asks for the next one has done with this one
+                if clock() >= due:
+                    self._done, count = self._done + count, 0
+                    due = self._tell(clock())
+        finally:
+            self._done += count
 
     def _tell(self, now: float) -> float:
         """Report the window that ends now; when the next one does."""
         per_s = (self._done - self._done_then) / max(now - self._since, 1e-9)
         self._since, self._done_then = now, self._done
         try:
-            if self._path is not None:
-                told = {"done": self._done, "total": self._total, "per_s": per_s, "at": time.time()}
-                _write(self._path, told)
+            if self._where is not None:
+                _report(self._where, {"done": self._done, "total": self._total, "per_s": per_s})
         except Exception:  # nobody listens: no reason to disturb the job, now or later
-            self._path = None
+            self._where = None
         return now + WINDOW_S
 
 
@@ -123,6 +144,186 @@ class _Profile:
             "seconds": seconds,
         }
         _write(os.environ.get(PROFILE_OUT) or "throughput.json", measured)
+
+
+def _report(where: str, told: Told) -> None:
+    """Tell a file or a listener; whichever it is, the loop does not wait for it."""
+    if _is_url(where):
+        _line(where).put(told)
+    else:
+        _write(where, {**told, "at": time.time()})
+
+
+def _is_url(where: str) -> bool:
+    return where.partition("://")[0] in _SENDERS and "://" in where
+
+
+def _line(where: str) -> _Line:
+    """The one of this process: a forked child has a copy of its parent's, without the thread."""
+    key = os.getpid(), where
+    if key not in _lines:
+        _lines[key] = _Line(where)
+    return _lines[key]
+
+
+class _Line:
+    """Tells one listener, in a thread of its own. Its mailbox has one place: who is slow hears the latest."""
+
+    def __init__(self, where: str) -> None:
+        import atexit  # noqa: PLC0415 - a job that nobody listens to does not need them
+        import threading  # noqa: PLC0415
+
+        self._send = _sender(where)
+        self._pid = os.getpid()
+        self._told: Told | None = None
+        self._state = "waiting"  # or "sending", or "away": nobody listens, for a while or for good
+        self._news = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="starburst-report", daemon=True)
+        atexit.register(self._last)
+
+    def put(self, told: Told) -> None:
+        """Never waits."""
+        self._told = told
+        self._news.set()
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            failures = 0
+            while True:
+                self._news.wait()
+                self._news.clear()
+                self._state = "sending"
+                told, self._told = self._told, None
+                failures = 0 if told is None or _sent(self._send, told) else failures + 1
+                if failures:
+                    self._state = "away"
+                    time.sleep(min(MOST_PAUSE_S, WINDOW_S * 2 ** min(failures, 9)))
+                self._state = "waiting"
+        except Exception:  # it wants to hear no more
+            self._state = "away"
+
+    def _last(self) -> None:
+        """At the end of the program: what is on its way may arrive, if that is soon."""
+        give_up = time.monotonic() + LAST_S
+        while self._pid == os.getpid() and time.monotonic() < give_up:
+            if self._state == "away" or (self._state == "waiting" and self._told is None):
+                return
+            time.sleep(0.005)
+
+
+_lines: dict[tuple[int, str], _Line] = {}
+
+
+class _OverError(Exception):
+    """The listener does not want to hear of this run any more."""
+
+
+def _sent(send: Callable[[Told], None], told: Told) -> bool:
+    """Whether a report arrived."""
+    try:
+        send(told)
+    except _OverError:
+        raise
+    except Exception:
+        return False
+    return True
+
+
+def _sender(where: str) -> Callable[[Told], None]:
+    """What sends a report to a URL, or raises."""
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    url = urlsplit(where)
+    return _SENDERS[url.scheme](url)
+
+
+def _http(url: Any) -> Callable[[Told], None]:
+    """PUT it: see `starburst/web/progress.py`."""
+    import json  # noqa: PLC0415
+    from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415
+
+    connection = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    headers = {"Content-Type": "application/json", "User-Agent": "starburst-iterator"}
+    if os.environ.get(TOKEN):
+        headers["Authorization"] = f"Bearer {os.environ[TOKEN]}"
+
+    def send(told: Told) -> None:
+        line = connection(url.hostname, url.port, timeout=TIMEOUT_S)
+        try:
+            line.request("PUT", target, json.dumps({**told, **_rank()}), headers)
+            status = line.getresponse().status
+        finally:
+            line.close()
+        if status == 410:
+            raise _OverError
+        if status >= 300:
+            raise ConnectionError(status)
+
+    return send
+
+
+def _mqtt(url: Any) -> Callable[[Told], None]:
+    """Publish to a topic with QoS 1, by MQTT 3.1.1, which every broker of MQTT 5 speaks too."""
+    import json  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+    import ssl  # noqa: PLC0415
+    from urllib.parse import unquote  # noqa: PLC0415
+
+    run = {"job": os.environ["STARBURST_JOB"], "attempt": int(os.environ["STARBURST_ATTEMPT"])}
+    tls = ssl.create_default_context() if url.scheme == "mqtts" else None
+    address = url.hostname or "localhost", url.port or (8883 if tls else 1883)
+    topic = _text(unquote(url.path[1:]))
+    login = [unquote(part) for part in (url.username, url.password) if part is not None]
+    flags = 0x02 | (0x80, 0xC0)[len(login) - 1] if login else 0x02  # a clean session; a user; a password
+    own = _text(f"starburst{os.urandom(7).hex()}")  # as long as ids may be everywhere
+    hello = _text("MQTT") + bytes([4, flags, 0, 60]) + own + b"".join(map(_text, login))
+
+    def send(told: Told) -> None:
+        body = json.dumps({**run, **told, **_rank()}).encode()
+        with socket.create_connection(address, TIMEOUT_S) as plain:
+            line = plain if tls is None else tls.wrap_socket(plain, server_hostname=address[0])
+            with line:
+                line.sendall(_packet(0x10, hello))
+                if line.recv(4) != b"\x20\2\0\0":
+                    raise ConnectionError("refused")
+                line.sendall(_packet(0x32, topic + b"\0\1" + body))
+                if line.recv(4) != b"\x40\2\0\1":
+                    raise ConnectionError("not taken")
+                line.sendall(b"\xe0\0")
+
+    return send
+
+
+_SENDERS: dict[str, Callable[[Any], Callable[[Told], None]]] = {
+    "http": _http,
+    "https": _http,
+    "mqtt": _mqtt,
+    "mqtts": _mqtt,
+}
+
+
+def _text(text: str) -> bytes:
+    """As MQTT has it: its length, then UTF-8."""
+    data = text.encode()
+    return len(data).to_bytes(2, "big") + data
+
+
+def _packet(kind: int, data: bytes) -> bytes:
+    """One of MQTT's: its length is in digits of seven bits, the last one first."""
+    left, length = len(data), bytearray()
+    while not length or left:
+        left, digit = divmod(left, 128)
+        length.append(digit | (0x80 if left else 0))
+    return bytes([kind]) + length + data
+
+
+def _rank() -> dict[str, int]:
+    """Which task of a gang this is; nothing where nobody says."""
+    rank = os.environ.get("STARBURST_RANK", "")
+    return {"rank": int(rank)} if rank.isdecimal() else {}
 
 
 def _write(path: str, data: Mapping[str, object]) -> None:

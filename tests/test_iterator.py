@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +110,24 @@ def test_a_pause_between_epochs_counts(report: Path, monkeypatch: pytest.MonkeyP
     assert told(report) == {"done": 51, "total": None, "per_s": pytest.approx(51 / 50)}
 
 
+def test_what_a_loop_that_is_left_had_done_counts_and_what_it_was_at_does_not(
+    report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr(iterator.time, "monotonic", clock)
+    loader = watch(Loader(50))
+    for number in loader:
+        if number == 4:
+            break
+    one, other = iter(loader), iter(loader)
+    for it in (one, other, one, other, one):
+        next(it)
+    clock.now += 50
+    next(other)
+    next(one)
+    assert told(report)["done"] == 4 + 2 + 3
+
+
 def test_it_is_silent_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STARBURST_REPORT", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -183,3 +205,136 @@ def test_a_profiled_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith("none.py: there is no such file")
+
+
+# Over the network. Each program is a process of its own: its thread goes on for as long as it lives.
+
+PROGRAM = """
+import time
+from starburst import iterator
+iterator.WINDOW_S = 0
+began = time.monotonic()
+for _ in iterator.watch(range(50), total=50):
+    time.sleep(0.001)
+took = time.monotonic() - began
+"""
+
+
+class Listener:
+    """Takes reports over HTTP, and answers them all alike."""
+
+    def __init__(self, status: int = 204) -> None:
+        told = self.told = list[tuple[str, str | None, dict[str, Any]]]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                told.append((self.path, self.headers["Authorization"], body))
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Says nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self) -> Listener:
+        threading.Thread(target=self.server.serve_forever, args=(0.01,)).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def ran(where: str, program: str = PROGRAM, **env: str) -> float:
+    """Wall seconds that a program took. It must say nothing and end well."""
+    began = time.monotonic()
+    known = {name: value for name, value in os.environ.items() if not name.startswith("STARBURST_")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**known, "STARBURST_REPORT": where, **env},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return time.monotonic() - began
+
+
+def test_over_http_it_says_the_same_with_its_token_and_the_last_word_goes_out() -> None:
+    with Listener() as listener:
+        ran(f"{listener.url}/here?x=1", STARBURST_REPORT_TOKEN="secret", STARBURST_RANK="2")
+    assert {(path, token) for path, token, _ in listener.told} == {("/here?x=1", "Bearer secret")}
+    done = [body["done"] for _, _, body in listener.told]
+    assert done == sorted(set(done))
+    last = listener.told[-1][2]
+    assert last.pop("per_s") > 0
+    assert last == {"done": 50, "total": 50, "rank": 2}
+
+
+def test_a_listener_that_does_not_answer_holds_up_neither_the_loop_nor_the_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        for where in (f"http://127.0.0.1:{port}/", f"mqtt://127.0.0.1:{port}/topic"):
+            ran(where, f"{PROGRAM}\nassert took < 1, took", STARBURST_JOB="a", STARBURST_ATTEMPT="1")
+        waited = ran(f"http://127.0.0.1:{port}/") - ran("/dev/null/no")
+    assert waited < iterator.TIMEOUT_S, "which it would wait for an answer"
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["http://127.0.0.1:1/", "http://", "http://[", "http://a:b", "mqtt://", "https://no.invalid/", "x://y"],
+)
+def test_who_is_not_there_is_not_missed(where: str, tmp_path: Path) -> None:
+    ran(where, f"import os; os.chdir({str(tmp_path)!r})\n{PROGRAM}\nassert took < 1, took")
+
+
+def test_it_says_no_more_to_who_says_that_the_run_is_over() -> None:
+    with Listener(410) as listener:
+        ran(listener.url, PROGRAM.replace("range(50)", "range(200)"))
+    assert len(listener.told) == 1
+
+
+def test_pauses_after_failures_grow_until_one_arrives() -> None:
+    program = """
+import threading, time, types
+from starburst import iterator
+pauses, enough = [], threading.Event()
+def sleep(seconds):
+    pauses.append(seconds)
+    line.put({})
+def send(told):
+    if len(pauses) == 8:
+        pauses.append("arrived")
+        line.put({})
+    elif len(pauses) == 10:
+        enough.set()
+    else:
+        raise OSError
+iterator.time = types.SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+iterator._SENDERS["http"] = lambda url: send
+line = iterator._Line("http://x")
+line.put({})
+assert enough.wait(10)
+assert pauses == [20, 40, 80, 160, 320, 600, 600, 600, "arrived", 20], pauses
+"""
+    ran("", program)
+
+
+def test_a_child_process_reports_for_itself() -> None:
+    program = f"""
+import os
+{PROGRAM}
+if os.fork() == 0:
+    for _ in iterator.watch(range(20), total=70, done=50):
+        time.sleep(0.001)
+else:
+    assert os.wait()[1] == 0
+"""
+    with Listener() as listener:
+        ran(listener.url, program)
+    assert {body["total"] for _, _, body in listener.told} == {50, 70}
+    assert listener.told[-1][2]["done"] == 70

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.app.prune import prune
 from starburst.app.reaper import Rules
+from starburst.app.reports import Inbox, inbox_of, reporting, together
+from starburst.app.steps import StepTimes, Watcher
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.events import NodesChanged, OffersChanged
@@ -26,7 +28,7 @@ from starburst.core.state import Changes
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
-from starburst.runs.ports import Cloud, Cluster
+from starburst.runs.ports import Cloud, Cluster, RunSite
 from starburst.store import queries
 from starburst.store.store import Store
 from translator.stores import Carried
@@ -37,9 +39,16 @@ if TYPE_CHECKING:
 
 
 def build(
-    home: Home, config: Config, store: Store, *, on_step: Callable[[Changes], None] | None = None
+    home: Home,
+    config: Config,
+    store: Store,
+    *,
+    on_step: Callable[[Changes], None] | None = None,
+    inbox: Inbox | None = None,
 ) -> Controller:
     """A controller that goes on where the store says; the config is noted there for the other commands.
+
+    What is put into the inbox by other threads comes to it while it runs.
 
     Raises:
         UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
@@ -60,7 +69,8 @@ def build(
     cluster = _cluster(home, config, store, scheduler)
     cloud = cloud_of(home, config, store, pace, now)
     rules = reaping(config, store)
-    bus = _bus(home, config, store, scheduler)
+    bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
+    beside = [bus, None if inbox is None else inbox_of(inbox, scheduler)]
     return Controller(
         store,
         scheduler,
@@ -70,7 +80,8 @@ def build(
         on_step=on_step,
         rules=rules,
         prune=forget,
-        companion=bus,
+        companion=together(beside),
+        watchers=[StepTimes(store), *_tracing(config, store, pace)],
     )
 
 
@@ -177,15 +188,27 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         carries=carries(config),
         queues=[queue.name for queue in config.queues],
         logs=home.cluster,
+        reporting=reporting(config, store),
     )
 
 
-def _bus(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Companion | None:
+def _bus(
+    home: Home, config: Config, store: Store, scheduler: Scheduler, sites: Mapping[Site, RunSite]
+) -> Companion | None:
     if config.bus.kind != "mqtt":
         return None
     from starburst.app.bus import bus_of  # noqa: PLC0415 - its needs are an extra
 
-    return bus_of(home.database, config.bus, _controller_id(store), scheduler)
+    return bus_of(home.database, config.bus, _controller_id(store), scheduler, sites)
+
+
+def _tracing(config: Config, store: Store, pace: Pace) -> list[Watcher]:
+    if config.tracing.endpoint is None:
+        return []
+    need_otel()
+    from starburst.app.tracing import Tracing  # noqa: PLC0415 - its needs are an extra
+
+    return [Tracing(config.tracing, _controller_id(store), pace)]
 
 
 async def connect(cluster: KubernetesConfig) -> Api:
@@ -211,6 +234,20 @@ def need_kubernetes() -> None:
         raise UserError(
             "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
         )
+
+
+def need_otel() -> None:
+    """To be asked before `starburst.app.tracing` is imported.
+
+    Raises:
+        UserError: what it needs is not installed.
+    """
+    try:  # not that of opentelemetry alone: other packages need parts of it
+        there = all(map(find_spec, ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")))
+    except ModuleNotFoundError:
+        there = False
+    if not there:
+        raise UserError("tracing.endpoint: needs the extra: pip install 'starburst-scheduler[otel]'")
 
 
 def live_core(store: Store) -> Scheduler:

@@ -34,6 +34,7 @@ from starburst.app.config_sites import (
     OfferConfig,
     SkyConfig,
 )
+from starburst.app.config_tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.core.settings import Settings
 from starburst.domain.money import Money
@@ -74,6 +75,9 @@ class Config(Section):
     clock: ClockConfig = Field(ClockConfig(), description="the scheduler's clock")
     bus: BusConfig = Field(BusConfig(), description="events out to a broker, and hints in from it")
     http: HttpConfig = Field(HttpConfig(), description="the HTTP API, the dashboard and the metrics")
+    tracing: TracingConfig = Field(
+        TracingConfig(), description="a span per decision, sent to a collector of OpenTelemetry"
+    )
     caps: CapsConfig = Field([], description="what may be spent in the cloud, in all and by whom")
     queues: QueuesConfig = Field([], description="the queues there are; none is any that jobs name")
 
@@ -176,6 +180,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "clock": ClockConfig,
     "bus": BusConfig,
     "http": HttpConfig,
+    "tracing": TracingConfig,
     "nodes": NodeConfig,
     "offers": OfferConfig,
     "caps": CapConfig,

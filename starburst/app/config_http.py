@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from starburst.app.config_fields import Positive, Section
 
 #: Where the API is unless told otherwise.
 PORT = 8585
+
+
+def _base_url(value: str) -> str:
+    try:
+        url = urlsplit(value)
+        whole = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is none
+        whole = False
+    plain = value.isascii() and value.isprintable() and not set(value) & set(" ?#@")
+    if not whole or not plain:
+        raise ValueError("must be an address such as http://starburst.example.org:8585, and no more")
+    return value.rstrip("/")
 
 
 class HttpConfig(Section):
@@ -32,6 +45,17 @@ class HttpConfig(Section):
     streams: Annotated[int, Field(ge=1, le=10_000)] = Field(
         20, description="watches and followed logs at a time, of one token or address"
     )
+    report_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        None,
+        description="where pods of the cluster reach this API, to say how far they are; null: they do not",
+    )
+
+    @field_validator("report_url")
+    @classmethod
+    def _of_what(cls, url: str | None, info: ValidationInfo) -> str | None:
+        if url is not None and not info.data.get("enabled", True):
+            raise ValueError("needs enabled: true")
+        return url
 
     @property
     def is_local(self) -> bool:

@@ -11,6 +11,7 @@ from fastapi import Request
 
 from starburst.app.config_http import HttpConfig, is_loopback
 from starburst.store import tokens
+from starburst.store.report_tokens import REPORT_PREFIX, is_report_token, report_key
 from starburst.store.tokens import Role, Token
 from starburst.web.errors import RefusedError
 from starburst.web.limits import Limits
@@ -88,6 +89,22 @@ class Gate:
             raise RefusedError(401, f"{said}; {mend}", {"WWW-Authenticate": "Bearer"})
         _refuse_other_hosts(request)
         return Caller(address, Role.ADMIN)
+
+    def admit_report(self, request: Request, job: str) -> Caller | None:
+        """Who sends a report on the job of this id; None is the job itself, with the token of its runs.
+
+        Raises:
+            RefusedError: as `admit`.
+        """
+        bearer = _bearer(request)
+        if not bearer.startswith(REPORT_PREFIX):
+            return self.admit(request)
+        refuse_other_pages(request)
+        key = report_key(self._store)
+        if key is None or not is_report_token(key, job, bearer):
+            return self.admit(request)  # which does not know it either
+        self.limits.charge(f"job {job}")
+        return None
 
     def token(self, secret: str) -> Token | None:
         """The token with this secret if it still holds."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starburst.app.home import Home
+from starburst.app.reports import Inbox
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -16,6 +17,8 @@ class Office:
 
     home: Home
     store: Store
+    #: The scheduler's, for what runs say of themselves.
+    inbox: Inbox = field(default_factory=Inbox)
 
     def now(self) -> float:
         """The scheduler's time."""

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from starburst import __version__
 from starburst.app.config_http import HttpConfig
-from starburst.web import fleet, jobs, login, streams
+from starburst.web import fleet, jobs, login, progress, streams
 from starburst.web.dashboard import dashboard
 from starburst.web.errors import add_handlers
 from starburst.web.gate import Gate
@@ -57,7 +57,7 @@ def make_app(
     app.state.desk = Desk(office, settings, gate, LiveCore(office), Event())
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
-    for routes in (streams.router, jobs.router, fleet.router):
+    for routes in (streams.router, progress.router, jobs.router, fleet.router):
         api.include_router(routes)
     app.include_router(api)
     app.include_router(login.router)

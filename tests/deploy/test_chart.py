@@ -30,7 +30,7 @@ Object = dict[str, Any]
 #: Every switch of the chart turned the other way.
 OTHERWISE: Mapping[str, Any] = {
     "chakra": {"preemption": True, "serviceMonitor": True},
-    "starburst": {"storageClass": "fast"},
+    "starburst": {"storageClass": "fast", "service": True},
     "imagePullSecrets": [{"name": "login"}],
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "system", "operator": "Exists"}],
@@ -188,6 +188,21 @@ def test_the_prometheus_operator_is_told_on_demand() -> None:
     assert kinds({"chakra": {"serviceMonitor": True}}) - kinds() == {"ServiceMonitor", "Service"}
 
 
+def test_pods_of_jobs_reach_starburst_on_demand_and_without_a_token_nobody_else_does() -> None:
+    found = objects({"starburst": {"service": True}})
+    service = pick(found, "Service", "starburst")
+    ((name, text),) = pick(found, "ConfigMap", "starburst")["data"].items()
+    http = parse_config(yaml.safe_load(text), name).http
+    (port,) = service["spec"]["ports"]
+    where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    assert http.report_url == f"http://{where}:{port['port']}"
+    (container,) = pick(found, "Deployment", "starburst")["spec"]["template"]["spec"]["containers"]
+    (listening,) = container["ports"]
+    assert (listening["name"], listening["containerPort"]) == (port["targetPort"], http.port)
+    assert not http.is_local
+    assert "http" not in yaml.safe_load(pick(objects(), "ConfigMap", "starburst")["data"][name])
+
+
 def test_chakra_can_be_had_alone() -> None:
     alone = objects({"starburst": {"enabled": False}})
     assert {item["metadata"]["name"] for item in alone} == {"starburst-chakra"}
@@ -239,4 +254,4 @@ def test_the_image_is_made_of_locked_packages_and_runs_as_the_user_that_the_pods
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     for source in re.findall(r"^COPY (\S+) ", text, re.MULTILINE):
         assert f"!{source}" in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
-    assert (DEPLOY.parent / "requirements" / "kubernetes.txt").exists()
+    assert (DEPLOY.parent / "requirements" / "image.txt").exists()

@@ -11,7 +11,7 @@ import structlog
 from starburst.clusters.kubernetes.adoption import Adoption
 from starburst.clusters.kubernetes.manifest import restarts_in_place
 from starburst.clusters.kubernetes.mirror import Mirror
-from starburst.clusters.kubernetes.orders import Orders
+from starburst.clusters.kubernetes.orders import Orders, Reporting
 from starburst.clusters.kubernetes.runs import RunBook, RunKey
 from starburst.clusters.kubernetes.watcher import Watcher
 from starburst.core.events import Event, RunEnd
@@ -37,7 +37,7 @@ class KubernetesCluster:
     go to `namespace` unless their manifest names one. `checkpoints` is a volume source in which every job is
     given a directory of its own. A run whose pods cannot be bound for `bind_limit_s` wall seconds is taken
     back. Logs of runs that are ended early are kept below `logs`. `carries` is what jobs that leave are given
-    of the cluster.
+    of the cluster; `reporting` what runs are told of where to say how far they are.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class KubernetesCluster:
         logs: Path,
         carries: Carried | None = None,
         queues: Collection[str] = (),
+        reporting: Reporting = lambda _run: {},
     ) -> None:
         self._connect = connect
         self._desk = desk
@@ -72,6 +73,7 @@ class KubernetesCluster:
             checkpoints=checkpoints,
             logs=logs,
             report=self._tell,
+            reporting=reporting,
         )
         self._watcher: Watcher | None = None
         #: Why each job that is about to start was placed where it was.
@@ -138,6 +140,9 @@ class KubernetesCluster:
             await self._orders.close()
             await api.close()
             self._connecting = None
+
+    def nudge(self) -> None:
+        """See `RunSite`. Watches tell everything at once."""
 
     def told(self, changes: Changes) -> None:
         """See `Cluster`."""

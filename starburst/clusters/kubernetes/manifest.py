@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from starburst.domain.job import Site, Workload
@@ -51,9 +52,19 @@ def namespace_of(workload: Workload, default: str) -> str:
 
 
 def job_object(
-    run: Run, *, namespace: str, controller: str, decision: str, indexed: bool, checkpoints: Object | None
+    run: Run,
+    *,
+    namespace: str,
+    controller: str,
+    decision: str,
+    indexed: bool,
+    checkpoints: Object | None,
+    reporting: Mapping[str, str] = {},
 ) -> Object:
-    """A batch/v1 Job for one run; a Pod's spec becomes the template of one."""
+    """A batch/v1 Job for one run; a Pod's spec becomes the template of one.
+
+    `reporting` are variables that say where it says how far it is, unless its user says so.
+    """
     manifest = _manifest(run.workload)
     metadata, spec = manifest["metadata"], manifest["spec"]
     if manifest["kind"] == "Pod":
@@ -73,7 +84,8 @@ def job_object(
         spec.pop("completionMode", None)  # the array's index is not the cluster's to give
     if tasks > 1 and indexed:
         spec["completionMode"] = "Indexed"
-    _mark_template(spec["template"], run, controller, indexed=tasks > 1 and indexed, checkpoints=checkpoints)
+    with_index = tasks > 1 and indexed
+    _mark_template(spec["template"], run, controller, reporting, indexed=with_index, checkpoints=checkpoints)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -150,7 +162,13 @@ def _manifest(workload: Workload) -> Object:
 
 
 def _mark_template(
-    template: Object, run: Run, controller: str, *, indexed: bool, checkpoints: Object | None
+    template: Object,
+    run: Run,
+    controller: str,
+    reporting: Mapping[str, str],
+    *,
+    indexed: bool,
+    checkpoints: Object | None,
 ) -> None:
     metadata = template.get("metadata") or {}
     template["metadata"] = {
@@ -169,6 +187,8 @@ def _mark_template(
     for container in spec["containers"]:
         taken = {variable["name"] for variable in ours}
         theirs = [variable for variable in container.get("env") or () if variable["name"] not in taken]
+        if all(variable["name"] not in reporting for variable in theirs):
+            theirs = [*_variables(reporting), *theirs]
         container["env"] = [*ours, *theirs]  # ours first, so that theirs may refer to them
     if checkpoints is not None:
         spec["volumes"] = [*(spec.get("volumes") or ()), {"name": CHECKPOINT_VOLUME, **checkpoints}]
@@ -198,6 +218,10 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
         variables |= run.indices(0)
     if with_checkpoints:
         variables["STARBURST_CHECKPOINT_DIR"] = CHECKPOINT_DIR
+    return _variables(variables)
+
+
+def _variables(variables: Mapping[str, Any]) -> list[Object]:
     return [
         {"name": name, "valueFrom" if isinstance(value, dict) else "value": value}
         for name, value in variables.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from starburst.clusters.kubernetes.logs import LogKeeper
@@ -26,6 +27,9 @@ from starburst.kube.objects import JobView, PodView, read_job, read_pod
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import Desk, Report, Run
 
+#: Variables by which a run finds where it can say how far it is.
+Reporting = Callable[[Run], Mapping[str, str]]
+
 #: The server will say the same however often it is asked: the run cannot be made.
 REFUSALS = (400, 404, 422)
 
@@ -43,6 +47,7 @@ class Orders:
         checkpoints: Object | None,
         logs: Path,
         report: Report,
+        reporting: Reporting,
     ) -> None:
         self._desk = desk
         self._book = book
@@ -51,6 +56,7 @@ class Orders:
         self._checkpoints = checkpoints
         self._logs = logs
         self._report = report
+        self._reporting = reporting
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
@@ -75,6 +81,7 @@ class Orders:
             decision=why,
             indexed=features.indexed,
             checkpoints=self._checkpoints,
+            reporting=self._reporting(run),
         )
         try:
             await api.create(JOBS, namespace, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -81,7 +82,12 @@ def run(
 
 
 def made(
-    run: Run, *, indexed: bool = False, checkpoints: Any = None, decision: str = "because"
+    run: Run,
+    *,
+    indexed: bool = False,
+    checkpoints: Any = None,
+    decision: str = "because",
+    reporting: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     return job_object(
         run,
@@ -90,6 +96,7 @@ def made(
         decision=decision,
         indexed=indexed,
         checkpoints=checkpoints,
+        reporting=reporting,
     )
 
 
@@ -145,6 +152,20 @@ def test_all_that_its_user_wrote_is_there_but_for_what_servers_write() -> None:
     main["env"] = [*environment, {"name": "LR", "value": "$(STARBURST_RANK)"}]
     side["env"] = environment
     assert job == expected
+
+
+def test_it_is_told_where_to_say_how_far_it_is_unless_its_user_says_so() -> None:
+    reporting = {"STARBURST_REPORT": "http://here/", "STARBURST_REPORT_TOKEN": "secret"}
+    job = made(run(), reporting=reporting)
+    for container in (0, 1):
+        assert reporting.items() <= env_of(job, container).items()
+    manifest = copy.deepcopy(TRAIN)
+    main, _ = manifest["spec"]["template"]["spec"]["containers"]
+    main["env"].append({"name": "STARBURST_REPORT", "value": "mqtt://broker/$(STARBURST_JOB)"})
+    job = made(run(manifest), reporting=reporting)
+    assert env_of(job)["STARBURST_REPORT"] == "mqtt://broker/$(STARBURST_JOB)"
+    assert "STARBURST_REPORT_TOKEN" not in env_of(job)
+    assert reporting.items() <= env_of(job, 1).items()
 
 
 def test_the_submission_itself_is_not_touched() -> None:

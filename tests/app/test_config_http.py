@@ -1,0 +1,51 @@
+"""Where pods report to: an address, and nothing that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from starburst.app.config import parse_config
+from starburst.app.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("http://starburst.starburst-system.svc:8585", "http://starburst.starburst-system.svc:8585"),
+        ("https://burst.example.org/below/", "https://burst.example.org/below"),
+        ("http://[fd00::1]:8585/", "http://[fd00::1]:8585"),
+    ],
+)
+def test_an_address_is_kept_without_its_last_slash(written: str, meant: str) -> None:
+    assert parse_config({"http": {"report_url": written}}, "test").http.report_url == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "starburst:8585",
+        "mqtt://broker/topic",
+        "http://",
+        "http://h:x",
+        "http://h:0",
+        "http://h:99999",
+        "http://[",
+        "http://user:password@h",
+        "http://h/?a=b",
+        "http://h/#a",
+        "http://hö",
+        "http://h/a b",
+    ],
+)
+def test_what_is_no_address_is_one_line(written: str) -> None:
+    with pytest.raises(UserError) as told:
+        parse_config({"http": {"report_url": written}}, "test")
+    (line,) = str(told.value).splitlines()
+    assert line.startswith("test: http.report_url: ")
+    assert line.endswith("must be an address such as http://starburst.example.org:8585, and no more")
+
+
+def test_it_needs_somebody_who_listens() -> None:
+    with pytest.raises(UserError, match=r"test: http\.report_url: .*needs enabled: true"):
+        parse_config({"http": {"enabled": False, "report_url": "http://h"}}, "test")
