@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+
+from starburst.sse import Event, events
 
 SERVER = "http://127.0.0.1:8585"
 #: Phases that a job does not leave.
@@ -129,11 +133,13 @@ class Client:
     ) -> list[Row]:
         """Jobs in order of arrival."""
         if ids is not None:
-            wanted = list(ids)
-            parts = (wanted[i : i + IDS] for i in range(0, len(wanted), IDS))
-            return [row for part in parts for row in self._get("/jobs", id=part)]
+            return [row for part in _parts(ids, IDS) for row in self._get("/jobs", id=part)]
         chosen = {"phase": list(phases), "queue": list(queues), "user": user}
         return self._pages("/jobs", "id", chosen)
+
+    def named(self, names: Iterable[str]) -> list[Row]:
+        """For each name one job, as `job` finds it, or all jobs of the array that is called so."""
+        return [row for part in _parts(names, IDS) for row in self._get("/jobs", name=part)]
 
     def job(self, job: str) -> Row:
         """One job, by id, name or the beginning of one, and its story."""
@@ -155,20 +161,45 @@ class Client:
         """Let a held job into the queue: how it stood before."""
         return self._steer(job, "release")
 
+    def steer(self, how: str, names: Iterable[str]) -> list[Row]:
+        """Cancel, hold or release (`how`) jobs and whole arrays, by name: how they stood before.
+
+        Of a thousand names all or none.
+        """
+        rows: list[Row] = []
+        for part in _parts(names, PAGE):
+            rows += self._ask("POST", f"/jobs/{how}", again=True, json={"names": part}).json()
+        return rows
+
     def logs(
-        self, job: str, *, follow: bool = False, attempt: int | None = None, rank: int | None = None
+        self,
+        job: str,
+        *,
+        follow: bool = False,
+        attempt: int | None = None,
+        rank: int | None = None,
+        note: Callable[[str], None] = lambda _: None,
     ) -> Iterator[str]:
         """What a job wrote, in pieces as they come, with `follow` until it is over.
 
-        There is at least one piece, maybe an empty one, of a log that is there.
+        There is at least one piece, maybe an empty one, of a log that is there. After a cut it goes on where
+        it was, as often as it takes with `follow`; `note` is told what is to be known beside the text.
         """
         asked = _given({"attempt": attempt, "rank": rank, "follow": str(follow).lower()})
-        path = f"/jobs/{_quoted(job)}/logs"
-        with self._stream(path, asked, None if follow else SILENCE_S) as answer:
-            if answer.status_code == 200:
-                if not follow:
+        path, tries, silent = f"/jobs/{_quoted(job)}/logs", math.inf if follow else self._tries, True
+        for event in self._events(path, asked, first=self._tries, tries=tries, away=note):
+            data = json.loads(event.data) if event.data else {}
+            if event.name == "log":
+                silent = False
+                yield data["text"]
+            elif event.name == "note":
+                note(data["text"])
+            elif event.name == "error":
+                raise RefusedError(400, data["error"])
+            elif event.name == "end":
+                if data["found"] and silent:
                     yield ""
-                yield from answer.iter_text()
+                return
 
     def wait(self, ids: Iterable[str], *, timeout_s: float | None = None, poll_s: float = 1.0) -> list[Row]:
         """The jobs once they are all over, in the order of their ids.
@@ -222,24 +253,9 @@ class Client:
 
     def watch(self, after: int | None = None) -> Iterator[Row]:
         """Decisions as they are made, from now on or after a row; comes back by itself, and misses none."""
-        pause_s = 0.0
-        while True:
-            try:
-                headers = {} if after is None else {"Last-Event-ID": str(after)}
-                with self._stream("/watch", {}, SILENCE_S, headers) as answer:
-                    pause_s = 0.0
-                    for seq, row in _events(answer.iter_lines()):
-                        after = seq
-                        if row is not None:
-                            yield row
-            except UnreachableError:
-                pass
-            except RefusedError as error:
-                if error.status not in (429, *AWAY):
-                    raise
-                pause_s = max(pause_s, error.retry_after_s or 0.0)
-            self._sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s + 0.1)
+        for event in self._events("/watch", {}, "" if after is None else str(after)):
+            if event.data:
+                yield json.loads(event.data)
 
     def _pages(
         self, path: str, key: str, chosen: Mapping[str, Any], after: str | int | None = None
@@ -290,15 +306,46 @@ class Client:
             pause_s *= 2
         raise AssertionError("there is at least one try")
 
-    @contextmanager
-    def _stream(
+    def _events(
         self,
         path: str,
         asked: Mapping[str, Any],
-        silence_s: float | None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Iterator[httpx.Response]:
-        limits = httpx.Timeout(self._http.timeout.connect, read=silence_s)
+        last_id: str = "",
+        *,
+        first: float = math.inf,
+        tries: float = math.inf,
+        away: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[Event]:
+        """Server-sent events after an id; after each cut those behind the last one.
+
+        It takes so many tries in a row, and for the `first` event; `away` is told when the server goes away.
+        """
+        pause_s, left, told = 0.0, first, False
+        while True:
+            try:
+                with self._stream(path, asked, last_id) as answer:
+                    for event in events(answer.iter_text()):
+                        pause_s, left, told = 0.0, tries, False
+                        last_id = event.id or last_id
+                        yield event
+            except UnreachableError:
+                if left <= 1:
+                    raise
+                if not told:
+                    away(f"{self.server}: does not answer; going on when it does")
+                    told = True
+            except RefusedError as error:
+                if left <= 1 or error.status not in (429, *AWAY):
+                    raise
+                pause_s = max(pause_s, error.retry_after_s or 0.0)
+            left -= 1
+            self._sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s + 0.1)
+
+    @contextmanager
+    def _stream(self, path: str, asked: Mapping[str, Any], last_id: str) -> Iterator[httpx.Response]:
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last_id} if last_id else {})}
+        limits = httpx.Timeout(self._http.timeout.connect, read=SILENCE_S)
         try:
             with self._http.stream("GET", path, params=asked, headers=headers, timeout=limits) as answer:
                 if answer.status_code >= 400:
@@ -327,22 +374,14 @@ def _refusal(answer: httpx.Response) -> RefusedError | None:
     return kind(answer.status_code, text, float(after) if after.isdecimal() else None)
 
 
-def _events(lines: Iterable[str]) -> Iterator[tuple[int, Row | None]]:
-    """Server-sent events of a watch: their ids, and their rows if they have one."""
-    seq, data = -1, ""
-    for line in lines:
-        name, _, value = line.partition(": ")
-        if name == "id":
-            seq = int(value)
-        elif name == "data":
-            data = value
-        elif not line and seq >= 0:
-            yield seq, json.loads(data) if data else None
-            seq, data = -1, ""
-
-
 def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def _parts(names: Iterable[str], most: int) -> Iterator[list[str]]:
+    left = iter(names)
+    while part := list(islice(left, most)):
+        yield part
 
 
 def _quoted(job: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,14 +11,18 @@ from starburst.app import submitting
 from starburst.app.config_bus import BusConfig
 from starburst.app.controller import Companion
 from starburst.app.errors import UserError
+from starburst.app.reports import Tasks
 from starburst.app.sources import Source
 from starburst.app.views import decision_keys, job_keys
-from starburst.bus.hints import Cancel, Hints, Outcome, RefusedError, Submit, Throughput
+from starburst.bus.hints import Cancel, Heartbeat, Hints, Outcome, RefusedError, Submit, Throughput
 from starburst.bus.messages import Topics
 from starburst.bus.outbox import Outbox
+from starburst.core.fleet import OPEN_PHASES, InstanceRecord
+from starburst.core.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
-from starburst.domain.job import is_over
-from starburst.runs.ports import Report
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import Phase, Site, is_over
+from starburst.runs.ports import Report, RunSite
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
 from starburst.store.store import Store
@@ -27,7 +33,9 @@ def outbox_of(store: Store, bus: BusConfig) -> Outbox:
     return Outbox(store, Topics(bus.cluster), decision=decision_keys, job=job_keys, keep_s=bus.keep)
 
 
-def bus_of(database: Path, bus: BusConfig, controller: str, scheduler: Scheduler) -> Companion:
+def bus_of(
+    database: Path, bus: BusConfig, controller: str, scheduler: Scheduler, sites: Mapping[Site, RunSite]
+) -> Companion:
     """What goes on beside the scheduler to tell a broker. `controller` is the store's id.
 
     Raises:
@@ -54,38 +62,93 @@ def bus_of(database: Path, bus: BusConfig, controller: str, scheduler: Scheduler
 
     async def run(report: Report) -> None:
         with Store.open(database) as store:  # of its own: the controller hears of what others write
-            hints = hints_of(store, bus, scheduler, report)
-            outbox = outbox_of(store, bus)
-            await MqttBus(broker, Topics(bus.cluster), outbox, hints=bus.accept, take=hints.take).run()
+            hints = hints_of(store, bus, scheduler, report, sites)
+            outbox, topics = outbox_of(store, bus), Topics(bus.cluster)
+            await MqttBus(broker, topics, outbox, hints=_heard(topics, bus), take=hints.take).run()
 
     return run
 
 
-def hints_of(store: Store, bus: BusConfig, scheduler: Scheduler, report: Report) -> Hints:
-    """Hints that do what the API would, over a connection of their own."""
+def _heard(topics: Topics, bus: BusConfig) -> list[str]:
+    """The topics of hints that are listened to."""
+    users = ["+", None] if bus.anybody else ["+"]
+    return [topics.hint(kind, user) for kind in bus.accept for user in users]
 
-    def submit(hint: Submit) -> None:
-        ends = hint.suffixes()
+
+def hints_of(
+    store: Store, bus: BusConfig, scheduler: Scheduler, report: Report, sites: Mapping[Site, RunSite]
+) -> Hints:
+    """Hints that do what the API would, over a connection of their own."""
+    return Hints(bus.accept, _Desk(store, scheduler, Tasks(scheduler, report), sites), anybody=bus.anybody)
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Where hints are handed in."""
+
+    store: Store
+    scheduler: Scheduler
+    tasks: Tasks
+    sites: Mapping[Site, RunSite]
+
+    def submit(self, hint: Submit, user: str | None) -> None:
+        if user is not None and hint.user not in ("", user):
+            raise RefusedError(Outcome.REFUSED, f"user: {hint.user!r}: this is the topic of {user!r}")
+        ends = hint.suffixes(user)
         source = Source(f"hint {hint.id}", hint.manifest)
         try:
-            found = submitting.read_sources(store, [source], hint.user, suffix=lambda: next(ends))
-            submitting.submit(store, found)
+            found = submitting.read_sources(
+                self.store, [source], user or hint.user, suffix=lambda: next(ends)
+            )
+            submitting.submit(self.store, found)
         except DuplicateJobError:
             raise RefusedError(Outcome.DOUBLED) from None
         except UserError as error:
             raise RefusedError(Outcome.REFUSED, str(error)) from None
 
-    def cancel(hint: Cancel) -> None:
-        rows = queries.jobs(store, ids=[hint.job])
+    def cancel(self, hint: Cancel, user: str | None) -> None:
+        rows = queries.jobs(self.store, ids=[hint.job])
         if not rows:
             raise RefusedError(Outcome.REFUSED, f"there is no job {hint.job!r}")
+        _refuse_others(user, (row.user for row in rows))
         if all(is_over(row.phase) for row in rows):
             raise RefusedError(Outcome.LATE)
-        submitting.cancel(store, rows)
+        submitting.cancel(self.store, rows)
 
-    def throughput(hint: Throughput) -> None:
-        if scheduler.current(hint.job, hint.attempt) is None:
+    def throughput(self, hint: Throughput, user: str | None) -> None:
+        self._running(hint.job, hint.attempt, user)
+        self.tasks.hear(hint)
+
+    def heartbeat(self, hint: Heartbeat, user: str | None) -> None:
+        """Its site is asked now, not at its next round, if we believe that it is not up."""
+        fleet = self.scheduler.fleet.instances
+        if hint.instance:
+            machine = fleet.get(hint.instance)
+            if machine is None or machine.phase not in OPEN_PHASES:
+                raise RefusedError(Outcome.LATE)
+            _refuse_others(user, (self.scheduler.jobs[job].job.user for job in machine.job_ids))
+            site: Site | None = Site.CLOUD
+            doubted = _is_doubted(machine)
+        else:
+            record = self._running(hint.job, hint.attempt, user)
+            machines = [fleet[slot.where] for slot in record.slots if slot.where in fleet]
+            site, doubted = record.site, record.phase is Phase.STARTING or any(map(_is_doubted, machines))
+        if site is not None and doubted:
+            self.sites[site].nudge()
+
+    def _running(self, job: str, attempt: int, user: str | None) -> JobRecord:
+        record = self.scheduler.current(job, attempt)
+        if record is None:
             raise RefusedError(Outcome.LATE)
-        report(hint.event())
+        _refuse_others(user, [record.job.user])
+        return record
 
-    return Hints(bus.accept, submit=submit, cancel=cancel, throughput=throughput)
+
+def _is_doubted(machine: InstanceRecord) -> bool:
+    return machine.phase is InstancePhase.LAUNCHING or machine.unreachable_since is not None
+
+
+def _refuse_others(user: str | None, owners: Iterable[str]) -> None:
+    """Refuse what is none of a user's."""
+    if user is not None and user not in owners:
+        raise RefusedError(Outcome.REFUSED, f"it is not {user!r}'s")

@@ -33,8 +33,12 @@ class BusConfig(Section):
     password_file: FilePath | None = Field(
         None, description="a file whose first line is the password; read at every connect"
     )
-    accept: list[Literal["submit", "cancel", "throughput"]] = Field(
-        [], description="hints that are listened to; whoever may publish there is the broker's affair"
+    accept: list[Literal["submit", "cancel", "throughput", "heartbeat"]] = Field(
+        [], description="hints that are listened to; who may publish to whose is the broker's affair"
+    )
+    anybody: bool = Field(
+        False,
+        description="also hints that name no user in their topic: who may send them speaks for everybody",
     )
     keep: Seconds = Field(
         7 * 86_400.0, description="the retained state of a job is cleared this long after its end"
@@ -67,6 +71,13 @@ class BusConfig(Section):
         if accept and info.data.get("kind") != "mqtt":
             raise ValueError("needs kind: mqtt; hints come from a broker")
         return accept
+
+    @field_validator("anybody")
+    @classmethod
+    def _of_what(cls, anybody: bool, info: ValidationInfo) -> bool:
+        if anybody and not info.data.get("accept"):
+            raise ValueError("needs accept: which hints are listened to")
+        return anybody
 
     @field_validator("keep")
     @classmethod

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
-from starburst.app.build import stored_config
+from starburst.app.build import need_otel, stored_config
 from starburst.app.config import Config, load_config
+from starburst.app.config_tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.store import queries
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
+
+#: Wall seconds for a collector of spans to answer.
+COLLECTOR_S = 3.0
 
 
 class Status(str, Enum):
@@ -110,4 +115,26 @@ def config_checks(home: Home, file: Path | None) -> tuple[list[Check], Config | 
     except (StoreError, SQLAlchemyError):
         return [], None  # told as the store's
     kind = config.cluster.kind
-    return [ok("config", f"{source}, cluster.kind: {kind}")], config
+    return [ok("config", f"{source}, cluster.kind: {kind}"), *_tracing_checks(config.tracing)], config
+
+
+def _tracing_checks(tracing: TracingConfig) -> list[Check]:
+    """The collector of spans, if there is to be one, takes a message that has none."""
+    if tracing.endpoint is None:
+        return []
+    try:
+        need_otel()
+    except UserError as error:
+        return failed("extra", error)
+    try:
+        headers = {**tracing.headers(), "Content-Type": "application/x-protobuf"}
+        status = httpx.post(tracing.endpoint, content=b"", headers=headers, timeout=COLLECTOR_S).status_code
+    except UserError as error:
+        return failed("tracing", error)
+    except httpx.HTTPError as error:
+        found, mend = f"does not answer ({error or type(error).__name__})", "start the collector"
+        return [warn("tracing", f"{tracing.endpoint} {found}", f"{mend}; until then spans are lost")]
+    if status >= 300:
+        mend = "put what it asks for into tracing.headers_file" if status in (401, 403) else "check the path"
+        return [warn("tracing", f"{tracing.endpoint} answers {status}", mend)]
+    return [ok("tracing", f"{tracing.endpoint} takes spans")]

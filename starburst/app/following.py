@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from starburst.app.errors import UserError
 from starburst.domain.job import Phase, Submission, is_over
-from starburst.store import queries
+from starburst.store import pages
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
 from translator.hints import MAX_NAMES
@@ -70,7 +70,7 @@ class _Names:
         if here or name in self._arrays:
             return here[:1] or self._arrays[name]
         try:
-            rows = queries.named(self._store, name)
+            rows = pages.named(self._store, [name])
         except StoreError as error:
             self.problems.append(f"{where}: {error}")
             return []

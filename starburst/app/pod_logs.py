@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from starburst.app.build import connect, stored_config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.app.job_log import Part, Write
-from starburst.app.logs import Log, find_logs
+from starburst.app.logs import Log, Position, find_logs
 from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over
 from starburst.kube.api import Api, ApiError, CredentialsError, UnreachableError
@@ -32,8 +32,11 @@ async def read_pods(
     *,
     follow: bool,
     note: Callable[[str], None],
+    position: Position,
 ) -> bool:
     """Write what a job wrote, with `follow` until it is over; whether there was any log.
+
+    `position` is where it begins, and what is written is always behind it.
 
     Raises:
         UserError: the cluster cannot be asked, and nothing was kept.
@@ -45,7 +48,9 @@ async def read_pods(
         api = await connect(cluster)
     except CredentialsError as error:
         raise UserError(str(error)) from None
-    reader = _Reader(api, home, cluster.namespace, submission, part, write=write, note=note)
+    reader = _Reader(
+        api, home, cluster.namespace, submission, part, write=write, note=note, position=position
+    )
     try:
         while True:
             row = await asyncio.to_thread(queries.job, store, job_id)
@@ -54,6 +59,7 @@ async def read_pods(
             await reader.look(row, final=final)
             if final:
                 return bool(reader.ranks)
+            await reader.begun()
             await asyncio.sleep(POLL_S)
     except ApiError as error:
         raise UserError(f"{api.host}: {error}; see what is amiss with: starburst doctor") from None
@@ -75,6 +81,7 @@ class _Reader:
         *,
         write: Write,
         note: Callable[[str], None],
+        position: Position,
     ) -> None:
         self.ranks: set[int] = set()
         self._api = api
@@ -87,8 +94,10 @@ class _Reader:
         self._note = note
         self._gang = part.rank is None and len(submission.job.tasks) > 1
         #: Bytes written of each pod's log; what was written of its last pod was written of a task.
-        self._printed: dict[tuple[str, int], int] = {}
-        self._printed_of: dict[tuple[int, int], int] = {}
+        self._position = position
+        #: Who writes, and moves the position on.
+        self._turn = asyncio.Lock()
+        self._silent = True
         self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._files: dict[tuple[int, int], Log] = {}
         self._noted = False
@@ -99,6 +108,13 @@ class _Reader:
             stream.cancel()
         await asyncio.gather(*self._streams.values(), return_exceptions=True)
 
+    async def begun(self) -> None:
+        """There was a first look: tell of the position if nothing else did."""
+        async with self._turn:
+            if self._silent:
+                await self._write("")
+                self._silent = False
+
     async def look(self, row: queries.JobRow, *, final: bool) -> None:
         """Write what is new; unless `final`, what comes next is written as it comes."""
         if final and self._streams:
@@ -108,15 +124,23 @@ class _Reader:
         pods = await self._find_pods(row)
         kept = find_logs(self._home, row.id)
         runs = [*(pod.attempt for pod in pods), *(log.attempt for log in kept)]
-        wanted = self._attempt or max(runs, default=0)
-        chosen = [pod for pod in pods if pod.attempt == wanted and self._rank in (None, pod.rank)]
+        if self._position.since is None:  # the last run there is, or any that will be
+            self._position.since = max(runs, default=0)
+        since = self._position.since
+        wanted = [
+            pod
+            for pod in pods
+            if pod.attempt == self._attempt or (not self._attempt and pod.attempt >= since)
+        ]
+        chosen = [pod for pod in wanted if self._rank in (None, pod.rank)]
         for pod in chosen:
             self.ranks.add(pod.rank)
             await self._read(pod, final=final)
-        alive = {pod.rank for pod in chosen}
-        for log in find_logs(self._home, row.id, wanted, self._rank):
+        alive = {(pod.attempt, pod.rank) for pod in chosen}
+        for log in find_logs(self._home, row.id, self._attempt, self._rank, since=since):
             self.ranks.add(log.rank)
-            if final or log.rank not in alive:  # a pod may be there still, and its log no more
+            # A pod may be there still, and its log no more.
+            if final or (log.attempt, log.rank) not in alive:
                 await self._read_file(log, final=final)
 
     async def _find_pods(self, row: queries.JobRow) -> list[PodLog]:
@@ -152,13 +176,12 @@ class _Reader:
             self._streams[key] = asyncio.create_task(self._stream(pod, follow=True), name=f"log of {pod.pod}")
 
     async def _stream(self, pod: PodLog, *, follow: bool) -> None:
-        key = pod.pod, pod.restarts
-        printed = self._printed.get(key, 0)
+        of_pod, of_task = f"{pod.pod}/{pod.restarts}", f"{pod.attempt}.{pod.rank}"
+        read = self._position.read.get(of_pod, 0)
         try:
-            async for line in lines(self._api, pod, skip=printed, follow=follow):
-                printed += len(line)
-                self._printed[key] = self._printed_of[pod.attempt, pod.rank] = printed
-                await self._tell(pod.rank, line.decode(errors="replace"))
+            async for line in lines(self._api, pod, skip=read, follow=follow):
+                read += len(line)
+                await self._tell(pod.rank, line.decode(errors="replace"), {of_pod: read, of_task: read})
         except UnreachableError:
             if not follow:
                 raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
@@ -168,9 +191,19 @@ class _Reader:
         known = self._files.get(key)
         if known is None:
             known = self._files[key] = log
-            known.offset = self._printed_of.get(key, 0)
+            known.offset = self._position.read.get(log.name, 0)
         for line in known.new_lines(final=final):
-            await self._tell(log.rank, line)
+            await self._tell(log.rank, line, {log.name: known.offset})
 
-    async def _tell(self, rank: int, line: str) -> None:
-        await self._write(f"[{rank}] {line}" if self._gang else line)
+    async def _tell(self, rank: int, line: str, reached: Mapping[str, int]) -> None:
+        """Write a line, behind which so many bytes are read: the position is never ahead of that."""
+        async with self._turn:
+            read = self._position.read
+            before = {name: read.get(name, 0) for name in reached}
+            read.update(reached)
+            try:
+                await self._write(f"[{rank}] {line}" if self._gang else line)
+            except asyncio.CancelledError:
+                read.update(before)
+                raise
+            self._silent = False

@@ -1,8 +1,9 @@
 """What others would like us to know. A hint is never truth: nothing happens that an API call would not do.
 
 It is read strictly, checked by the same functions as what people type, and acts on nothing but the job and
-the attempt it names. What is malformed, late, doubled or refused changes nothing; it is counted, and said in
-the log, each kind once in a while.
+the attempt it names, which must be its user's: the one of its topic, for a broker can say who may publish
+there. What is malformed, late, doubled or refused changes nothing; it is counted, and said in the log, each
+kind once in a while.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from starburst.core.events import Progress
 
@@ -29,7 +30,10 @@ SAY_S = 60.0
 #: Signs of the ends of ids; as those that are drawn, but so many that no two hints share them by chance.
 SIGNS, LENGTH = "bcdfghjklmnpqrstvwxz2456789", 10
 
+LONGEST_USER = 253
+
 Id = Annotated[str, Field(min_length=1, max_length=253)]
+Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
 Count = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
@@ -42,13 +46,15 @@ class Submit(_Hint):
 
     id: Id
     manifest: Annotated[str, Field(min_length=1)]
-    user: Annotated[str, Field(max_length=253)] = ""
+    #: Whose jobs they are, if its topic does not say.
+    user: Annotated[str, Field(max_length=LONGEST_USER)] = ""
 
-    def suffixes(self) -> Iterator[str]:
-        """Ends of the ids of its jobs: always the same ones."""
+    def suffixes(self, user: str | None) -> Iterator[str]:
+        """Ends of the ids of its jobs: always the same ones, and of each `user` others."""
+        name = self.id if user is None else f"{user}\0{self.id}"
         number = 0
         while True:
-            digest = hashlib.sha256(f"{number}/{self.id}".encode()).digest()
+            digest = hashlib.sha256(f"{number}/{name}".encode()).digest()
             yield "".join(SIGNS[byte % len(SIGNS)] for byte in digest[:LENGTH])
             number += 1
 
@@ -59,18 +65,39 @@ class Cancel(_Hint):
     job: Id
 
 
-class Throughput(_Hint):
-    """How far an attempt of a job is: iterations done, of how many, and how many a second."""
+class Said(_Hint):
+    """How far a task is: iterations done, of how many if that is known, and how many a second."""
+
+    done: Count
+    total: Count | None
+    per_s: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+    #: Which task of a gang.
+    rank: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+class Throughput(Said):
+    """The same, of an attempt of a job."""
 
     job: Id
-    attempt: Annotated[int, Field(ge=1, le=1_000_000)]
-    done: Count
-    total: Count
-    per_s: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+    attempt: Attempt
 
     def event(self) -> Progress:
         """As the core takes it."""
         return Progress(self.job, self.attempt, self.done, self.total, self.per_s)
+
+
+class Heartbeat(_Hint):
+    """An attempt of a job runs, or a rented machine does, by its own account."""
+
+    job: Id = ""
+    attempt: Attempt = 0
+    instance: Id = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> Heartbeat:
+        if self.model_fields_set not in ({"job", "attempt"}, {"instance"}):
+            raise ValueError("names either a job and its attempt, or an instance")
+        return self
 
 
 class Outcome(str, Enum):
@@ -81,7 +108,7 @@ class Outcome(str, Enum):
     LATE = "late"  # its job is over, or its attempt
     MALFORMED = "malformed"
     REFUSED = "refused"  # as an API call would be
-    OFF = "off"  # hints of this kind are not listened to
+    OFF = "off"  # hints of this kind, or without a user, are not listened to
 
 
 class RefusedError(Exception):
@@ -92,39 +119,53 @@ class RefusedError(Exception):
         self.outcome = outcome
 
 
-Kind = Literal["submit", "cancel", "throughput"]
-_MODELS: dict[str, type[Submit] | type[Cancel] | type[Throughput]] = {
+Kind = Literal["submit", "cancel", "throughput", "heartbeat"]
+_MODELS: dict[str, type[Submit] | type[Cancel] | type[Throughput] | type[Heartbeat]] = {
     "submit": Submit,
     "cancel": Cancel,
     "throughput": Throughput,
+    "heartbeat": Heartbeat,
 }
 
 
-class Hints:
-    """Takes hints in, each by a function that may raise RefusedError; what writes is called in a thread."""
+class Desk(Protocol):
+    """Does what hints ask for. `user` is whose a hint is, and whose jobs are its business; None: everybody's.
 
-    def __init__(
-        self,
-        accept: list[Kind],
-        *,
-        submit: Callable[[Submit], None],
-        cancel: Callable[[Cancel], None],
-        throughput: Callable[[Throughput], None],
-    ) -> None:
+    Each may raise RefusedError. What writes is called in a thread.
+    """
+
+    def submit(self, hint: Submit, user: str | None) -> None:
+        """Hand jobs in."""
+
+    def cancel(self, hint: Cancel, user: str | None) -> None:
+        """Ask for a job to be cancelled."""
+
+    def throughput(self, hint: Throughput, user: str | None) -> None:
+        """Note how far an attempt is."""
+
+    def heartbeat(self, hint: Heartbeat, user: str | None) -> None:
+        """Look whether something is as it says, if we believe otherwise."""
+
+
+class Hints:
+    """Takes hints in."""
+
+    def __init__(self, accept: list[Kind], desk: Desk, *, anybody: bool = False) -> None:
+        """`anybody`: also those that name no user in their topic, and speak for everybody."""
         self._accept = accept
-        self._submit = submit
-        self._cancel = cancel
-        self._throughput = throughput
+        self._desk = desk
+        self._anybody = anybody
         #: How many hints of a kind came to what.
         self.counts: Counter[tuple[str, Outcome]] = Counter()
         self._said: dict[tuple[str, Outcome], float] = {}
 
     async def take(self, topic: str, payload: bytes) -> None:
         """One hint. Never raises: whatever it is, the bus goes on."""
-        kind = topic.rpartition("/")[2]
-        kind, why = kind if kind in _MODELS else "unknown", ""
+        *place, kind = topic.split("/")[3:] or [""]
+        user = place[0] if place else None
+        kind, why = kind if kind in _MODELS and len(place) <= 1 else "unknown", ""
         try:
-            await self._do(kind, payload)
+            await self._do(kind, user, payload)
             outcome = Outcome.TAKEN
         except RefusedError as refused:
             outcome, why = refused.outcome, str(refused)
@@ -132,16 +173,20 @@ class Hints:
             outcome, why = Outcome.REFUSED, f"{type(error).__name__}: {error}"
         self._count(kind, outcome, why)
 
-    async def _do(self, kind: str, payload: bytes) -> None:
-        if kind not in self._accept:
+    async def _do(self, kind: str, user: str | None, payload: bytes) -> None:
+        if kind not in self._accept or (user is None and not self._anybody):
             raise RefusedError(Outcome.OFF)
+        if user is not None and not 1 <= len(user) <= LONGEST_USER:
+            raise RefusedError(Outcome.MALFORMED, f"a user of {len(user)} signs; 1 to {LONGEST_USER}")
         hint = _read(kind, payload)
         if isinstance(hint, Submit):
-            await asyncio.to_thread(self._submit, hint)
+            await asyncio.to_thread(self._desk.submit, hint, user)
         elif isinstance(hint, Cancel):
-            await asyncio.to_thread(self._cancel, hint)
+            await asyncio.to_thread(self._desk.cancel, hint, user)
+        elif isinstance(hint, Throughput):
+            self._desk.throughput(hint, user)
         else:
-            self._throughput(hint)
+            self._desk.heartbeat(hint, user)
 
     def _count(self, kind: str, outcome: Outcome, why: str) -> None:
         key = kind, outcome
@@ -152,7 +197,7 @@ class Hints:
             log.warning("hint", kind=kind, outcome=outcome.value, why=why[:500], so_far=self.counts[key])
 
 
-def _read(kind: str, payload: bytes) -> Submit | Cancel | Throughput:
+def _read(kind: str, payload: bytes) -> Submit | Cancel | Throughput | Heartbeat:
     if len(payload) > MAX_BYTES:
         raise RefusedError(Outcome.MALFORMED, f"{len(payload)} bytes, which is more than {MAX_BYTES}")
     try:

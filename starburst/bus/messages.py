@@ -52,9 +52,9 @@ class Topics:
         """Every decision on a rented machine."""
         return f"starburst/{self.cluster}/instances/{_level(instance_id)}/events"
 
-    def hint(self, kind: str) -> str:
-        """Where hints of a kind come in."""
-        return f"starburst/{self.cluster}/hints/{kind}"
+    def hint(self, kind: str, user: str | None = None) -> str:
+        """Where hints of a kind come in, of one user ("+" is of each) or for everybody."""
+        return f"starburst/{self.cluster}/hints/{kind if user is None else f'{user}/{kind}'}"
 
 
 def encode(value: dict[str, Any]) -> bytes:

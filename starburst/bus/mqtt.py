@@ -90,7 +90,7 @@ class MqttBus:
     def __init__(
         self, broker: Broker, topics: Topics, outbox: Outbox, *, hints: Sequence[str] = (), take: Take
     ) -> None:
-        """`hints`: the kinds that are listened to."""
+        """`hints`: the topics that are listened to."""
         self._broker = broker
         self._topics = topics
         self._outbox = outbox
@@ -174,7 +174,7 @@ class MqttBus:
 
     async def _listen(self, client: _Client) -> None:
         if self._hints:
-            await client.subscribe([(self._topics.hint(kind), 1) for kind in self._hints])
+            await client.subscribe([(topic, 1) for topic in self._hints])
         async for message in client.messages:  # also if there are none: this is how we learn that it is gone
             if not message.retain:  # what was said once is not said anew whenever we come
                 await self._take(str(message.topic), message.payload)

@@ -11,7 +11,7 @@ from starburst.app.job_log import Part, read_log
 from starburst.app.sources import Source
 from starburst.app.views import InstanceRow, Keys, explanation_keys, instance_rows
 from starburst.cli.session import note_if_down, now_of
-from starburst.store import queries
+from starburst.store import pages, queries
 from starburst.store.costs import CostRow, costs
 from starburst.store.queries import DecisionRow, JobRow
 from starburst.store.store import Store
@@ -44,7 +44,7 @@ class AtHome:
         return queries.job(self.store, text)
 
     def named(self, names: Sequence[str]) -> list[JobRow]:
-        return [row for name in names for row in queries.named(self.store, name)]
+        return pages.named(self.store, names)
 
     def explain(self, row: JobRow) -> Keys:
         from starburst.app.build import live_core  # noqa: PLC0415 - the whole scheduler

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
-from starburst.cli.server import chosen
+from starburst.cli.server import choose
 from starburst.store.errors import StoreError
 
 #: Subcommands in the order of `--help`; each is a function, or a Typer called app, in the module of its name.
@@ -91,6 +91,7 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version."
     ),
@@ -103,7 +104,9 @@ def main(
     ),
 ) -> None:
     """A hybrid-cloud burst scheduler."""
-    chosen.set(server)
+    source = context.get_parameter_source("server")
+    typed = source is not None and source.name == "COMMANDLINE"
+    choose(server, context.invoked_subcommand or "", typed=typed)
 
 
 def run() -> None:

@@ -58,7 +58,7 @@ class OverHttp:
         return _job(self.client.job(text))
 
     def named(self, names: Sequence[str]) -> list[JobRow]:
-        return [self.job(name) for name in names]
+        return [_job(keys) for keys in self.client.named(names)]
 
     def explain(self, row: JobRow) -> Keys:
         return {key: value for key, value in self.client.explain(row.id).items() if key != "id"}
@@ -93,7 +93,8 @@ class OverHttp:
     ) -> bool:
         found = False
         try:
-            for text in self.client.logs(row.id, follow=follow, attempt=part.attempt, rank=part.rank):
+            wanted = {"attempt": part.attempt, "rank": part.rank}
+            for text in self.client.logs(row.id, follow=follow, note=note, **wanted):
                 write(text)
                 found = True
         except RefusedError as error:
@@ -109,18 +110,16 @@ class OverHttp:
         )
 
     def cancel(self, names: Sequence[str]) -> list[JobRow]:
-        return self._steer(names, self.client.cancel)
+        return self._steer("cancel", names)
 
     def hold(self, names: Sequence[str]) -> list[JobRow]:
-        return self._steer(names, self.client.hold)
+        return self._steer("hold", names)
 
     def release(self, names: Sequence[str]) -> list[JobRow]:
-        return self._steer(names, self.client.release)
+        return self._steer("release", names)
 
-    def _steer(self, names: Sequence[str], ask: Callable[[str], Mapping[str, Any]]) -> list[JobRow]:
-        """All of the names are looked up first: if one is wrong, nothing is asked for."""
-        rows = [self.job(name) for name in names]
-        return [_job(ask(row.id)) for row in rows]
+    def _steer(self, how: str, names: Sequence[str]) -> list[JobRow]:
+        return [_job(keys) for keys in self.client.steer(how, names)]
 
 
 def _job(keys: Mapping[str, Any]) -> JobRow:

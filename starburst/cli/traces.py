@@ -16,11 +16,22 @@ from sim.spec import Spec
 from sim.sweep import Progress
 from sim.trace import Trace
 from starburst.app.errors import UserError
+from starburst.cli.server import refuse_history
 from starburst.cli.session import open_store
 from starburst.store import queries
 
 JobsArgument = Annotated[str | None, typer.Argument(metavar="JOBS", help="A trace, or a generator's spec.")]
-HistoryOption = Annotated[bool, typer.Option("--history", help="The finished jobs of this home.")]
+
+
+def _of_this_home(context: typer.Context, history: bool) -> bool:
+    if history:
+        refuse_history(context.find_root().params.get("server", ""))
+    return history
+
+
+HistoryOption = Annotated[
+    bool, typer.Option("--history", callback=_of_this_home, help="The finished jobs of this home.")
+]
 
 
 def jobs_of(file: str | None, *, history: bool) -> Trace:

@@ -23,6 +23,7 @@ from starburst.app.controller import Controller
 from starburst.app.doctor import Status
 from starburst.app.errors import UserError
 from starburst.app.home import Home
+from starburst.app.reports import Inbox
 from starburst.cli.doctor import look_at_sites
 from starburst.cli.session import open_store
 from starburst.log import set_up_log
@@ -57,10 +58,11 @@ def up(
     _refuse_what_cannot_work(loaded, home)
     with home.lock(), listening(loaded.http) as sock, open_store() as store:
         refuse_open_doors(Office(home, store), loaded.http)
-        controller = build(home, loaded, store)
+        inbox = Inbox()
+        controller = build(home, loaded, store, inbox=inbox)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
-        with _answering(home, loaded.http, sock):
+        with _answering(home, loaded.http, sock, inbox):
             asyncio.run(_run(controller))
         running = sum(record.alive for record in controller.scheduler.jobs.values())
         log.info("down", running=running, machines=len(controller.scheduler.fleet.instances))
@@ -70,14 +72,14 @@ def up(
 
 
 @contextmanager
-def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None) -> Iterator[None]:
+def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: Inbox) -> Iterator[None]:
     """Serve the API over a connection to the store of its own: the controller notices what others write."""
     if sock is None:
         yield
         return
     from starburst.web.server import serving  # noqa: PLC0415 - slow to import
 
-    with Store.open(home.database) as store, serving(Office(home, store), settings, sock) as url:
+    with Store.open(home.database) as store, serving(Office(home, store, inbox), settings, sock) as url:
         structlog.get_logger().info("http", url=url)
         yield
 

@@ -71,10 +71,11 @@ def costs(store: Store, by: str, now: float) -> list[CostRow]:
         for key in {*settled, *running, *at_home}
     ]
     rows = [row for row in rows if row.micro_usd or row.cluster_micro_usd]
-    return sorted(rows, key=lambda row: (*((0, 0) if by in TIMES else _dearest_first(row)), row.name))
+    return sorted(rows, key=lambda row: (*((0, 0) if by in TIMES else dearest_first(row)), row.name))
 
 
-def _dearest_first(row: CostRow) -> tuple[int, int]:
+def dearest_first(row: CostRow) -> tuple[int, int]:
+    """What lines of a bill are sorted by."""
     return -row.micro_usd, -(row.cluster_micro_usd or 0)
 
 

@@ -1,14 +1,16 @@
-"""Parts of the listings: a page of jobs, the jobs and decisions of some queues."""
+"""Parts of the listings: a page of jobs, those that go by a name, the jobs and decisions of some queues."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, Table, func, literal, or_, select, union_all
 
-from starburst.store import queries
+from starburst.domain.job import Member
+from starburst.store import codec, queries
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousError, NotFoundError
 from starburst.store.queries import SUBMITTED, DecisionRow, JobRow
@@ -18,6 +20,18 @@ from starburst.store.store import Store, chunks
 Queues = Sequence[str] | None
 Choice = TypeVar("Choice", bound=Select[Any])
 _REQUESTED = t.requests.c.kind == "submit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    array: Member | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Of a record or submission, its place in an array."""
+
+    job: _Place
 
 
 def page(
@@ -76,6 +90,16 @@ def find(store: Store, text: str, queues: Queues) -> JobRow:
     return queries.job(store, ids[0])
 
 
+def named(store: Store, names: Iterable[str], queues: Queues = None) -> list[JobRow]:
+    """For each name the job that `find` finds, or all jobs of the array of this id or name, by their indices.
+
+    Raises:
+        NotFoundError: one is nobody's.
+        AmbiguousError: one is that of several jobs or arrays.
+    """
+    return [row for name in names for row in _named(store, name, queues)]
+
+
 def among(store: Store, job_ids: Collection[str], queues: Queues) -> set[str]:
     """Those of the ids whose jobs are in these queues."""
     if queues is None:
@@ -127,6 +151,40 @@ def counts(store: Store, queues: Queues) -> dict[str, int]:
         asked = conn.scalar(waiting)
         found = {row[0]: row[1] for row in conn.execute(by_phase)}
     return {SUBMITTED: asked, **found} if asked else found
+
+
+def _named(store: Store, text: str, queues: Queues) -> list[JobRow]:
+    try:
+        return [find(store, text, queues)]
+    except AmbiguousError as several:
+        exact = any(row.name == text for row in queries.jobs(store, ids=several.candidates))
+        arrays = {} if exact else _arrays(store, text, queues)
+        if not arrays:
+            raise
+        if len(arrays) > 1:
+            raise AmbiguousError(text, sorted(arrays)) from None
+        (found,) = arrays.values()
+        index = {id_: place for place, id_ in enumerate(found)}
+        return sorted(queries.jobs(store, ids=found), key=lambda row: index[row.id])
+
+
+def _arrays(store: Store, text: str, queues: Queues) -> dict[str, list[str]]:
+    """Arrays of this id or name: the ids of their jobs, in order of their indices."""
+    tables = (
+        (t.jobs, t.jobs.c.id, t.jobs.c.record, t.jobs.c.phase.is_not(None)),
+        (t.requests, t.requests.c.job_id, t.requests.c.body, _REQUESTED),
+    )
+    found: dict[str, dict[int, str]] = {}
+    with store.read() as conn:
+        for table, id_, body, which in tables:
+            name = table.c.name
+            begins = or_(*(column.startswith(f"{text}-", autoescape=True) for column in (id_, name)))
+            chosen = select(id_, name, body).where(which, begins, body.like('%"array":{"array":%'))
+            for job_id, job_name, record in conn.execute(_of(table, chosen, None, queues)):
+                place = codec.decode(_Placed, record).job.array
+                if place is not None and text in (place.array, job_name.removesuffix(f"-{place.index}")):
+                    found.setdefault(place.array, {})[place.index] = job_id
+    return {array: [ids[index] for index in sorted(ids)] for array, ids in found.items()}
 
 
 def _of(table: Table, chosen: Choice, user: str | None, queues: Queues) -> Choice:

@@ -14,6 +14,8 @@ from starburst.web.visit import submitter
 #: Kinds of body. Pages of other sites cannot send these without asking first, which we do not answer.
 JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+#: Jobs and arrays that may be named in one request.
+MOST_NAMES = 1000
 #: What errors call a text without a name.
 NAME = "body"
 MANIFEST: dict[str, Any] = {
@@ -40,7 +42,17 @@ FILES: dict[str, Any] = {
     "required": ["files"],
     "additionalProperties": False,
 }
+#: What jobs are called.
+NAMES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "names": {"type": "array", "minItems": 1, "maxItems": MOST_NAMES, "items": {"type": "string"}}
+    },
+    "required": ["names"],
+    "additionalProperties": False,
+}
 #: As OpenAPI has it.
+NAMES_BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": NAMES}}}}
 BODY = {
     "requestBody": {
         "required": True,
@@ -85,13 +97,41 @@ async def sources(request: Request, _: Annotated[object, Depends(submitter)]) ->
     return [Source(NAME, text)] if kind != JSON else _of_json(text)
 
 
-def _of_json(text: str) -> list[Source]:
+async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> list[str]:
+    """What the jobs of a request are called.
+
+    Raises:
+        RefusedError: it is too large, or has another shape.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise RefusedError(400, f"content-type: {kind!r}: must be {JSON}")
+    value = _json(await read_body(request), 'send {"names": [...]}')
+    found = value["names"] if isinstance(value, dict) and value.keys() == {"names"} else None
+    if not isinstance(found, list) or not 1 <= len(found) <= MOST_NAMES or not all(map(_is_name, found)):
+        said = f"must have names, an array of 1 to {MOST_NAMES} texts, and nothing else"
+        raise RefusedError(400, f"{NAME}: {said}")
+    return found
+
+
+def _is_name(value: object) -> bool:
+    """Whether it can be asked for: a store takes no NUL, and no half characters (JSON's \\ud800)."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    return not any("\ud800" <= sign <= "\udfff" for sign in value)
+
+
+def _json(body: bytes | str, mend: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(body)
     except (ValueError, RecursionError) as error:
-        broken = isinstance(error, json.JSONDecodeError)
+        broken = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
         said = f"is not JSON ({error})" if broken else "is too deep, or has too large numbers"
-        raise RefusedError(400, f"{NAME}: {said}; send a manifest, or YAML as {YAML[0]}") from None
+        raise RefusedError(400, f"{NAME}: {said}; {mend}") from None
+
+
+def _of_json(text: str) -> list[Source]:
+    value = _json(text, f"send a manifest, or YAML as {YAML[0]}")
     if isinstance(value, dict) and "files" in value:
         return [_file(entry) for entry in _list(value["files"])]
     manifests = value if isinstance(value, list) else [value]

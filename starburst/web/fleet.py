@@ -22,7 +22,7 @@ from starburst.app.views import (
     offer_keys,
 )
 from starburst.store import pages, queries
-from starburst.store.costs import CostRow, costs
+from starburst.store.costs import CostRow, costs, dearest_first
 from starburst.web.errors import RefusedError
 from starburst.web.jobs import After, Limit
 from starburst.web.visit import Viewer, Visit
@@ -133,7 +133,7 @@ def _regroup(visit: Visit, rows: list[CostRow], by: By) -> list[CostRow]:
         raise RefusedError(
             403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only"
         )
-    total, running = Counter[str](), Counter[str]()
+    total, running, at_home = Counter[str](), Counter[str](), Counter[str]()
     jobs = {row.id: row for row in queries.jobs(visit.store, ids=[row.name for row in rows])}
     for row in rows:
         job = jobs[row.name]
@@ -141,5 +141,7 @@ def _regroup(visit: Visit, rows: list[CostRow], by: By) -> list[CostRow]:
             name = {By.USER: job.user, By.QUEUE: job.queue}.get(by, job.id)
             total[name] += row.micro_usd
             running[name] += row.running_micro_usd
-    found = [CostRow(name, micro_usd, running[name]) for name, micro_usd in total.items()]
-    return sorted(found, key=lambda row: (-row.micro_usd, row.name))
+            if row.cluster_micro_usd is not None:  # of all rows, or of none
+                at_home[name] += row.cluster_micro_usd
+    found = [CostRow(name, micro_usd, running[name], at_home.get(name)) for name, micro_usd in total.items()]
+    return sorted(found, key=lambda row: (*dearest_first(row), row.name))

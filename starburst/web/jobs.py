@@ -12,14 +12,14 @@ from starburst.app import submitting
 from starburst.app.errors import UserError
 from starburst.app.explaining import explanation
 from starburst.app.sources import Source
-from starburst.app.views import decision_keys, explanation_keys, job_keys, story_keys
+from starburst.app.views import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.explain import Explanation
 from starburst.domain.job import Phase
 from starburst.store import pages, queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
-from starburst.web.bodies import BODY, sources
+from starburst.web.bodies import BODY, NAMES_BODY, names, sources
 from starburst.web.errors import RefusedError
 from starburst.web.visit import Submitter, Viewer, Visit
 
@@ -30,6 +30,7 @@ PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
 MOST_IDS = 100
 
 JobText = Annotated[str, Path(description="id, name, or the beginning of one")]
+Names = Annotated[list[str], Depends(names)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this one")]
 
@@ -73,16 +74,22 @@ def jobs(
     user: Annotated[str | None, Query(description="only this user's")] = None,
     queue: Annotated[list[str], Query(description="only of these queues")] = [],  # noqa: B006
     id: Annotated[list[str], Query(max_length=MOST_IDS, description="only these")] = [],  # noqa: B006
+    name: Annotated[list[str], Query(max_length=MOST_IDS, description="only these, or all of an array")] = [],  # noqa: B006
     after: Annotated[str | None, Query(description="only jobs after this one: the last of a page")] = None,
     limit: Limit = 1000,
 ) -> JSONResponse:
-    """An array of what `starburst status -o json` shows; one shorter than `limit` is the last page."""
-    for name in phase:
-        if name not in PHASES:
-            raise UserError(f"phase: {name!r} is not a phase; choose one of {', '.join(PHASES)}")
+    """An array of what `starburst status -o json` shows; one shorter than `limit` is the last page.
+
+    By `id` or `name` it is all of them at once; a `name` that is nobody's is refused.
+    """
+    for word in phase:
+        if word not in PHASES:
+            raise UserError(f"phase: {word!r} is not a phase; choose one of {', '.join(PHASES)}")
     mine = visit.caller.queues
-    queues = mine if not queue else [name for name in queue if visit.caller.sees(name)]
-    if id:
+    queues = mine if not queue else [one for one in queue if visit.caller.sees(one)]
+    if name:
+        rows = visit.named(name)
+    elif id:
         rows = [row for row in queries.jobs(visit.store, ids=id) if queues is None or row.queue in queues]
     else:
         last = None if after is None else visit.job(after)
@@ -112,35 +119,54 @@ def events(visit: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -
     return JSONResponse([decision_keys(row) for row in rows])
 
 
+@router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def cancel_all(visit: Submitter, names: Names) -> JSONResponse:
+    """How they stood before, for each name one job, or all of an array; who may is as for one job."""
+    return JSONResponse(_steer(visit, visit.named(names), submitting.cancel))
+
+
+@router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def hold_all(visit: Submitter, names: Names) -> JSONResponse:
+    """How they stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(visit, visit.named(names), submitting.hold))
+
+
+@router.post("/release", summary="Release jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def release_all(visit: Submitter, names: Names) -> JSONResponse:
+    """How they stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(visit, visit.named(names), submitting.release))
+
+
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
 def cancel(visit: Submitter, job: JobText) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
 
     Submitters may cancel their own jobs, admins all.
     """
-    return _steer(visit, job, submitting.cancel)
+    return JSONResponse(_steer(visit, [visit.job(job)], submitting.cancel)[0])
 
 
 @router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
 def hold(visit: Submitter, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return _steer(visit, job, submitting.hold)
+    return JSONResponse(_steer(visit, [visit.job(job)], submitting.hold)[0])
 
 
 @router.post("/{job}/release", summary="Let a held job into the queue")
 def release(visit: Submitter, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return _steer(visit, job, submitting.release)
+    return JSONResponse(_steer(visit, [visit.job(job)], submitting.release)[0])
 
 
-def _steer(visit: Visit, job: str, tell: Callable[[Store, list[JobRow]], None]) -> JSONResponse:
-    """Ask something for a job that is the caller's to steer."""
-    row, caller = visit.job(job), visit.caller
-    if row.user != caller.name and not caller.may(Role.ADMIN):
-        whose = row.user or "nobody"
-        raise RefusedError(403, f"job {row.id} is {whose}'s; the token {caller.name!r} steers its own only")
-    tell(visit.store, [row])
-    return JSONResponse(job_keys(row))
+def _steer(visit: Visit, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]) -> list[Keys]:
+    """Ask something for jobs that are all the caller's to steer."""
+    caller = visit.caller
+    for row in rows:
+        if row.user != caller.name and not caller.may(Role.ADMIN):
+            whose = f"job {row.id} is {row.user or 'nobody'}'s"
+            raise RefusedError(403, f"{whose}; the token {caller.name!r} steers its own only")
+    tell(visit.store, rows)
+    return [job_keys(row) for row in rows]
 
 
 def _explained(visit: Visit, row: JobRow) -> Explanation:

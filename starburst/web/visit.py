@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Annotated
@@ -71,6 +72,14 @@ class Visit:
             StoreError: there is none, or several.
         """
         return pages.find(self.store, text, self.caller.queues)
+
+    def named(self, names: Iterable[str]) -> list[JobRow]:
+        """The jobs that a caller means, where the name of an array is all of its jobs.
+
+        Raises:
+            StoreError: for a name there is none, or there are several.
+        """
+        return pages.named(self.store, names, self.caller.queues)
 
 
 def viewer(request: Request) -> Visit:

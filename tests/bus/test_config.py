@@ -22,9 +22,10 @@ def test_by_default_nobody_outside_is_told_and_no_hint_is_listened_to() -> None:
         ({"password_file": "/p"}, 'bus.password_file: "/p": needs username'),
         ({"accept": ["cancel"]}, "bus.accept: needs kind: mqtt"),
         (
-            {"kind": "mqtt", "accept": ["heartbeat"]},
-            "bus.accept[0]: \"heartbeat\": must be 'submit'",
+            {"kind": "mqtt", "accept": ["shutdown"]},
+            "bus.accept[0]: \"shutdown\": must be 'submit'",
         ),
+        ({"kind": "mqtt", "anybody": True}, "bus.anybody: true: needs accept: which hints are listened to"),
         ({"keep": "5s"}, 'bus.keep: "5s": must be at least 60s'),
         ({"port": 0}, "bus.port: 0: must be at least 1"),
         ({"hots": "x"}, "bus.hots: there is no such field; did you mean host?"),

@@ -52,7 +52,7 @@ def test_hints_submit_and_cancel_a_job_that_says_when_it_will_end(
             await user.subscribe("starburst/default/#", 1)
             await anext(user.messages)  # online
             while not queries.jobs(users):
-                await user.publish("starburst/default/hints/submit", json.dumps(hint), 1)
+                await user.publish("starburst/default/hints/ada/submit", json.dumps(hint), 1)
                 await asyncio.sleep(0.05)
             (job,) = queries.jobs(users)
             await until(lambda: any(row.kind == "Progress" for row in queries.events(users)), task)
@@ -62,7 +62,7 @@ def test_hints_submit_and_cancel_a_job_that_says_when_it_will_end(
             assert record.started_at is not None
             # A million iterations at fewer than a thousand a second of the wall.
             assert record.ends_at - record.started_at >= 990 * speed
-            await user.publish("starburst/default/hints/cancel", json.dumps({"job": job.id}), 1)
+            await user.publish("starburst/default/hints/ada/cancel", json.dumps({"job": job.id}), 1)
             decisions = []
             async for message in user.messages:
                 if str(message.topic).endswith(f"{job.id}/events"):

@@ -163,7 +163,7 @@ def test_up_waits_for_a_server_that_does_not_answer_if_it_has_work_there(
         past.submit("a")
         past.start("a")
 
-    def begin(*_anything: object) -> None:
+    def begin(*_anything: object, **_more: object) -> None:
         raise UserError("it begins")
 
     monkeypatch.setattr("starburst.cli.up.build", begin)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from starburst.app.config import parse_config
 from starburst.app.home import Home
+from starburst.app.job_log import Part, read_log
+from starburst.app.logs import Position
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import api as kube_api
@@ -156,6 +159,35 @@ def test_following_a_job_that_is_over_prints_it_once(cli: Cli, past: Past, serve
     past.end("a")
     pod(server, "a-1-x", b"all of it\n", **marks("a", rank=0))
     assert cli("logs", "a", "-f").out == "all of it\n"
+
+
+def test_whoever_goes_on_from_a_position_gets_the_rest_whatever_it_comes_from(
+    past: Past, server: FakeServer, home: Path
+) -> None:
+    """A first run that was kept; a second one in two pods, of one of which more was kept than it has."""
+    submit(past, "a", tasks=2)
+    past.end("a")
+    keep(home, "a", "kept 0\n")
+    keep(home, "a", "of pod 1\nand more\n", attempt=2, rank=1)
+    for rank, text in enumerate([b"of pod 0\nhalf", b"of pod 1\n"]):
+        pod(server, f"a-2-{rank}", text, **marks("a", attempt=2, rank=rank))
+
+    def read(since: str) -> list[tuple[str, str]]:
+        told: list[tuple[str, str]] = []
+        position = Position.parse(since)
+
+        async def write(text: str) -> None:
+            told.append((text, str(position)))
+
+        reading = read_log(past.store, Home(home), "a", Part(), write, follow=True, position=position)
+        assert asyncio.run(reading)
+        return told
+
+    whole = read("1")
+    texts = [text for text, _ in whole]
+    assert sorted(texts) == ["[0] half", "[0] kept 0\n", "[0] of pod 0\n", "[1] and more\n", "[1] of pod 1\n"]
+    for n, (_, position) in enumerate(whole):
+        assert [text for text, _ in read(position)] == texts[n + 1 :]
 
 
 def test_a_server_that_is_away_is_one_line(cli: Cli, past: Past, server: FakeServer, home: Path) -> None:

@@ -1,16 +1,20 @@
-"""The same commands over HTTP: what they print is what they print at home."""
+"""The same commands over HTTP: what they print is what they print at home, whatever they are and are told."""
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
+import typer
 
 from starburst.app.config_http import HttpConfig
 from starburst.app.home import Home
 from starburst.app.reaped import Reaped, ReapedBook
+from starburst.cli.main import COMMANDS, app
+from starburst.cli.server import REMOTE
 from starburst.domain.cloud import Instance, InstancePhase
-from starburst.domain.job import CloudChoice
+from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
 from starburst.runs.attempt_dir import log_path
 from starburst.store import queries, tokens
@@ -23,18 +27,25 @@ from tests.cli.answers import one_line
 from tests.cli.manifests import manifest
 from tests.cli.past import NOON
 
+#: Compared by tests of their own.
+ELSEWHERE = [["submit", "--dry-run", "--hold", "--wait"]]
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],
     ["status", "--phase", "running", "--phase", "queued", "--user", "ada"],
     ["status", "bad"],
+    ["status", "map"],
+    ["status", "sweep-b2c3d"],
+    ["status", "map-1"],
     ["explain", "wait"],
+    ["explain", "map-1"],
     ["instances"],
     ["instances", "--all"],
     ["cost"],
-    ["cost", "--by", "day"],
+    *(["cost", "--by", by] for by in ("user", "queue", "day", "month", "job", "offer")),
     ["events"],
     ["events", "--last", "3"],
+    ["events", "map-1"],
     ["events", "bad"],
     ["events", "i-000001"],
 ]
@@ -53,6 +64,20 @@ OTHERS = [
     ["logs", "trian"],
     ["cancel", "done", "trian"],
     ["cancel", "done", "wait", "wait"],
+    *(
+        [steer, *names]
+        for steer in ("hold", "release", "cancel")
+        for names in (["map"], ["done", "map-0", "map"])
+    ),
+    *([steer, "wait", "twin"] for steer in ("cancel", "hold", "release")),
+    *([word, "twin"] for word in ("status", "explain", "logs", "events")),
+    *([word, "map"] for word in ("explain", "logs", "events")),
+    ["hold", "nobody"],
+    ["logs", "map-1"],
+    ["cost", "--by", "day", "-o", "csv"],
+    ["cost", "--caps"],
+    ["events", "nobody", "--last", "0"],
+    ["events", "map-1", "--last", "9999"],
     ["status", "--phase", "runing"],
 ]
 
@@ -62,6 +87,9 @@ def server(past, home):
     past.morning()
     past.submit("launching-66666", 2, cloud=CloudChoice.ONLY)
     past.submit("endless-77777", 4, cloud=CloudChoice.NEVER)
+    for array, name in (("sweep-b2c3d", "map"), ("twin-c2d3f", "twin"), ("twin-d2f3g", "twin")):
+        for n in range(11 if name == "map" else 2):
+            past.submit(f"{array}-{n}", 4, name=f"{name}-{n}", array=Member(array, n, 20, 1))
     found = Instance("feed/i-1", "p3.2xlarge", InstancePhase.READY, NOON - 600, None, False, "feed")
     ReapedBook(past.store).note(Reaped.of(found, "abandoned", Money.of(3), NOON - 60))
     for rank in (0, 1):
@@ -102,6 +130,49 @@ def test_every_listing_in_every_format(same):
 def test_logs_streams_and_mistakes(same):
     for words in OTHERS:
         same(*words)
+
+
+def test_every_flag_of_every_command_is_compared(same):
+    """A new one that nobody compares fails here."""
+    compared = {word for words in (*LISTINGS, *OTHERS, *ELSEWHERE) for word in words} | {"--output"}
+    for name in REMOTE:
+        for option in typer.main.get_command(app).commands[name].params:
+            assert option.param_type_name == "argument" or compared & {*option.opts}, (name, option.opts)
+    assert {*REMOTE} <= compared
+
+
+def test_what_an_array_is_called_is_all_of_its_jobs_and_one_that_is_wrong_spoils_all(same, past):
+    assert len(json.loads(same("status", "map", "-o", "json").out)) == 11
+    assert [line.split()[0] for line in same("hold", "map").out.splitlines()] == [
+        f"job/sweep-b2c3d-{n}" for n in range(11)
+    ]
+    asked = len(past.store.requests(99))
+    assert "twin-c2d3f, twin-d2f3g; give the whole id" in same("hold", "wait", "twin").err
+    assert len(past.store.requests(99)) == asked
+
+
+def test_jobs_that_are_not_taken_up_yet_are_an_array_too(cli, same):
+    assert same("cancel", "fresh").code == 2
+    assert cli("submit", "--hold", "-", stdin=manifest("fresh", "true", array="0-2").encode()).code == 0
+    for words in (["status", "fresh", "-o", "name"], ["release", "fresh"], ["cancel", "fresh"]):
+        assert len(same(*words).out.splitlines()) == 3
+
+
+def test_commands_about_this_machine_do_not_pretend_to_ask_a_server(cli, home, monkeypatch):
+    others = [name for name in COMMANDS if name not in REMOTE]
+    for name in others:
+        said = one_line(cli("--server", "http://far", name))
+        assert said.startswith(
+            f"{name}: is about this machine, it asks no server; run it where http://far runs"
+        )
+    monkeypatch.setenv("STARBURST_SERVER", "http://far")
+    for name in ("reap", "doctor"):
+        assert one_line(cli(name)).startswith(f"{name}: is about this machine")
+    assert one_line(cli("token", "list")).startswith("token: is about this machine")
+    for name in ("simulate", "advise"):
+        assert one_line(cli(name, "--history")).startswith("--history: is that of this machine's home")
+    assert cli("config", "schema").code == 0
+    assert not home.exists()
 
 
 def test_a_dry_run_and_what_is_wrong_with_files(same, tmp_path):

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from httpx import Response
@@ -20,6 +20,10 @@ from starburst.store.tokens import Role, Token
 from starburst.web.office import Office
 from starburst.web.site import make_app
 from tests.cli.past import NOON, Past
+from tests.web.browser import browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would have another client than ours
@@ -46,6 +50,12 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as it:
+        yield it
 
 
 @pytest.fixture(scope="session")

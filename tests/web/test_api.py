@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from starburst.app.config import parse_config
 from starburst.app.home import Home
+from starburst.domain.job import CloudChoice, Member
 from starburst.runs.attempt_dir import log_path
 from starburst.store import queries
 from tests.cli.manifests import manifest
-from tests.cli.past import Past
+from tests.cli.past import CONFIG, Past
 from tests.web.conftest import Ask
 
 YAML = {"Content-Type": "application/yaml"}
@@ -179,6 +182,61 @@ def test_a_job_is_cancelled_and_asking_again_changes_nothing(ask: Ask, past: Pas
     assert len(past.store.requests(9)) == 1
 
 
+def array(past: Past, id_: str, queue: str, user: str = "ada") -> list[str]:
+    """An array of two; its ids."""
+    for n in range(2):
+        name = f"{id_.partition('-')[0]}-{n}"
+        past.submit(f"{id_}-{n}", 4, name=name, queue=queue, user=user, array=Member(id_, n, 2, 1))
+    return [f"{id_}-0", f"{id_}-1"]
+
+
+def test_the_name_of_an_array_is_all_of_its_jobs_and_those_of_other_queues_are_not_there(
+    ask: Ask, past: Past, token: Callable[..., str]
+) -> None:
+    mine, others = array(past, "twin-c2d3f", "papers"), array(past, "twin-d2f3g", "theirs")
+    said = refused(ask("GET", "/jobs?name=wait&name=twin"), 400)
+    assert said == "'twin' could be twin-c2d3f, twin-d2f3g; give the whole id"
+    assert ids(ask("GET", "/jobs?name=wait&name=twin-d2f3g")) == ["wait-55555", *others]
+    scoped = token("viewer", "papers")
+    assert ids(ask("GET", "/jobs?name=twin", scoped)) == mine
+    assert "there is no job 'twin-d2f3g'" in refused(ask("GET", "/jobs?name=twin-d2f3g", scoped), 404)
+
+
+def test_several_are_steered_at_once_or_none(ask: Ask, past: Past, token: Callable[..., str]) -> None:
+    twin, bobs = array(past, "twin-c2d3f", "papers"), array(past, "bobs-d2f3g", "papers", "bob")
+    ada, admin = token("submitter", name="ada"), token("admin")
+    for names, status in ([["twin", "nobody"], 404], [["twin", *bobs], 403], [["twin", "bobs-"], 400]):
+        refused(ask("POST", "/jobs/cancel", ada, json={"names": names}), status)
+    assert past.store.requests(9) == []
+    assert ids(ask("POST", "/jobs/hold", ada, json={"names": ["twin", "wait", "wait"]})) == [
+        *twin,
+        *["wait-55555"] * 2,
+    ]
+    assert ids(ask("POST", "/jobs/cancel", admin, json={"names": bobs})) == bobs
+    assert ids(ask("POST", "/jobs/release", ada, json={"names": ["twin"]})) == twin
+    asked = [(request.kind, request.job_id) for request in past.store.requests(19)]
+    assert asked == [
+        ("hold", "wait-55555"),  # the others wait no longer
+        *(("cancel", job) for job in bobs),
+        *(("release", job) for job in twin),
+    ]
+
+
+NO_NAMES = [
+    *(b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"names": []}', b'{"names": "a"}', b'{"names": ["a", 1]}'),
+    *(b'{"names": ["\\u0000"]}', b'{"names": ["\\ud800"]}', b'{"names": ["a"], "x": 1}'),
+    json.dumps({"names": ["wait"] * 1001}).encode(),
+]
+
+
+def test_a_body_that_names_nobody(ask: Ask, past: Past) -> None:
+    for body in NO_NAMES:
+        kind = {"Content-Type": "application/json"}
+        assert refused(ask("POST", "/jobs/cancel", content=body, headers=kind), 400).startswith("body: ")
+    assert refused(ask("POST", "/jobs/hold", content=b"{}"), 400).startswith("content-type: ''")
+    assert past.store.requests(9) == []
+
+
 def test_a_job_is_held_and_released(ask: Ask, past: Past) -> None:
     (sent,) = ask("POST", "/jobs?hold=true", content=manifest("a", "true"), headers=YAML).json()
     assert past.store.submission(sent["id"]).job.hold
@@ -199,6 +257,26 @@ def test_machines_money_nodes_and_offers(ask: Ask) -> None:
     (node,) = ask("GET", "/nodes").json()
     assert (node["gpus"], node["free_gpus"], node["gpu_type"]) == (4, 0, "V100")
     assert [offer["name"] for offer in ask("GET", "/offers").json()] == ["p3.2xlarge", "c7i.large"]
+
+
+def test_a_scoped_token_sees_what_the_cluster_is_reckoned_at_for_its_jobs(
+    ask: Ask, past: Past, token: Callable[..., str]
+) -> None:
+    priced = parse_config({**CONFIG, "cluster": {"usd_per_gpu_hour": 0.5}}, "test")
+    past.submit("mine-66666", queue="papers", user="bob", cloud=CloudChoice.NEVER)
+    past.end("train-44444")
+    past.start("mine-66666")
+    past.now += 7200
+    past.end("mine-66666")
+    admin, scoped = token("admin"), token("viewer", "papers")
+    assert {row["cluster_usd"] for row in ask("GET", "/cost?by=job", scoped).json()} == {None}
+    past.store.set_fact("config", priced.model_dump(mode="json"))
+    for by in ("queue", "job"):
+        of_all = ask("GET", f"/cost?by={by}", admin).json()
+        mine = [row for row in of_all if row[by] in ("papers", "mine-66666", "bad-22222")]
+        assert ask("GET", f"/cost?by={by}", scoped).json() == mine
+    (bobs,) = ask("GET", "/cost?by=user", scoped).json()
+    assert (bobs["user"], bobs["cost_usd"], bobs["cluster_usd"]) == ("bob", 2.04, 1.0)
 
 
 def test_the_decision_log_by_row_by_subject_and_from_its_end(ask: Ask) -> None:
@@ -253,7 +331,5 @@ def test_openapi_describes_every_route_in_words(ask: Ask) -> None:
     told = ask("GET", "/openapi.json").json()
     routes = [route for path in told["paths"].values() for route in path.values()]
     assert len(routes) >= 14
-    assert all(
-        (route["summary"] and "200" in route["responses"]) or "201" in route["responses"] for route in routes
-    )
+    assert all(route["summary"] and {"200", "201", "204"} & route["responses"].keys() for route in routes)
     assert "application/yaml" in told["paths"]["/api/v1/jobs"]["post"]["requestBody"]["content"]

@@ -89,6 +89,11 @@ def test_jobs_are_submitted_steered_and_waited_for(server: str, past: Past, tmp_
         with pytest.raises(TimeoutError, match=f"1 of 1 jobs are not over, such as {sent[2]}"):
             client.wait(sent[2:], timeout_s=0.0)
         assert client.cancel(sent[2])["id"] == sent[2]
+        assert [row["id"] for row in client.steer("cancel", iter(["dict", "wait"]))] == [
+            sent[2],
+            "wait-55555",
+        ]
+        assert [row["id"] for row in client.named(["wait", "done"])] == ["wait-55555", "done-11111"]
         with pytest.raises(RefusedError, match="document 1: kind"):
             client.submit({"kind": "Pot"})
         with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
