@@ -62,8 +62,11 @@ def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
 
 
 def _tell(state: State, standing: Standing) -> None:
-    """Each of the two at most once per window."""
+    """Each of the two at most once per window; again only if a bill turned out smaller in between."""
     kept, cap = standing.ledger, standing.cap
+    if kept.reached and not standing.is_reached:
+        kept = state.ledgers[cap.name] = replace(kept, reached=False)
+        state.books = None
     kind = "cap-reached" if standing.is_reached else "cap-warned" if standing.warns else ""
     if not kind or standing.spent <= 0 or kept.reached or (kept.warned and not standing.is_reached):
         return

@@ -64,6 +64,8 @@ class Machine:
     launched_at: float | None = None
     ended_at: float | None = None
     ending: bool = False
+    #: When it ends, though the word of that comes later.
+    ends: float = inf
 
 
 class World:
@@ -172,7 +174,7 @@ class World:
             case TerminateInstance(name):
                 machine = self.machines[name]
                 machine.ending = True
-                ends = self.now + END_S * self.roll(3) / 2
+                ends = machine.ends = self.now + END_S * self.roll(3) / 2
                 began = machine.asked_at if machine.launched_at is None else machine.launched_at
                 # The word comes late: it has ended some time before we hear of it.
                 self.at(ends + 600.0 * self.roll(2), InstanceGone(name, began, ends))
@@ -196,7 +198,7 @@ class World:
         cost = 0.0
         for instance, machine in self.machines.items():
             if machine.launched_at is not None:
-                over = self.now if machine.ended_at is None else machine.ended_at
+                over = min(self.now, machine.ends) if machine.ended_at is None else machine.ended_at
                 seconds = divide(self.uses[instance], max(start, machine.launched_at), min(end, over))
                 covered = sum(part for name, part in seconds.items() if cap.covers(self.plans[name].job))
                 cost += machine.rate * covered / HOUR
