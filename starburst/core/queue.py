@@ -104,8 +104,14 @@ class ShapeQueue:
         return leaving
 
     def _prune(self, shape: Shape) -> bool:
-        """Drop entries of jobs that left from the top of a shape's heap; whether any is left."""
+        """Drop entries of jobs that left: those on top of a shape's heap, and all once they are most of it.
+
+        Whether any is left.
+        """
         heap = self._heaps[shape]
+        if len(heap) > 64 and len(heap) > 2 * len(self._keys):
+            heap[:] = {entry for entry in heap if self._keys.get(entry[1]) == entry[0]}
+            heapq.heapify(heap)
         while heap and self._keys.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return bool(heap)

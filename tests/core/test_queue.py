@@ -159,3 +159,16 @@ def test_many_removals_leave_no_trace() -> None:
         queue.remove(item)
     assert len(queue._tail) <= 65
     assert queue.beyond(0, lambda r: True) == []
+
+
+def test_behind_a_job_that_stays_those_that_left_are_forgotten_too() -> None:
+    queue = ShapeQueue()
+    queue.add(record(0, job("stays", 4)))
+    for seq in range(1, 1000):
+        queue.add(record(seq, job(f"j{seq}", 4)))
+        queue.remove(record(seq, job(f"j{seq}", 4)))
+    (heap,) = queue._heaps.values()
+    assert len(heap) <= 65
+    first = queue.first()
+    assert first is not None
+    assert first.id == "stays"
