@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test browser kube sky soak lint types check bench wheel lock clean
+.PHONY: help demo test browser kube sky soak memory lint types check bench wheel lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,9 @@ sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with 
 
 soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour
 	$(BIN)/python -m tests.sky_lab.chaos --log docs/results/leaks.md $(ARGS)
+
+memory: $(VENV)/.dev  ## 100,000 jobs through the live scheduler in virtual time: is its memory flat? half an hour
+	$(BIN)/python -m bench.soak $(ARGS)
 
 lint: $(VENV)/.dev  ## style and the import contract
 	$(BIN)/ruff check .

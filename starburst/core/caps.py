@@ -201,8 +201,12 @@ def _share(
     """What the jobs that a cap covers pay of a machine for a time; micro-dollars."""
     began = machine.requested_at if machine.launched_at is None else machine.launched_at
     ended = inf if machine.ended_at is None else machine.ended_at
-    seconds = machine.seconds(max(time[0], began), min(time[1], ended), uses)
-    covered = sum(part for job_id, part in seconds.items() if cap.covers(state.jobs[job_id].job))
+    since, until = max(time[0], began), min(time[1], ended)
+    if all(cap.covers(job) for job in _payers(state, machine)):
+        covered = max(0.0, until - since)  # whatever the parts are: a machine may have had many users
+    else:
+        seconds = machine.seconds(since, until, uses)
+        covered = sum(part for job_id, part in seconds.items() if cap.covers(state.jobs[job_id].job))
     return machine.rate.micro_usd * covered / HOUR_S
 
 

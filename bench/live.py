@@ -1,0 +1,301 @@
+"""The live scheduler in virtual time: real controller, core, store, outbox and web pages; simulated sites.
+
+What is not as in production: the sites (bench/sites.py, bench/cloud.py), the users (bench/users.py) and the
+clock; looks for news are as far apart as LOOK_S says, for in weeks of virtual time there is mostly none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+import structlog
+
+from bench.cloud import SimCloud
+from bench.sites import Luck, Plan, SimCluster
+from bench.users import Users
+from bench.virtual import AtOnce, VirtualLoop
+from starburst.app.build import reaping
+from starburst.app.bus import outbox_of
+from starburst.app.caps_view import open_books
+from starburst.app.config import Config, parse_config
+from starburst.app.controller import Controller
+from starburst.app.home import Home
+from starburst.app.prune import prune
+from starburst.bus.outbox import follow
+from starburst.core.snapshot import restore
+from starburst.core.state import Changes
+from starburst.domain.clock import Pace
+from starburst.runs.ports import Report
+from starburst.store.store import Store
+
+#: A Monday; windows of caps and days of bills are those of the calendar.
+START = 1_767_571_200.0
+#: Virtual seconds between news of the sites, looks for requests, looks at the log, and rounds of the reaper.
+NEWS_S, LOOK_S, FOLLOW_S, REAP_S = 60.0, 60.0, 120.0, 300.0
+#: What the scheduler may remember when all jobs are over.
+LASTING = ("paused offers",)
+ENDS = ("succeeded", "failed", "cancelled")
+
+GPU = {"gpu_type": "V100"}
+OFFERS = (
+    {"name": "one", "gpus": 1, "cpus": 8, "memory_gib": 61, "usd_per_hour": 3.06, **GPU},
+    {"name": "four", "gpus": 4, "cpus": 32, "memory_gib": 244, "usd_per_hour": 12.24, **GPU},
+    {"name": "eight", "gpus": 8, "cpus": 64, "memory_gib": 488, "usd_per_hour": 24.48, **GPU},
+    {"name": "spot", "gpus": 4, "cpus": 32, "memory_gib": 244, "usd_per_hour": 4.9, "spot": True, **GPU},
+    {"name": "plain", "gpus": 0, "cpus": 8, "memory_gib": 32, "usd_per_hour": 0.36},
+)
+
+
+def config_of(nodes: int) -> Config:
+    """Everything at once: caps, queues with shares, packing, moves, returns, a calibrated budget."""
+    gpus = 8 * nodes
+    return parse_config(
+        {
+            "policy": {"waiting": "compute", "budget_percent": 25, "budget_mode": "calibrated"}
+            | {
+                "order": "fair",
+                "packer": "stratus",
+                "pack_window": "2m",
+                "pack_period": "15m",
+                "max_passes": 300,
+            },
+            "cluster": {
+                "nodes": [{"name": "n", "count": nodes, "gpus": 8, "cpus": 40, "memory_gib": 240, **GPU}]
+            },
+            "cloud": {"offers": [{**offer, "boot": "2m", "setup": "1m"} for offer in OFFERS], "lease": "15m"},
+            "home": {"keep": "1d"},
+            "bus": {"keep": "1d"},
+            "queues": [
+                {"name": "research", "share": 3},
+                {"name": "papers", "share": 2, "budget_percent": 10},
+                {"name": "vision"},
+                {"name": "batch", "share": 0.5},
+            ],
+            "caps": [
+                {"usd": 0.40 * 24 * gpus * 3.06, "per": "day", "then": "finish"},
+                {"usd": 0.20 * gpus * 3.06, "per": "hour", "queue": "vision", "then": "return"},
+                {"usd": 0.06 * 24 * gpus * 3.06, "per": "day", "user": "user-00", "then": "stop"},
+            ],
+        },
+        "soak",
+    )
+
+
+class Life:
+    """One scheduler and all that goes on around it, on a home of its own."""
+
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        *,
+        jobs: int,
+        nodes: int,
+        load: float,
+        seed: int,
+        coarse: float = 1.0,
+    ) -> None:
+        """`coarse`: how many times as rarely as else something is heard of the sites."""
+        self.home, self.store = home, store
+        self.config = config_of(nodes)
+        self.plans: dict[str, Plan] = {}
+        luck, known = Luck(), self.config.cluster.known_nodes()
+        look_s = coarse * NEWS_S
+        self.cluster = SimCluster(known, self.plans, luck, seed, home, look_s=look_s)
+        self.cloud = SimCloud(
+            self.config.cloud.known_offers(),
+            self.plans,
+            luck,
+            seed,
+            home,
+            look_s=look_s,
+            controller=str(store.fact("controller")),
+            lease_s=900.0,
+        )
+        self.cluster.rivals, self.cloud.rivals = [self.cloud], [self.cluster]
+        self.users = Users(jobs, 8 * nodes, load, seed, self.plans)
+        self.scheduler = restore(self.config.settings(), store.snapshot())
+        open_books(store, self.scheduler, START)
+        store.set_fact("config", self.config.model_dump(mode="json"))
+        store.set_fact("clock", {"origin": 0.0, "speed": 1.0, "start": 0.0})
+        self.cluster.listeners.append(self._note)
+        #: Steps stored, jobs that ended, machines given back, decisions told to the listener, prunings.
+        self.steps = self.ended = self.told = self.prunings = 0
+        self.decided: Counter[str] = Counter()
+        #: Called at every step.
+        self.on_step: Callable[[], None] = lambda: None
+        self._all_over = asyncio.Event()
+
+    async def run(self, *, to_the_end: bool = True) -> None:
+        """Until every job is over and nothing is rented, or only until all are submitted."""
+        controller = Controller(
+            self.store,
+            self.scheduler,
+            self.cluster,
+            self.cloud,
+            Pace(),
+            wall=asyncio.get_running_loop().time,
+            rules=reaping(self.config, self.store),
+            prune=self._prune,
+            companion=self._listen,
+        )
+        stop = asyncio.Event()
+        with Store.open(self.home.database) as asked:  # users are other processes
+            beside = [
+                asyncio.create_task(self.users.submit(asked)),
+                asyncio.create_task(self.cluster.trouble()),
+            ]
+            going = asyncio.create_task(controller.run(stop))
+            over = asyncio.create_task(self._all_over.wait())
+            users = beside[0]
+            await asyncio.wait([going, over, users], return_when=asyncio.FIRST_COMPLETED)
+            if users.done():
+                users.result()
+                if not to_the_end:
+                    self._all_over.set()
+                await asyncio.wait([going, over], return_when=asyncio.FIRST_COMPLETED)
+            if to_the_end and not going.done():
+                await asyncio.sleep(1200)  # for late reports, and for the listener
+            stop.set()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await going
+
+    def _note(self, changes: Changes) -> None:
+        self.steps += 1
+        self.decided.update(decision.kind for decision in changes.decisions)
+        for decision in changes.decisions:
+            if decision.kind in ENDS:
+                self.ended += 1
+                self.plans.pop(decision.subject, None)
+        self.on_step()
+        if self.users.done.is_set() and not self.plans and not self.scheduler.fleet.instances:
+            self._all_over.set()
+
+    async def _prune(self, jobs: Collection[str], machines: Collection[str]) -> None:
+        self.prunings += 1
+        await prune(self.home, time.time() - self.config.home.keep, jobs, machines)
+
+    async def _listen(self, report: Report) -> None:
+        """Takes in what a broker would be told."""
+        with Store.open(self.home.database) as store:
+            outbox = outbox_of(store, self.config.bus)
+            async for batch in follow(outbox, outbox.cursor()):
+                self.told = batch.cursor.seq
+                await asyncio.sleep(0.01)
+                outbox.settle(batch.cursor)
+
+    @property
+    def lag(self) -> int:
+        """Decisions that the listener has not been told of."""
+        return self.scheduler.decided - self.told
+
+    def wrong(self) -> list[str]:
+        """What is not as it must be at the end."""
+        scheduler, bills = self.scheduler, self.cloud.billed()
+        with self.store.read() as conn:
+            books = dict(conn.exec_driver_sql("SELECT id, micro_usd FROM instances").all())
+            paid = conn.exec_driver_sql("SELECT coalesce(sum(cloud_micro_usd), 0) FROM jobs").scalar_one()
+            phases = dict(conn.exec_driver_sql("SELECT phase, count(*) FROM jobs GROUP BY phase").all())
+            ends = conn.exec_driver_sql(
+                "SELECT count(*), count(DISTINCT subject) FROM decisions WHERE kind IN "
+                "('succeeded', 'failed', 'cancelled')"
+            ).one()
+        jobs = self.users.submitted
+        checks = {
+            "broken by the sites": self.cluster.broken + self.cloud.broken,
+            "jobs that did not end": {phase: n for phase, n in phases.items() if phase not in ENDS},
+            "jobs, ends, jobs with an end": {jobs, sum(phases.values()), *ends} - {jobs},
+            "rented": list(self.cloud.machines),
+            "alive": [*self.cluster.live, *self.cloud.live],
+            "bills that differ": sorted(
+                {*bills.items()} ^ {*((k, v) for k, v in books.items() if k in bills or v)}
+            ),
+            "micro-dollars that no job paid": sum(bills.values()) - paid,
+            "settled by the scheduler": scheduler.fleet.settled.micro_usd - paid,
+            "owed": self.store.pending_actions(),
+            "decisions that nobody was told": self.lag,
+            "left in the scheduler": {
+                name: n for name, n in self.sizes().items() if n and name not in LASTING
+            },
+        }
+        return [f"{what}: {str(found)[:300]}" for what, found in checks.items() if found]
+
+    def sizes(self) -> dict[str, int]:
+        """Lengths of all that the scheduler keeps in memory."""
+        s = self.scheduler
+        return {
+            "jobs": len(s.jobs),
+            "queue": len(s.queue),
+            "instances": len(s.fleet.instances),
+            "paused offers": len(s.fleet.paused),
+            "dependants": len(s.dependants),
+            "departing": len(s.departing),
+            "homesick": len(s.homesick),
+            "capped": len(s.capped),
+            "patient": len(s.patient),
+            "deadlines": len(s.deadlines._heap),
+            "looks": len(s.looks._heap),
+            "pauses": len(s.pauses._heap),
+            "freed": len(s.freed),
+            "retired": len(s.retired),
+            "waiting": len(s.meter.waiting),
+            "running": len(s.meter.running),
+        }
+
+
+@contextmanager
+def virtual_world(home: Home, coarse: float) -> Iterator[VirtualLoop]:
+    """A loop whose time is everybody's, and nothing written to the terminal."""
+    home.make()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    loop = VirtualLoop(START)
+    loop.set_default_executor(AtOnce(1))
+    with ExitStack() as stack:
+        for name, value in (
+            ("time.time", loop.time),
+            ("starburst.app.controller.POLL_S", coarse * LOOK_S),
+            ("starburst.app.controller.REAP_S", REAP_S),
+            ("starburst.bus.outbox.POLL_S", coarse * FOLLOW_S),
+        ):
+            stack.enter_context(patch(name, value))
+        asyncio.set_event_loop(loop)
+        try:
+            yield loop
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+            structlog.reset_defaults()
+
+
+@contextmanager
+def lived(
+    root: Path,
+    *,
+    jobs: int,
+    nodes: int,
+    load: float,
+    seed: int,
+    coarse: float = 1.0,
+    to_the_end: bool = True,
+    watch: Callable[[Life], AbstractContextManager[object]] = nullcontext,
+) -> Iterator[Life]:
+    """A life in a new home, when it is over; `watch` is entered before it and left after it."""
+    home = Home(root)
+    with virtual_world(home, coarse) as loop, Store.open(home.database) as store:
+
+        async def go() -> Life:
+            life = Life(home, store, jobs=jobs, nodes=nodes, load=load, seed=seed, coarse=coarse)
+            with watch(life):
+                await life.run(to_the_end=to_the_end)
+            return life
+
+        yield loop.run_until_complete(go())
