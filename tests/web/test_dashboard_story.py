@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sim.world import World
 from starburst.domain.money import Money
 from starburst.store import queries
-from starburst.store.queries import JobRow
-from starburst.web.dashboard.gantt import draw, ticks
+from starburst.store.queries import DecisionRow, JobRow
+from starburst.web.dashboard.gantt import draw, spans, ticks
 from starburst.web.dashboard.no_wait import compare
 from tests.builders import HOUR, arrival, job, nodes, offer
 from tests.web.lively import NOON, Lively
@@ -29,6 +29,46 @@ def test_a_job_that_waits_is_drawn_up_to_its_deadline() -> None:
     ((lane, (bar,)),) = chart.lanes
     assert (lane, bar.x, bar.width, chart.deadline) == ("queue", 0.0, 25.0, 100.0)
     assert draw(replace(row, deadline=1e7), [], now=200.0).deadline is None  # too far to be drawn
+
+
+def story_of(*decisions: tuple[str, str]) -> list[DecisionRow]:
+    """One decision a minute, from 100 on."""
+    return [
+        DecisionRow(n, 100.0 + 60 * n, "a", "", kind, "", {"where": where})
+        for n, (kind, where) in enumerate(decisions)
+    ]
+
+
+def bars_of(*decisions: tuple[str, str], runs_on: str = "n1") -> list[tuple[str, str]]:
+    """Kinds and lanes."""
+    row = JobRow("a", "a", "", "", "", "running", 100.0, 1, runs_on=runs_on)
+    return [(span.kind, span.lane) for span in spans(row, story_of(*decisions))]
+
+
+def test_a_pause_after_a_failure_and_a_hold_are_no_run() -> None:
+    ran = [("placed", "n1"), ("started", "n1")]
+    for why in ("retries", "lost", "held", "capped", "awaits", "turn", "released"):
+        found = bars_of(*ran, (why, ""), *ran)
+        assert found == [
+            ("starts", "n1"),
+            ("runs", "n1"),
+            ("waits", "queue"),
+            ("starts", "n1"),
+            ("runs", "n1"),
+        ]
+
+
+def test_a_job_on_its_way_home_is_stopping() -> None:
+    found = bars_of(
+        ("offloaded", ""), ("started", "i-1"), ("returning", ""), ("placed", "n1"), ("started", "n1")
+    )
+    assert found == [("starts", "i-1"), ("runs", "i-1"), ("stops", "i-1"), ("starts", "n1"), ("runs", "n1")]
+
+
+def test_a_launch_that_came_to_nothing_is_not_drawn_where_the_job_went_then() -> None:
+    found = bars_of(("offloaded", ""), ("no-offer", ""), ("placed", "n1"), ("started", "n1"))
+    assert found == [("starts", "cloud"), ("waits", "queue"), ("starts", "n1"), ("runs", "n1")]
+    assert bars_of(("offloaded", ""), runs_on="i-7") == [("starts", "i-7")]
 
 
 @given(st.floats(0, 1e10), st.floats(1, 1e8))
