@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -238,3 +239,4 @@ def test_over_tls_the_broker_must_be_the_one_that_is_vouched_for_and_know_our_pa
         asyncio.run(asyncio.wait_for(scenario(), 20))
     finally:
         secure.stop()
+        gc.collect()  # here, and not in a test that has nothing to do with it
