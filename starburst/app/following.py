@@ -14,10 +14,12 @@ from starburst.store.store import Store
 from translator.hints import MAX_NAMES
 
 
-def resolved(store: Store, submissions: Sequence[Submission]) -> list[Submission]:
+def resolved(
+    store: Store, submissions: Sequence[Submission], queues: pages.Queues = None
+) -> list[Submission]:
     """The same with ids for names, each after all that it comes after.
 
-    A name is first looked for among the submissions, then as `starburst status NAME` does.
+    A name is first looked for among the submissions, then as `starburst status NAME` does, in these queues.
 
     Raises:
         UserError: a name is nobody's or several jobs', a job that is to succeed has not, or jobs come after
@@ -25,7 +27,7 @@ def resolved(store: Store, submissions: Sequence[Submission]) -> list[Submission
     """
     if not any(item.job.after_ok or item.job.after_any for item in submissions):
         return list(submissions)
-    names = _Names(store, submissions)
+    names = _Names(store, submissions, queues)
     found = [
         replace(
             item,
@@ -43,8 +45,9 @@ def resolved(store: Store, submissions: Sequence[Submission]) -> list[Submission
 
 
 class _Names:
-    def __init__(self, store: Store, submissions: Iterable[Submission]) -> None:
+    def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.Queues) -> None:
         self._store = store
+        self._queues = queues
         self.problems: list[str] = []
         self._arrays: dict[str, list[str]] = {}
         self._new: dict[str, list[str]] = {}
@@ -70,7 +73,7 @@ class _Names:
         if here or name in self._arrays:
             return here[:1] or self._arrays[name]
         try:
-            rows = pages.named(self._store, [name])
+            rows = pages.named(self._store, [name], self._queues)
         except StoreError as error:
             self.problems.append(f"{where}: {error}")
             return []

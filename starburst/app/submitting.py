@@ -20,6 +20,7 @@ from starburst.core.explain import foretell
 from starburst.core.holding import HOLDABLE as PHASES
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import CloudChoice, Submission, is_over
+from starburst.store.pages import Queues
 from starburst.store.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
 from translator.errors import ManifestErrors
@@ -33,11 +34,15 @@ ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def read_sources(
-    store: Store, sources: Iterable[Source], user: str, suffix: Callable[[], str] | None = None
+    store: Store,
+    sources: Iterable[Source],
+    user: str,
+    suffix: Callable[[], str] | None = None,
+    queues: Queues = None,
 ) -> list[Submission]:
     """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
 
-    `suffix` makes the ends of ids; None draws them.
+    `suffix` makes the ends of ids; None draws them. What jobs may come after is in these `queues`, or in any.
 
     Raises:
         UserError: something could not be read or is bad; every problem of every text is a line.
@@ -74,7 +79,7 @@ def read_sources(
         submissions += found
     if problems:
         raise UserError("\n".join(problems))
-    return resolved(store, submissions)
+    return resolved(store, submissions, queues)
 
 
 def _strange_queues(config: Config, source: str, found: Iterable[Submission]) -> list[str]:

@@ -97,6 +97,10 @@ def test_a_token_for_a_queue_touches_only_its_jobs(ask: Ask, token: Make, past: 
     both = [in_queue("b", "papers"), in_queue("c", "default")]
     said = refused(ask("POST", "/jobs", mine, json=both), 403)
     assert said == "queue: 'default': the token 'admin' is for papers only"
+    after = in_queue("d", "papers")
+    after["metadata"]["annotations"] = {"starburst.io/after-ok": "wait-55555"}
+    said = refused(ask("POST", "/jobs", mine, json=after), 400)
+    assert said == "job d: starburst.io/after-ok: there is no job 'wait-55555'"
     refused(ask("POST", "/jobs/wait-55555/cancel", mine), 404)
     assert [request.kind for request in past.store.requests(9)] == ["submit"]
     assert [row["name"] for row in ask("GET", "/jobs", mine).json()] == ["bad", "a"]
