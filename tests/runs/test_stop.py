@@ -23,7 +23,8 @@ from tests.runs.harness import (
 
 pytestmark = pytest.mark.processes
 
-SAVES = "trap 'echo 7 > $STARBURST_CHECKPOINT_DIR/step; exit 0' TERM; echo up; sleep 600 & wait"
+# A signal between a fork and its exec is lost, so nothing here is asleep for long.
+SAVES = "trap 'echo 7 > $STARBURST_CHECKPOINT_DIR/step; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo up; while :; do sleep 600; done"
 
 
@@ -55,7 +56,7 @@ def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(root: Path) -> Non
 
 def test_a_child_may_still_save_when_the_shell_above_it_is_dead(root: Path) -> None:
     save = "sleep 0.2; echo 7 > $STARBURST_CHECKPOINT_DIR/step; exit 0"
-    stopped(root, f"(trap '{save}' TERM; echo up; sleep 600 & wait); true", 60)
+    stopped(root, f"(trap '{save}' TERM; echo up; while :; do sleep 0.05; done); true", 60)
     assert (root / "checkpoints" / "job" / "step").read_text() == "7\n"
 
 
