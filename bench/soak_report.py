@@ -172,7 +172,7 @@ all at once (`bench/live.py`, `bench/users.py`). The sites are simulated and unr
 `bench/cloud.py`): calls fail before or after they took effect, runs are lost or displaced, reports come twice, offers
 are sold out, launches fail and are billed, spot machines are taken away, machines die or cannot be reached, nodes are
 drained. News of the sites and of users come once a virtual minute. Every 500 jobs somebody loads the dashboard, `/metrics`, three explanations
-and a job's page. On a shared host with 2 cores, at low priority.
+and a job's page. On two cores.
 
 ```console
 $ {command}
