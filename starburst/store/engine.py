@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from starburst.store.schema import HEAD
 
 #: How long a writer waits for another one, milliseconds.
 BUSY_TIMEOUT_MS = 30_000
+
+#: How soon a file that would not become WAL is asked again, seconds.
+WAL_RETRY_S = 0.01
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -110,13 +115,27 @@ def _make_file(path: Path) -> None:
 
 def _set_up_sqlite(dbapi_connection: Any, _record: object) -> None:
     dbapi_connection.isolation_level = None  # transactions begin where SQLAlchemy says, not pysqlite
-    for pragma in (
-        f"busy_timeout = {BUSY_TIMEOUT_MS}",
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-    ):
+    for pragma in (f"busy_timeout = {BUSY_TIMEOUT_MS}", "synchronous = FULL", "foreign_keys = ON"):
         dbapi_connection.execute(f"PRAGMA {pragma}").close()
+    _make_wal(dbapi_connection)
+
+
+def _make_wal(connection: sqlite3.Connection) -> None:
+    """Keep a write-ahead log, which stays with the file.
+
+    Of two processes that make one of a fresh file at once, SQLite refuses the second on the spot, whatever
+    the busy timeout says: it must be asked again.
+    """
+    end = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= end:
+                raise
+            time.sleep(WAL_RETRY_S)
+        else:
+            return
 
 
 def _begin_sqlite(conn: Connection) -> None:

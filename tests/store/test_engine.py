@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,37 @@ def test_a_writer_takes_the_lock_before_it_reads(path: Path, monkeypatch: pytest
             assert conn.scalar(text("SELECT count(*) FROM jobs")) == 0
     first.dispose()
     second.dispose()
+
+
+def test_a_fresh_file_that_another_makes_ready_is_asked_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            other.execute("COMMIT")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    open_engine(path).dispose()
+    other.close()
+    assert waits == [engine_module.WAL_RETRY_S] * 3
+
+
+def test_a_fresh_file_that_another_never_gives_back_is_refused_in_the_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="cannot be opened: database is locked"):
+        open_engine(path)
+    other.close()
 
 
 OPEN = """
