@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ from starburst.clusters.local import LocalCluster
 from starburst.core.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.core.snapshot import restore
-from starburst.core.state import Changes
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
@@ -43,7 +42,7 @@ def build(
     config: Config,
     store: Store,
     *,
-    on_step: Callable[[Changes], None] | None = None,
+    watchers: Sequence[Watcher] = (),
     inbox: Inbox | None = None,
 ) -> Controller:
     """A controller that goes on where the store says; the config is noted there for the other commands.
@@ -77,11 +76,10 @@ def build(
         cluster,
         cloud,
         pace,
-        on_step=on_step,
         rules=rules,
         prune=forget,
         companion=together(beside),
-        watchers=[StepTimes(store), *_tracing(config, store, pace)],
+        watchers=[StepTimes(store), *_tracing(config, store, pace), *watchers],
     )
 
 

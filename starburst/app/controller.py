@@ -79,13 +79,12 @@ class Controller:
         pace: Pace,
         *,
         wall: Callable[[], float] = time.time,
-        on_step: Callable[[Changes], None] | None = None,
         rules: Rules | None = None,
         prune: Prune = _keep_all,
         companion: Companion | None = None,
         watchers: Sequence[Watcher] = (),
     ) -> None:
-        """`on_step` is told of every step after it was stored; without `rules` the reaper does not wait.
+        """Without `rules` the reaper does not wait.
 
         `companion` and `watchers`, which are closed at the end, may not fail: that would end the scheduler.
         """
@@ -96,7 +95,6 @@ class Controller:
         self.cloud = cloud
         self._pace = pace
         self._wall = wall
-        self._on_step = on_step
         self._watchers = watchers
         self._latest = scheduler.now
         self._reports: list[Event] = []
@@ -264,8 +262,6 @@ class Controller:
                 log.info("nodes", count=len(event.nodes))
         for decision in changes.decisions:
             log.info(decision.kind, subject=decision.subject, reason=decision.reason)
-        if self._on_step is not None:
-            self._on_step(changes)
 
     def _offer(self, name: str) -> Offer:
         offer = self.scheduler.fleet.offer(name)

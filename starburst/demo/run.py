@@ -19,7 +19,7 @@ from starburst.app.config import Config, parse_config
 from starburst.app.config_sites import CloudConfig
 from starburst.app.controller import Controller
 from starburst.app.home import Home
-from starburst.core.state import Changes
+from starburst.app.steps import Stepped
 from starburst.demo.bills import Bill, replay, rivals
 from starburst.demo.jobs import SPEED, DemoJob, demo_jobs
 from starburst.demo.record import history, lost, ran_twice, worked_s
@@ -94,7 +94,7 @@ class _Demo:
         self.config = config
         self.jobs = jobs
         self._console = console
-        self.controller: Controller = build(home, config, store, on_step=self._hear)
+        self.controller: Controller = build(home, config, store, watchers=[self])
         self._start = self.controller.now()
         self._view = View(self.controller.scheduler, self._start, len(jobs))
 
@@ -132,11 +132,15 @@ class _Demo:
         all_in = scheduler.arrivals == len(self.jobs)
         return all_in and not scheduler.jobs and not scheduler.fleet.instances
 
-    def _hear(self, changes: Changes) -> None:
-        self._view.hear(changes.decisions)
+    def stepped(self, step: Stepped) -> None:
+        """Show what was decided."""
+        self._view.hear(step.changes.decisions)
         if not self._console.is_terminal:
-            for decision in changes.decisions:
+            for decision in step.changes.decisions:
                 self._console.print(line(decision, self._start), markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Nothing is kept that would have to be closed."""
 
     def _screen(self) -> AbstractContextManager[Live | None]:
         if not self._console.is_terminal:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -20,15 +20,16 @@ from starburst.app.controller import REAP_S, Controller
 from starburst.app.home import Home
 from starburst.app.performer import TRIES
 from starburst.app.reaped import ReapedBook
+from starburst.app.steps import Watcher
 from starburst.core.settings import Settings
 from starburst.core.snapshot import restore
-from starburst.core.validate import validate
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.runs.ports import Report
 from starburst.store import queries
 from starburst.store.store import Store
 from tests.app.fakes import FakeSite, Hook, World
+from tests.app.validated import Validated
 from tests.app.virtual import run, wall
 from tests.builders import job, nodes, offer
 
@@ -83,6 +84,7 @@ async def living(
     cluster: type[FakeSite] = FakeSite,
     cloud: type[FakeSite] = FakeSite,
     jump_s: list[float] | None = None,
+    watchers: Sequence[Watcher] = (),
     **more: Any,
 ) -> AsyncIterator[Life]:
     """A controller from its start until it is told to stop; `jump_s` is what the wall clock is off by."""
@@ -97,7 +99,7 @@ async def living(
             *sites,
             Pace(),
             wall=lambda: wall() + off[0],
-            on_step=lambda _: validate(scheduler),
+            watchers=[Validated(scheduler), *watchers],
             **more,
         )
         stop = asyncio.Event()

@@ -30,6 +30,7 @@ from starburst.domain.job import Job, Phase, Site, Submission, Workload
 from starburst.store import queries
 from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, World
+from tests.app.validated import Validated
 from tests.app.virtual import START, run, wall
 from tests.builders import job, nodes, offer
 
@@ -120,7 +121,7 @@ class Scene:
             us = store.fact("controller")
             cluster, cloud = (FakeSite(self.world, site, process.point, controller=us) for site in Site)
             controller = Controller(
-                store, scheduler, cluster, cloud, Pace(), wall=wall, on_step=lambda _: validate(scheduler)
+                store, scheduler, cluster, cloud, Pace(), wall=wall, watchers=[Validated(scheduler)]
             )
             stop = asyncio.Event()
             living = asyncio.create_task(controller.run(stop))

@@ -1,0 +1,22 @@
+"""What must be true between two steps, asked after every step of a live controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starburst.app.steps import Stepped
+from starburst.core.scheduler import Scheduler
+from starburst.core.validate import validate
+
+
+@dataclass(frozen=True)
+class Validated:
+    """A watcher that ends the controller at the first step after which the state contradicts itself."""
+
+    scheduler: Scheduler
+
+    def stepped(self, _step: Stepped) -> None:
+        validate(self.scheduler)
+
+    def close(self) -> None:
+        validate(self.scheduler)
