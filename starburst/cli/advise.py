@@ -51,6 +51,10 @@ def advise(
         str | None,
         typer.Option(metavar="|".join(CHOICES["budget_mode"]), help="[open; with --history this home's]."),
     ] = None,
+    hopeless: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(CHOICES["hopeless"]), help="[wait; with --history this home's]."),
+    ] = None,
     t_max: Annotated[
         float | None, typer.Option(metavar="H", help="Runs in the cloud come home after this; hours.")
     ] = None,
@@ -79,8 +83,8 @@ def advise(
         queue_cap=queue_cap,
         warmup=warmup,
         price_per_gpu_hour=price_per_gpu_hour,
-        # As `starburst up` schedules unless told otherwise.
-        hopeless=live.hopeless,
+        hopeless=hopeless or live.hopeless,
+        # As `starburst up` schedules.
         order=live.order,
         out_of_order=live.out_of_order,
         backfill=live.backfill,

@@ -47,13 +47,20 @@ def test_nodes_that_are_not_alike_must_be_given(cli, past):
     )
 
 
-@pytest.mark.parametrize(("words", "mode"), [((), "calibrated"), (("--budget-mode", "open"), "open")])
-def test_the_budget_is_spent_as_it_is_here(cli, past, words, mode):
+@pytest.mark.parametrize(
+    ("words", "mode", "hopeless"),
+    [
+        ((), "calibrated", "leave"),
+        (("--budget-mode", "open"), "open", "leave"),
+        (("--hopeless", "wait"), "calibrated", "wait"),
+    ],
+)
+def test_the_budget_is_spent_as_it_is_here(cli, past, words, mode, hopeless):
     past.morning()
     policy = {"budget_mode": "calibrated", "hopeless": "leave", "order": "sjf"}
     past.store.set_fact("config", parse_config({"policy": policy}, "test").model_dump(mode="json"))
     for spec in specs(cli("advise", "--history", *words, "-o", "json")):
-        assert (spec["budget_mode"], spec["hopeless"], spec["order"]) == (mode, "leave", "sjf")
+        assert (spec["budget_mode"], spec["hopeless"], spec["order"]) == (mode, hopeless, "sjf")
 
 
 def test_a_calibrated_budget_is_advised_as_one(cli, tmp_path):
