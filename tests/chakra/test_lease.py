@@ -4,188 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra_plugin.lease import (
-    Acquire,
-    Candidate,
-    LeaseLostError,
-    Renew,
-    Seen,
-    Timing,
-    Wait,
-    decide,
-    held,
-    lead,
-    observe,
-    released,
-)
-from starburst.kube.api import Api, ApiError, Object, Resource, UnreachableError
+from chakra_plugin.lease import LeaseLostError, lead
+from starburst.kube.api import Api, Object, Resource, UnreachableError
 from tests.app import virtual
-
-T = TypeVar("T")
-
-WALL = "2026-01-02T03:04:05.000006Z"
-ME = Candidate("spot", "chakra", "me")
-
-
-def lease(holder: str | None, version: int = 1, duration_s: int = 15) -> Object:
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": duration_s, "leaseTransitions": 4}
-    return {"metadata": {"name": "chakra", "resourceVersion": str(version)}, "spec": spec}
-
-
-# The core.
-
-
-def test_a_lease_that_is_not_there_or_given_back_is_taken_at_once() -> None:
-    assert decide(None, "me", 0.0) == Acquire()
-    assert decide(Seen(lease(""), at=100.0), "me", 100.0) == Acquire()
-    assert (
-        decide(Seen({"metadata": {"resourceVersion": "1"}, "spec": {}}, at=100.0), "me", 100.0) == Acquire()
-    )
-
-
-def test_our_own_lease_is_renewed_however_old_it_is() -> None:
-    assert decide(Seen(lease("me"), at=0.0), "me", 1e6) == Renew()
-
-
-def test_anothers_lease_is_left_alone_for_the_duration_that_it_names() -> None:
-    seen = Seen(lease("other", duration_s=15), at=100.0)
-    assert decide(seen, "me", 115.0) == Wait(115.0)
-    assert decide(seen, "me", 115.001) == Acquire()
-
-
-def test_its_age_counts_from_when_we_saw_it_change_and_not_from_what_its_clock_says() -> None:
-    first = observe(None, lease("other", 1), 100.0)
-    assert first is not None
-    assert observe(first, {**lease("other", 1), "spec": {"renewTime": WALL}}, 110.0) is first
-    assert observe(first, lease("other", 2), 110.0) == Seen(lease("other", 2), 110.0)
-    assert observe(first, None, 110.0) is None
-
-
-def test_a_new_lease_names_its_holder_and_its_duration() -> None:
-    assert held(None, ME, WALL) == {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": "chakra", "namespace": "spot"},
-        "spec": {
-            "holderIdentity": "me",
-            "leaseDurationSeconds": 15,
-            "acquireTime": WALL,
-            "renewTime": WALL,
-            "leaseTransitions": 0,
-        },
-    }
-
-
-def test_taking_it_counts_a_transition_and_renewing_it_does_not() -> None:
-    taken = held(Seen(lease("other"), 0.0), ME, WALL)
-    assert (taken["spec"]["leaseTransitions"], taken["spec"]["acquireTime"]) == (5, WALL)
-    again = held(Seen({**taken, "spec": {**taken["spec"], "acquireTime": "then"}}, 0.0), ME, WALL)
-    assert (again["spec"]["leaseTransitions"], again["spec"]["acquireTime"]) == (5, "then")
-
-
-def test_a_write_carries_the_version_that_was_read_and_all_that_others_put_there() -> None:
-    found = lease("", 7)
-    found["metadata"]["labels"] = {"team": "ml"}
-    assert held(Seen(found, 0.0), ME, WALL)["metadata"] == found["metadata"]
-    assert released(Seen(found, 0.0), WALL)["metadata"] == found["metadata"]
-
-
-def test_a_lease_given_back_has_no_holder() -> None:
-    spec = released(Seen(lease("me"), 0.0), WALL)["spec"]
-    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("", 1, 4)
-
-
-@pytest.mark.parametrize("wrong", [(10, 10.0, 2.0), (15, 4.0, 2.0), (15, 10.0, 0.0)])
-def test_times_with_which_a_healthy_leader_could_lose_its_lease_are_refused(
-    wrong: tuple[int, float, float],
-) -> None:
-    with pytest.raises(ValueError, match="must hold"):
-        Timing(*wrong)
-
-
-# The loop around it, over a server that is made up.
-
-
-@dataclass
-class Server:
-    """One Lease, with versions as the API server has them."""
-
-    stored: Object | None = None
-    version: int = 0
-    #: Holder after each write.
-    holders: list[str] = field(default_factory=list)
-
-    def write(self, body: Object, *, create: bool) -> Object:
-        if create and self.stored is not None:
-            raise ApiError(409, "AlreadyExists", "it is there")
-        if not create and self.stored is None:
-            raise ApiError(404, "NotFound", "it is not there")
-        if self.stored is not None and not create:
-            told, known = body["metadata"]["resourceVersion"], self.stored["metadata"]["resourceVersion"]
-            if told != known:
-                raise ApiError(409, "Conflict", f"{told} is not {known}")
-        self.version += 1
-        self.stored = copy.deepcopy(body)
-        self.stored["metadata"]["resourceVersion"] = str(self.version)
-        self.holders.append(body["spec"]["holderIdentity"])
-        return copy.deepcopy(self.stored)
-
-    def read(self) -> Object | None:
-        return copy.deepcopy(self.stored)
-
-
-#: Seconds until a call is carried out, and from then until its answer is there; None: it never is.
-Delays = tuple["float | None", "float | None"]
-
-
-class Line:
-    """A process's connection to it. What was sent arrives even when its sender no longer waits for it."""
-
-    def __init__(self, server: Server, delays: Callable[[], Delays] = lambda: (0.0, 0.0)) -> None:
-        self._server = server
-        self._delays = delays
-
-    async def find(self, _resource: Resource, _namespace: str, _name: str) -> Object | None:
-        return await self._carried(self._server.read)
-
-    async def create(self, _resource: Resource, _namespace: str, body: Object) -> Object:
-        return await self._carried(lambda: self._server.write(body, create=True))
-
-    async def call(self, method: str, _path: str, *, body: Object) -> Object:
-        assert method == "PUT"
-        return await self._carried(lambda: self._server.write(body, create=False))
-
-    async def _carried(self, act: Callable[[], T]) -> T:
-        there_s, back_s = self._delays()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def arrive() -> None:
-            try:
-                settle = partial(done.set_result, act())
-            except ApiError as refused:
-                settle = partial(done.set_exception, refused)
-            if back_s is not None:
-                loop.call_later(back_s, lambda: done.done() or settle())
-
-        if there_s is not None:
-            loop.call_later(there_s, arrive)
-        if there_s is None or back_s is None:
-            await asyncio.sleep(30.0)
-            raise UnreachableError("no answer")
-        return await done
-
+from tests.chakra.lease_server import Delays, Line, Server, lease
 
 Run = Callable[[Callable[[], bool]], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""deploy/kubernetes.yaml on a real server: it can be applied; its accounts may do enough, and no more."""
+"""deploy/kubernetes.yaml on a real server: it can be applied, and the programs work under its accounts."""
 
 from __future__ import annotations
 
@@ -8,157 +8,23 @@ import re
 import socket
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
 
-from starburst.kube.access import (
-    CHAKRA,
-    CHAKRA_LEASE,
-    CHAKRA_PREEMPTION,
-    STARBURST,
-    STARBURST_LEASE,
-    Permission,
-)
-from starburst.kube.api import EVENTS, JOBS, LEASES, NODES, PODS, Api, ApiError, Object, Resource
+from starburst.kube.access import CHAKRA, Permission
+from starburst.kube.api import EVENTS, JOBS, LEASES, PODS, Api
 from tests.deploy.render import DEPLOY, NAMESPACE
-from tests.kube.chakra_lab import chakra, make_namespace, make_node, node_of, pod, until
-from tests.kube.lab import Lab, control_plane, skip
+from tests.kube.chakra_lab import chakra, node_of, pod, until
+from tests.kube.deployed import WORK, Deployed, ask, may, resource_of
+from tests.kube.lab import skip
 from tests.kube.live import job_manifest, live
-
-T = TypeVar("T")
-
-RBAC = "rbac.authorization.k8s.io"
-ACCOUNTS = Resource("v1", "serviceaccounts")
-REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
-WORK = "work"
-PROGRAMS = {
-    "starburst-chakra": (*CHAKRA, *CHAKRA_LEASE),
-    "starburst": (*STARBURST, *STARBURST_LEASE),
-}
-EACH = [
-    pytest.param(account, lost, id=f"{account}: {lost.verb} {lost.resource} {lost.subresource}".strip())
-    for account, permissions in PROGRAMS.items()
-    for lost in permissions
-]
-
-
-def ask(lab: Lab, question: Callable[[Api], Awaitable[T]]) -> T:
-    """Something of the server, under the account of a kubeconfig."""
-
-    async def asked() -> T:
-        async with await Api.connect(lab.kubeconfig) as api:
-            return await question(api)
-
-    return asyncio.run(asked())
-
-
-def resource_of(item: Object) -> Resource:
-    return Resource(item["apiVersion"], item["kind"].lower() + "s", "namespace" in item["metadata"])
-
-
-class Deployed:
-    """A server with all of deploy/kubernetes.yaml, and kubeconfigs of accounts on it."""
-
-    def __init__(self, lab: Lab, root: Path) -> None:
-        self.lab = lab
-        self._root = root
-        self._of: dict[str, Lab] = {}
-        self.skipped = ask(lab, self._apply)
-
-    async def _apply(self, api: Api) -> set[str]:
-        """Create everything; kinds that this server does not know."""
-        skipped = set()
-        for item in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()):
-            try:
-                await api.create(resource_of(item), item["metadata"].get("namespace", ""), item)
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                skipped.add(item["kind"])
-        await make_namespace(api, WORK)
-        first = pod("first", schedulerName="nobody")  # refused until the account of the namespace has a token
-        await until("a pod can be made", lambda: api.create(PODS, WORK, first))
-        return skipped
-
-    def account(self, name: str) -> Lab:
-        """The same server as this service account sees it."""
-        if name not in self._of:
-            token = ask(self.lab, lambda api: _token(api, name))
-            told = yaml.safe_load(self.lab.kubeconfig.read_text())
-            told["users"] = [{"name": told["users"][0]["name"], "user": {"token": token}}]
-            file = self._root / f"{name}.kubeconfig"
-            file.write_text(json.dumps(told))
-            self._of[name] = Lab(file, None)
-        return self._of[name]
-
-    def account_with(self, name: str, permissions: Sequence[Permission]) -> Lab:
-        """A new account that may do this, everywhere."""
-
-        async def made(api: Api) -> None:
-            await api.create(ACCOUNTS, NAMESPACE, {"metadata": {"name": name}})
-            role = Resource(f"{RBAC}/v1", "clusterroles", namespaced=False)
-            rules = [
-                {"apiGroups": [each.group], "resources": [_path(each)], "verbs": [each.verb]}
-                for each in permissions
-            ]
-            await api.create(role, "", {"metadata": {"name": name}, "rules": rules})
-            subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-            binding = {
-                "metadata": {"name": name},
-                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
-                "subjects": [subject],
-            }
-            await api.create(Resource(f"{RBAC}/v1", "clusterrolebindings", namespaced=False), "", binding)
-
-        ask(self.lab, made)
-        account = self.account(name)
-
-        async def known(api: Api) -> bool:
-            return all([await _may(api, each) for each in permissions])
-
-        ask(account, lambda api: until(f"what {name} may", lambda: known(api)))
-        return account
-
-
-def _path(permission: Permission) -> str:
-    return "/".join(filter(None, (permission.resource, permission.subresource)))
-
-
-async def _token(api: Api, name: str) -> str:
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = await api.call("POST", ACCOUNTS.path(NAMESPACE, name, "token"), body=body)
-    return str(answer["status"]["token"])
-
-
-async def _may(api: Api, permission: Permission, namespace: str = "") -> bool:
-    asked = {
-        "verb": permission.verb,
-        "group": permission.group,
-        "resource": permission.resource,
-        "subresource": permission.subresource,
-        "namespace": namespace,
-        "name": "chakra" if permission.resource == "leases" and permission.verb != "create" else "",
-    }
-    body = {
-        "apiVersion": REVIEWS.api_version,
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
-    }
-    return bool((await api.call("POST", REVIEWS.path(), body=body))["status"]["allowed"])
-
-
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """A server of its own: others empty theirs of pods, and a Deployment makes them again."""
-    with control_plane() as lab:
-        yield Deployed(lab, tmp_path_factory.mktemp("accounts"))
 
 
 def test_the_manifests_can_be_applied_and_their_objects_are_as_written(deployed: Deployed) -> None:
@@ -188,126 +54,6 @@ def test_the_manifests_can_be_applied_and_their_objects_are_as_written(deployed:
     assert ask(deployed.lab, compared) == []
 
 
-# What is used, call by call.
-
-
-async def attempt(api: Api, permission: Permission, mark: str) -> None:
-    """Do what a permission allows, on objects that are there; `mark` is for names of new ones."""
-    resource = {"leases": LEASES, "events": EVENTS, "jobs": JOBS, "pods": PODS, "nodes": NODES}[
-        permission.resource
-    ]
-    namespace = {"leases": NAMESPACE, "nodes": ""}.get(permission.resource, WORK)
-    name = {"leases": "chakra", "pods": f"pod-{mark}"}.get(permission.resource, "there")
-    match permission.verb, permission.subresource:
-        case "list", "":
-            await api.call("GET", resource.path(), query={"limit": "1"})
-        case "watch", "":
-            async for _ in api.watch(resource, "0", last_s=1):
-                break
-        case "get", "":
-            await api.find(resource, namespace, name)
-        case "get", "log":
-            async for _ in api.log(namespace, name):
-                break
-        case "create", "binding":
-            body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node-1"}}
-            await api.create(resource, namespace, body, "binding")
-        case "create", "":
-            await api.create(resource, namespace, _new(permission.resource, mark))
-        case "update", "":
-            body = {"metadata": {"name": name, "namespace": namespace}, "spec": {}}
-            await api.call("PUT", resource.path(namespace, name), body=body)
-        case "patch", sub:
-            await api.patch(resource, namespace, name, {"metadata": {"labels": {"a": "b"}}}, sub=sub)
-        case "delete", "":
-            await api.delete(resource, namespace, name)
-        case other:
-            raise AssertionError(f"no call is known for {other}")
-
-
-def _new(plural: str, mark: str) -> Object:
-    if plural == "pods":
-        return pod(f"new-{mark}", schedulerName="nobody")
-    if plural == "leases":
-        return {"metadata": {"name": f"new-{mark}"}, "spec": {}}
-    if plural == "events":
-        return {
-            "metadata": {"name": f"new-{mark}"},
-            "involvedObject": {"kind": "Pod", "namespace": WORK, "name": "there"},
-        }
-    template = {"spec": {**pod("x", schedulerName="nobody")["spec"], "restartPolicy": "Never"}}
-    return {"metadata": {"name": f"new-{mark}"}, "spec": {"parallelism": 0, "template": template}}
-
-
-async def verdict(api: Api, permission: Permission, mark: str) -> str:
-    """ "forbidden", or "allowed": then the server may still find that the object is not there."""
-    try:
-        await attempt(api, permission, mark)
-    except ApiError as error:
-        if error.status == 403:
-            return f"forbidden: {error.message}"
-        if error.status not in (400, 404, 409, 422):  # a log of a pod that never ran, a Lease not there
-            raise
-    return "allowed"
-
-
-@pytest.fixture(scope="module")
-def stage(deployed: Deployed) -> Deployed:
-    """With a node, and one of each kind of object."""
-
-    async def build(api: Api) -> None:
-        await make_node(api, "node-1")
-        for kind, resource in (("jobs", JOBS), ("events", EVENTS)):
-            item = _new(kind, "")
-            item["metadata"]["name"] = "there"
-            await api.create(resource, WORK, item)
-
-    ask(deployed.lab, build)
-    return deployed
-
-
-@pytest.mark.parametrize(("account", "lost"), EACH)
-def test_one_verb_less_and_that_call_is_refused(stage: Deployed, account: str, lost: Permission) -> None:
-    """The deployed account may; one with all the other permissions may not; its other rights are there."""
-    rest = [each for each in PROGRAMS[account] if each != lost]
-    parts = (account, "no", lost.verb, lost.resource, lost.subresource)
-    name = "-".join(filter(None, parts))
-    mark = name.removeprefix("starburst-")
-
-    async def make_pod(api: Api) -> None:
-        await api.create(PODS, WORK, pod(f"pod-{mark}", schedulerName="nobody"))
-
-    ask(stage.lab, make_pod)
-    told = ask(stage.account_with(name, rest), lambda api: verdict(api, lost, mark))
-    assert told.startswith("forbidden")
-    assert f"cannot {lost.verb} resource" in told
-    assert _path(lost) in told
-    assert ask(stage.account(account), lambda api: verdict(api, lost, mark)) == "allowed"
-
-
-def test_chakra_may_not_delete_pods_unless_it_preempts(stage: Deployed) -> None:
-    (delete,) = CHAKRA_PREEMPTION
-    account = stage.account("starburst-chakra")
-    assert ask(account, lambda api: verdict(api, delete, "x")).startswith("forbidden")
-    preempting = stage.account_with("preempting", (*CHAKRA, delete))
-    assert ask(preempting, lambda api: verdict(api, delete, "x")) == "allowed"
-
-
-@pytest.mark.parametrize("account", PROGRAMS)
-def test_secrets_roles_and_others_leases_are_nobodys_business(stage: Deployed, account: str) -> None:
-    async def allowed(api: Api) -> list[str]:
-        others = [Permission(verb, "coordination.k8s.io", "leases") for verb in ("get", "update", "create")]
-        asked = [
-            *(Permission("get", "", "secrets"), Permission("list", "", "secrets")),
-            *(Permission("create", "", "pods", "exec"), Permission("patch", "", "nodes")),
-            *(Permission("create", RBAC, "clusterrolebindings"), Permission("bind", RBAC, "clusterroles")),
-            *others,
-        ]
-        return [f"{each.verb} {_path(each)}" for each in asked if await _may(api, each, "kube-system")]
-
-    assert ask(stage.account(account), allowed) == []
-
-
 def test_a_pod_finds_the_server_and_its_account_by_itself(
     deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,7 +74,7 @@ def test_a_pod_finds_the_server_and_its_account_by_itself(
     async def seen() -> tuple[bool, bool]:
         async with await Api.connect() as api:
             await api.list(PODS)
-            return await _may(api, CHAKRA[0]), await _may(api, Permission("list", "", "secrets"))
+            return await may(api, CHAKRA[0]), await may(api, Permission("list", "", "secrets"))
 
     assert asyncio.run(seen()) == (True, False)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sky_lab.chaos import Round, left_of, plan
+from tests.sky_lab.plan import plan
+from tests.sky_lab.round import Round, left_of
 
 #: SkyPilot and its libraries warn of themselves.
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]

@@ -1,0 +1,119 @@
+"""The accounts of deploy/kubernetes.yaml on a real server: they may do enough, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from starburst.kube.access import (
+    CHAKRA,
+    CHAKRA_LEASE,
+    CHAKRA_PREEMPTION,
+    STARBURST,
+    STARBURST_LEASE,
+    Permission,
+)
+from starburst.kube.api import EVENTS, JOBS, LEASES, NODES, PODS, Api, ApiError
+from tests.deploy.render import NAMESPACE
+from tests.kube.chakra_lab import pod
+from tests.kube.deployed import RBAC, WORK, Deployed, ask, may, new, path
+
+PROGRAMS = {
+    "starburst-chakra": (*CHAKRA, *CHAKRA_LEASE),
+    "starburst": (*STARBURST, *STARBURST_LEASE),
+}
+EACH = [
+    pytest.param(account, lost, id=f"{account}: {lost.verb} {lost.resource} {lost.subresource}".strip())
+    for account, permissions in PROGRAMS.items()
+    for lost in permissions
+]
+
+
+# What is used, call by call.
+
+
+async def attempt(api: Api, permission: Permission, mark: str) -> None:
+    """Do what a permission allows, on objects that are there; `mark` is for names of new ones."""
+    resource = {"leases": LEASES, "events": EVENTS, "jobs": JOBS, "pods": PODS, "nodes": NODES}[
+        permission.resource
+    ]
+    namespace = {"leases": NAMESPACE, "nodes": ""}.get(permission.resource, WORK)
+    name = {"leases": "chakra", "pods": f"pod-{mark}"}.get(permission.resource, "there")
+    match permission.verb, permission.subresource:
+        case "list", "":
+            await api.call("GET", resource.path(), query={"limit": "1"})
+        case "watch", "":
+            async for _ in api.watch(resource, "0", last_s=1):
+                break
+        case "get", "":
+            await api.find(resource, namespace, name)
+        case "get", "log":
+            async for _ in api.log(namespace, name):
+                break
+        case "create", "binding":
+            body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node-1"}}
+            await api.create(resource, namespace, body, "binding")
+        case "create", "":
+            await api.create(resource, namespace, new(permission.resource, mark))
+        case "update", "":
+            body = {"metadata": {"name": name, "namespace": namespace}, "spec": {}}
+            await api.call("PUT", resource.path(namespace, name), body=body)
+        case "patch", sub:
+            await api.patch(resource, namespace, name, {"metadata": {"labels": {"a": "b"}}}, sub=sub)
+        case "delete", "":
+            await api.delete(resource, namespace, name)
+        case other:
+            raise AssertionError(f"no call is known for {other}")
+
+
+async def verdict(api: Api, permission: Permission, mark: str) -> str:
+    """ "forbidden", or "allowed": then the server may still find that the object is not there."""
+    try:
+        await attempt(api, permission, mark)
+    except ApiError as error:
+        if error.status == 403:
+            return f"forbidden: {error.message}"
+        if error.status not in (400, 404, 409, 422):  # a log of a pod that never ran, a Lease not there
+            raise
+    return "allowed"
+
+
+@pytest.mark.parametrize(("account", "lost"), EACH)
+def test_one_verb_less_and_that_call_is_refused(stage: Deployed, account: str, lost: Permission) -> None:
+    """The deployed account may; one with all the other permissions may not; its other rights are there."""
+    rest = [each for each in PROGRAMS[account] if each != lost]
+    parts = (account, "no", lost.verb, lost.resource, lost.subresource)
+    name = "-".join(filter(None, parts))
+    mark = name.removeprefix("starburst-")
+
+    async def make_pod(api: Api) -> None:
+        await api.create(PODS, WORK, pod(f"pod-{mark}", schedulerName="nobody"))
+
+    ask(stage.lab, make_pod)
+    told = ask(stage.account_with(name, rest), lambda api: verdict(api, lost, mark))
+    assert told.startswith("forbidden")
+    assert f"cannot {lost.verb} resource" in told
+    assert path(lost) in told
+    assert ask(stage.account(account), lambda api: verdict(api, lost, mark)) == "allowed"
+
+
+def test_chakra_may_not_delete_pods_unless_it_preempts(stage: Deployed) -> None:
+    (delete,) = CHAKRA_PREEMPTION
+    account = stage.account("starburst-chakra")
+    assert ask(account, lambda api: verdict(api, delete, "x")).startswith("forbidden")
+    preempting = stage.account_with("preempting", (*CHAKRA, delete))
+    assert ask(preempting, lambda api: verdict(api, delete, "x")) == "allowed"
+
+
+@pytest.mark.parametrize("account", PROGRAMS)
+def test_secrets_roles_and_others_leases_are_nobodys_business(stage: Deployed, account: str) -> None:
+    async def allowed(api: Api) -> list[str]:
+        others = [Permission(verb, "coordination.k8s.io", "leases") for verb in ("get", "update", "create")]
+        asked = [
+            *(Permission("get", "", "secrets"), Permission("list", "", "secrets")),
+            *(Permission("create", "", "pods", "exec"), Permission("patch", "", "nodes")),
+            *(Permission("create", RBAC, "clusterrolebindings"), Permission("bind", RBAC, "clusterroles")),
+            *others,
+        ]
+        return [f"{each.verb} {path(each)}" for each in asked if await may(api, each, "kube-system")]
+
+    assert ask(stage.account(account), allowed) == []
