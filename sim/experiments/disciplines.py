@@ -9,8 +9,8 @@ from time import process_time
 import numpy as np
 
 from sim import array_engine, core_engine
-from sim.experiments.budget import Curve, Point, cost_at, falling, point_of
 from sim.experiments.curves import Panel, draw
+from sim.experiments.points import Curve, Point, cost_at, falling, point_of
 from sim.experiments.published import command, progress, write_page
 from sim.experiments.shared import PHILLY, SMALL, doubling, shared_trace, table
 from sim.outcomes import Outcomes

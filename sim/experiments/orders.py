@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sim.array_engine import simulate
-from sim.experiments.budget import Curve, cost_at, falling, point_of
+from sim.experiments.points import Curve, cost_at, falling, point_of
 from sim.experiments.shared import PHILLY, RESULTS, SHARED, SMALL, doubling, shared_trace, table
 from sim.spec import Spec
 from sim.trace import Floats, Trace

@@ -104,7 +104,7 @@ def _calibrated(state: State) -> str:
     """What the control of the budget has done to the factor, for the reason."""
     if not state.meter.calibrated:
         return ""
-    multiplier = state.meter.multiplier(state.load.load.mean_runtime_s)
+    multiplier = state.meter.multiplier(state.load.load)
     spent, budget = state.meter.account.spent_percent, state.settings.budget_percent
     return f", calibrated ×{multiplier:.2g}: {spent:.2g} % of the {budget:g} % spent so far"
 
@@ -205,7 +205,7 @@ def leave(state: State, record: JobRecord, why: str) -> None:
     state.departing.setdefault(record.id, state.now)
     state.touch(record)
     if why in ("expired", "hopeless"):
-        state.meter.cut_short(state.load.load.mean_runtime_s)
+        state.meter.cut_short(state.load.load)
 
 
 def keep(state: State, record: JobRecord, lacks: str) -> None:

@@ -173,8 +173,8 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
 def _throw_away(state: State, record: JobRecord) -> None:
     """What the ended attempt did will be done again, unless it was saved."""
     if record.started_at is not None and not record.job.checkpoint:
-        run_s, mean_s = state.now - record.started_at, state.load.load.mean_runtime_s
-        state.meter.repeat(run_s, mean_s, ours=record.stop_why == "return")
+        ours = record.stop_why == "return"
+        state.meter.repeat(state.now - record.started_at, state.load.load, ours=ours)
 
 
 def release(state: State, record: JobRecord) -> None:
@@ -283,7 +283,7 @@ def _go_on(state: State, record: JobRecord) -> None:
     """The run is gone from where it was, its work is saved: on with it where it moves to."""
     record.stop_why = ""
     _save(state, record)
-    state.meter.repeat(state.settings.move_s, state.load.load.mean_runtime_s, ours=True)
+    state.meter.repeat(state.settings.move_s, state.load.load, ours=True)
     slots, record.moving = record.moving, ()
     if slots:
         record.moves += 1

@@ -6,6 +6,7 @@ from starburst.core.jobs import JobRecord
 from starburst.core.settings import Settings
 from starburst.domain.job import CloudChoice
 from starburst.policy.budget import Account, left, multiplier, spend
+from starburst.policy.waiting import Load
 
 
 class Meter:
@@ -37,25 +38,23 @@ class Meter:
         self.waiting.discard(record.id)
         self.running.discard(record.id)
 
-    def advance(self, elapsed_s: float, mean_runtime_s: float) -> None:
+    def advance(self, elapsed_s: float, load: Load) -> None:
         """Time passes."""
         if self.calibrated and elapsed_s > 0:
             run_s, delay_s = len(self.running) * elapsed_s, len(self.waiting) * elapsed_s
-            self.account = spend(
-                self.account, run_s, delay_s, self.budget_percent, mean_runtime_s, passed_s=elapsed_s
-            )
+            self.account = spend(self.account, run_s, delay_s, self.budget_percent, load, passed_s=elapsed_s)
 
-    def repeat(self, run_s: float, mean_runtime_s: float, *, ours: bool) -> None:
+    def repeat(self, run_s: float, load: Load, *, ours: bool) -> None:
         """Work is thrown away and will be run again: a delay if it was `ours` to decide."""
         if self.calibrated:
             delay_s = run_s if ours else 0.0
-            self.account = spend(self.account, -run_s, delay_s, self.budget_percent, mean_runtime_s)
+            self.account = spend(self.account, -run_s, delay_s, self.budget_percent, load)
 
-    def cut_short(self, mean_runtime_s: float) -> None:
+    def cut_short(self, load: Load) -> None:
         """A job leaves for no other reason than that its wait is too short."""
         if self.calibrated:
-            self.account = left(self.account, self.budget_percent, mean_runtime_s)
+            self.account = left(self.account, self.budget_percent, load)
 
-    def multiplier(self, mean_runtime_s: float) -> float:
+    def multiplier(self, load: Load) -> float:
         """What the open-loop factor is multiplied by."""
-        return multiplier(self.account, self.budget_percent, mean_runtime_s)
+        return multiplier(self.account, self.budget_percent, load)

@@ -95,6 +95,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         past = known.load
         state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
+        state.load.runtime_squares = past.runtime_squares
     state.meter.account = known.account
     state.tags, state.passed = known.tags.copy(), known.passed
     state.next_round, state.fleet.memory = known.next_round, known.memory

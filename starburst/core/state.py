@@ -120,7 +120,7 @@ class State:
             factor = self.waiting.factor(self.settings.budget_percent, self.load.load)
         if not self.meter.calibrated:
             return factor
-        return factor * self.meter.multiplier(self.load.load.mean_runtime_s)
+        return factor * self.meter.multiplier(self.load.load)
 
     def queue_of(self, job: Job) -> Queue:
         """What is said of the job's queue."""
@@ -164,7 +164,7 @@ class State:
 
     def pass_to(self, now: float) -> None:
         """Time goes on; whoever runs or waits meanwhile is on the meter."""
-        self.meter.advance(now - self.now, self.load.load.mean_runtime_s)
+        self.meter.advance(now - self.now, self.load.load)
         self.now = now
 
     def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:

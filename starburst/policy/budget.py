@@ -10,8 +10,8 @@ have waited so far.
 The bank is what was earned and not spent, P/100·Σ run time − Σ delay, and the multiplier is e^(gain·bank +
 trend): the bank pulls the whole past to P, the trend (its integral) learns the multiplier that the workload
 needs. Time is counted in run time of jobs, and the bank fades over a long window: a surplus of long ago is
-not spent. A cluster that runs many jobs at a time decides on many before it sees what longer waits did, so
-the control is slower there.
+not spent. A cluster that runs many jobs at a time decides on many before it sees what longer waits did, and
+where few long jobs are most of the work both sums hang on those, so the control is slower there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import exp, log
 
+from starburst.policy.waiting import Load
+
 #: The multiplier's bounds.
 LEAST, MOST = 1 / 8, 64.0
 #: The bank is 1 when the budget of this many jobs of mean run time, or of so many for every job that runs at
-#: a time, and of this share of all, is unspent.
+#: a time (more if the tail of run times is heavy), and of this share of all, is unspent.
 FIRST_JOBS = 25.0
-AT_A_TIME = 3.0
+AT_A_TIME = 2.0
 SHARE = 0.05
 #: Jobs after which the past counts e times less.
 WINDOW_JOBS = 3000.0
@@ -32,7 +34,7 @@ WINDOW_JOBS = 3000.0
 GAIN = 0.5
 #: What the trend learns per bank: over as many jobs as the bank is of, and from each job that leaves.
 LOWER = 0.07
-RAISE = 0.7
+RAISE = 0.75
 #: A bank beyond ± this changes nothing more: one burst or one lull must not turn everything over.
 BANK_LIMIT = 1.0
 
@@ -59,21 +61,22 @@ class Account:
         return 100 * self.delay_s / self.run_s if self.run_s > 0 else 0.0
 
 
-def horizon_jobs(account: Account, mean_runtime_s: float) -> float:
+def horizon_jobs(account: Account, load: Load) -> float:
     """How many jobs' budget makes the bank 1: few at first, to learn fast, more as more was seen."""
-    return max(FIRST_JOBS, AT_A_TIME * account.running) + SHARE * account.run_s / mean_runtime_s
+    at_a_time = AT_A_TIME * load.tail * account.running
+    return max(FIRST_JOBS, at_a_time) + SHARE * account.run_s / load.mean_runtime_s
 
 
-def bank(account: Account, budget_percent: float, mean_runtime_s: float) -> float:
+def bank(account: Account, budget_percent: float, load: Load) -> float:
     """Budget earned and not spent, in budgets of the horizon, within ± BANK_LIMIT."""
     unspent_s = account.run_s - account.delay_s * 100 / budget_percent
-    share = unspent_s / (horizon_jobs(account, mean_runtime_s) * mean_runtime_s)
+    share = unspent_s / (horizon_jobs(account, load) * load.mean_runtime_s)
     return min(max(share, -BANK_LIMIT), BANK_LIMIT)
 
 
-def multiplier(account: Account, budget_percent: float, mean_runtime_s: float) -> float:
+def multiplier(account: Account, budget_percent: float, load: Load) -> float:
     """What the open-loop factor is to be multiplied by now."""
-    return exp(_within(GAIN * bank(account, budget_percent, mean_runtime_s) + account.trend))
+    return exp(_within(GAIN * bank(account, budget_percent, load) + account.trend))
 
 
 def spend(
@@ -81,7 +84,7 @@ def spend(
     run_s: float,
     delay_s: float,
     budget_percent: float,
-    mean_runtime_s: float,
+    load: Load,
     *,
     passed_s: float = 0.0,
 ) -> Account:
@@ -89,22 +92,22 @@ def spend(
 
     A run that turns out to have been for nothing is taken back by a negative `run_s`.
     """
-    jobs = max(run_s, 0.0) / mean_runtime_s
+    jobs = max(run_s, 0.0) / load.mean_runtime_s
     keep = exp(-jobs / WINDOW_JOBS)
     total_s, late_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
     after = Account(max(total_s, 0.0), max(late_s, 0.0), account.trend, account.passed_s * keep + passed_s)
-    overdrawn = min(bank(after, budget_percent, mean_runtime_s), 0.0)
-    share = jobs / horizon_jobs(after, mean_runtime_s)
+    overdrawn = min(bank(after, budget_percent, load), 0.0)
+    share = jobs / horizon_jobs(after, load)
     return replace(after, trend=_within(after.trend + LOWER * overdrawn * share))
 
 
-def left(account: Account, budget_percent: float, mean_runtime_s: float) -> Account:
+def left(account: Account, budget_percent: float, load: Load) -> Account:
     """The account after a job left, its wait too short: while there is budget, others may wait longer.
 
     Only then: if nobody leaves, longer waits would spend nothing now, and too much when the load grows.
     """
-    unspent = max(bank(account, budget_percent, mean_runtime_s), 0.0)
-    share = RAISE * unspent / horizon_jobs(account, mean_runtime_s)
+    unspent = max(bank(account, budget_percent, load), 0.0)
+    share = RAISE * unspent / horizon_jobs(account, load)
     return replace(account, trend=_within(account.trend + share))
 
 

@@ -28,6 +28,13 @@ class Load:
     mean_size: float
     #: T, seconds.
     mean_runtime_s: float
+    #: Root mean square of the run times, seconds; 0 if nobody knows.
+    rms_runtime_s: float = 0.0
+
+    @property
+    def tail(self) -> float:
+        """How heavy the tail of the run times is: 1 if they are exponential, or even."""
+        return max(1.0, self.rms_runtime_s / (math.sqrt(2) * self.mean_runtime_s))
 
 
 @dataclass(frozen=True, slots=True)

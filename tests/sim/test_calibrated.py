@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from sim.core_engine import simulate
+from sim.experiments.points import Curve, cost_at, falling, point
+from sim.experiments.shared import doubling
 from sim.spec import Spec
 from sim.trace import Trace
 from sim.world import SimJob
@@ -28,21 +29,43 @@ SPEC = Spec(
     budget_mode="calibrated",
     warmup=500,
 )
+WARMUPS = {"phillylike_r24": 500, "tab4_s1.0": 100, "doubled load": 500}
 
 
-def increase(jobs: Trace, spec: Spec) -> float:
-    """Realised increase of mean JCT over No-Wait after warm-up, percent."""
-    outcomes = simulate(jobs, jobs.duration_h, spec)
-    counted = slice(spec.warmup, len(jobs) - spec.warmup + 1)
-    delay_h = (outcomes.end_h - jobs.arrival_h - jobs.duration_h)[counted]
-    return float(100 * delay_h.sum() / jobs.duration_h[counted].sum())
+#: Open-loop budgets, percent: enough to know what each realised increase costs there.
+OPEN = tuple(float(percent) for percent in np.geomspace(0.5, 300, 40))
+
+
+@cache
+def case(name: str) -> tuple[Trace, Spec]:
+    """Its jobs, with its warm-up."""
+    return (doubling(1) if name == "doubled load" else trace(name)), replace(SPEC, warmup=WARMUPS[name])
+
+
+@cache
+def open_loop(name: str) -> tuple[float, Curve]:
+    """What No-Wait costs, and what open loop costs at which increase of mean JCT, GPU-hours."""
+    jobs, spec = case(name)
+    loose = replace(spec, budget_mode="open")
+    points = [point(jobs, replace(loose, budget_percent=percent)) for percent in OPEN]
+    return point(jobs, replace(loose, waiting="no-wait")).cost, falling(points)
 
 
 @needs_references
-def test_ten_percent_are_ten_percent_give_or_take_two() -> None:
-    jobs = trace("phillylike_r24")
-    assert increase(jobs, SPEC) == pytest.approx(10, abs=2)
-    assert increase(jobs, replace(SPEC, budget_mode="open")) < 4
+@pytest.mark.parametrize("percent", [5, 10, 25])
+@pytest.mark.parametrize("name", WARMUPS)
+def test_p_percent_are_p_percent_and_save_no_less_than_open_loop_does_there(name: str, percent: int) -> None:
+    jobs, spec = case(name)
+    held = point(jobs, replace(spec, budget_percent=percent, hopeless="leave"))
+    assert held.increase == pytest.approx(percent, abs=2)
+    free, curve = open_loop(name)
+    assert held.cost <= cost_at(curve, held.increase) < free
+
+
+@needs_references
+def test_open_loop_realises_a_fraction_of_p() -> None:
+    jobs, spec = case("phillylike_r24")
+    assert point(jobs, replace(spec, budget_mode="open")).increase < 4
 
 
 def rush() -> list[SimJob]:
