@@ -114,7 +114,7 @@ READING = """## Reading it
   philly by a third as much) and cost moves by -18 to +13 %, mostly up by 1 %. At ±100 % the increase falls by
   19 to 55 % and cost rises by 4 % on average (-1 to +18 %): there it is a trade, not a gain for nothing.
 - With a calibrated budget, which spends elsewhere what is not waited in vain, cost changes at about the same
-  realised increase, or a smaller one, by -11 to +1 % on phillylike, -23 to 0 % on tab4, -6 to -3 % on the
+  realised increase, or a smaller one, by -22 to -13 % on phillylike, -27 to -1 % on tab4, -7 to -2 % on the
   doubled load.
 - A gang's tasks are placed greedily when its earliest start is judged, as they are when it starts.
 - The bound ignores who stands ahead in the queue and who comes later, so some waits in vain remain.
