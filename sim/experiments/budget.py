@@ -128,9 +128,9 @@ READING = """## Reading it
   of its length, to two thirds. It errs towards shorter waits.
 - The horizon grows with the number of jobs that run at a time, since a cluster of many decides on many before
   it sees what longer waits did; and with the tail of run times (root mean square over √2 times the mean, 1 if
-  exponential, 4.6 on philly), since where few long jobs are most of the work both sums hang on those. Without the tail the
-  control swung on philly at 25 % (halves at 29.7 and 22.0 %, saving no more than at 10 %), without both the
-  multiplier went between 1/8 and 60.
+  exponential, 4.6 on philly), since where few long jobs are most of the work both sums hang on those.
+  Without the tail the control swung on philly at 25 % (halves at 29.7 and 22.0 %, saving no more than at
+  10 %), without both the multiplier went between 1/8 and 60.
 - Gains were chosen with "leave" on traces that are not on this page: seeds 11 and 12 of the doubled load
   and three generated ones with heavier tails and waves. But AT_A_TIME and RAISE were then moved, from 3 and
   .7 to 2 and .75, so that every run of this page holds; of a dozen neighbours tried, most miss P by more than

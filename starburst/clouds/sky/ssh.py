@@ -20,8 +20,8 @@ from starburst.runs import shim
 
 T = TypeVar("T")
 
-#: Wall seconds.
-CONNECT_S, CALL_S, TRANSFER_S = 10, 30.0, 3600.0
+#: Wall seconds; the last for the end of a program that was given up.
+CONNECT_S, CALL_S, TRANSFER_S, END_S = 10, 30.0, 3600.0, 5.0
 #: ssh's own failures, and what a shell says of a missing file that Python was to run.
 SSH_FAILED, NO_AGENT = 255, 2
 NO_DIRECTORY = 44
@@ -200,6 +200,7 @@ async def _within(limit_s: float, call: Coroutine[Any, Any, T], what: str) -> T:
         raise UnreachableError(f"{what}: {error}") from error
     finally:
         task.cancel()
+        await asyncio.wait([task], timeout=END_S)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

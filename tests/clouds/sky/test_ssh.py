@@ -135,6 +135,24 @@ def test_a_call_that_gets_no_answer_is_given_up(
         run(contact.call("c", ACCESS, "tend", {}))
 
 
+def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
+    ended = []
+
+    async def cleans_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("so has its program")
+
+    async def main() -> None:
+        with pytest.raises(UnreachableError):
+            await ssh._within(0, cleans_up(), "c")
+        assert ended
+
+    run(main())
+
+
 def test_a_directory_goes_there_and_comes_back_whole(
     contact: SshContact, machine: Path, tmp_path: Path
 ) -> None:
