@@ -41,6 +41,7 @@ def serving(office: Office, settings: HttpConfig, sock: socket.socket) -> Iterat
         OwnerOnly(app, app.state.desk.gate) if settings.is_local else app,
         log_config=None,
         log_level="critical",
+        loop="asyncio",  # uvloop's policy would be that of the whole process
         access_log=False,
         lifespan="off",
         ws="none",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
@@ -79,6 +80,16 @@ def test_it_ends_at_once_though_somebody_watches(office: Office, host: str) -> N
             ending = time.monotonic()
         assert time.monotonic() - ending < server.DRAIN_S
         assert [line for line in lines if line] == []
+
+
+def test_the_process_keeps_the_kind_of_event_loop_that_it_has(office: Office) -> None:
+    """The scheduler's own loop is made in another thread, perhaps after the API has started."""
+    with listening(HttpConfig(port=0)) as sock:
+        assert sock is not None
+        with serving(office, HttpConfig(port=0), sock):
+            loop = asyncio.new_event_loop()
+            loop.close()
+    assert type(loop).__module__.startswith("asyncio.")
 
 
 def test_the_kernel_says_who_is_at_the_other_end() -> None:

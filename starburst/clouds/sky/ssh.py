@@ -153,13 +153,20 @@ class SshContact:
 
 
 async def _communicate(argv: list[str], data: bytes) -> tuple[int, bytes, bytes]:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        out, err = await process.communicate(data)
-        return process.returncode or 0, out, err
-    finally:
-        await _end(process)
+    """Exit code, output, complaints. By files, for pipes stay open while a child of the program has them."""
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as words,
+    ):
+        given.write(data)
+        given.seek(0)
+        process = await asyncio.create_subprocess_exec(*argv, stdin=given, stdout=said, stderr=words)
+        try:
+            code = await process.wait()
+        finally:
+            await _end(process)
+        return code, _read(said), _read(words)
 
 
 async def _pipe(source: list[str], sink: list[str]) -> list[tuple[int, bytes]]:

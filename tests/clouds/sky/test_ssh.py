@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import threading
 from collections.abc import Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,6 +134,15 @@ def test_a_call_that_gets_no_answer_is_given_up(
     (machine / "sleeps" / "guest.py").write_text("import time; time.sleep(60)")
     with pytest.raises(UnreachableError, match=r"c: no answer within 0\.2 s"):
         run(contact.call("c", ACCESS, "tend", {}))
+
+
+def test_a_child_that_a_program_leaves_behind_holds_nobody_up() -> None:
+    """As ssh's own master process of a shared connection, which may keep the output open for minutes."""
+    leaves = ["bash", "-c", "cat; sleep 60 & echo $!; echo oh >&2; exit 3"]
+    code, out, err = run(ssh._within(20, ssh._communicate(leaves, b"given "), "c"))
+    given, pid = out.split()
+    os.kill(int(pid), signal.SIGKILL)
+    assert (code, given, err) == (3, b"given", b"oh\n")
 
 
 def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
