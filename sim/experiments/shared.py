@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.spec import Spec
-from sim.trace import Floats, Trace
+from sim.trace import Floats, Ints, Trace
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("STARBURST_SHARED") or ROOT.parent / "shared")
@@ -49,11 +49,14 @@ def doubling(seed: int, jobs: int = 12_000) -> Trace:
     duration_h = rng.lognormal(-1.1, 1.2, jobs)
     gap_h = rng.exponential(float(np.mean(gpus * duration_h)) / (32 * 0.75), jobs)
     gap_h[jobs // 2 :] /= 2
-    none = np.zeros(jobs)
-    ids = [str(number) for number in range(jobs)]
-    return Trace(
-        ids, np.cumsum(gap_h), duration_h, gpus, none, none, np.ones(jobs, np.int64), gpus * duration_h
-    )
+    return gpu_jobs(np.cumsum(gap_h), duration_h, gpus)
+
+
+def gpu_jobs(arrival_h: Floats, duration_h: Floats, gpus: Ints) -> Trace:
+    """Jobs that ask for GPUs of one node only, and cost what their GPU-hours do."""
+    none, one = np.zeros(len(gpus)), np.ones(len(gpus), np.int64)
+    ids = [str(number) for number in range(len(gpus))]
+    return Trace(ids, arrival_h, duration_h, gpus, none, none, one, gpus * duration_h)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

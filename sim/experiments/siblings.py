@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.experiments.points import cost_at, falling, point
-from sim.experiments.shared import SMALL, doubling, table
+from sim.experiments.shared import SMALL, doubling, gpu_jobs, table
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 
@@ -28,32 +28,30 @@ class Family:
     draw: Callable[[int], Trace]
 
 
-def poisson(load: float, gpus_in_all: int, duration_h: Floats, rng: np.random.Generator, cv: float) -> Trace:
-    """Jobs of these run times and few GPUs, for so many GPUs at this load; `cv` of the gaps: 1 is Poisson."""
+def arriving(load: float, cluster: int, duration_h: Floats, rng: np.random.Generator, cv: float) -> Trace:
+    """Jobs of these run times and few GPUs, for a cluster of so many at this load; `cv` is of the gaps."""
     jobs = len(duration_h)
     gpus = rng.choice([1, 2, 4, 8], size=jobs, p=[0.7, 0.15, 0.1, 0.05])
-    mean_h = float(np.mean(gpus * duration_h)) / (gpus_in_all * load)
-    arrival_h = np.cumsum(rng.gamma(1 / cv**2, mean_h * cv**2, jobs))
-    none, ids = np.zeros(jobs), [str(number) for number in range(jobs)]
-    return Trace(ids, arrival_h, duration_h, gpus, none, none, np.ones(jobs, np.int64), gpus * duration_h)
+    mean_h = float(np.mean(gpus * duration_h)) / (cluster * load)
+    return gpu_jobs(np.cumsum(rng.gamma(1 / cv**2, mean_h * cv**2, jobs)), duration_h, gpus)
 
 
 def like_tab4(seed: int) -> Trace:
     """500 exponential jobs at load 1."""
     rng = np.random.default_rng(seed)
-    return poisson(1.0, 32, rng.exponential(1.0, 500), rng, cv=1)
+    return arriving(1.0, 32, rng.exponential(1.0, 500), rng, cv=1)
 
 
 def like_phillylike(seed: int) -> Trace:
     """6,000 jobs of log-normal run times, cut off at 2.78 h, at load .97."""
     rng = np.random.default_rng(seed)
-    return poisson(0.97, 32, np.minimum(rng.lognormal(-0.65, 1.05, 6000), 2.78), rng, cv=1)
+    return arriving(0.97, 32, np.minimum(rng.lognormal(-0.65, 1.05, 6000), 2.78), rng, cv=1)
 
 
 def like_philly(seed: int) -> Trace:
     """20,000 jobs of very heavy-tailed run times that come in bursts, at load 1."""
     rng = np.random.default_rng(seed)
-    return poisson(1.0, 128, rng.lognormal(-1.2, 2.0, 20_000), rng, cv=3)
+    return arriving(1.0, 128, rng.lognormal(-1.2, 2.0, 20_000), rng, cv=3)
 
 
 FAMILIES = (

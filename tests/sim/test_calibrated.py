@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sim.experiments.points import Curve, cost_at, falling, point
-from sim.experiments.shared import doubling
+from sim.experiments.shared import SMALL, doubling
 from sim.spec import Spec
 from sim.trace import Trace
 from sim.world import SimJob
@@ -20,26 +20,16 @@ from tests.builders import HOUR, arrival, job, snapshot, world
 from tests.references import needs_references
 from tests.sim.cases import trace
 
-SPEC = Spec(
-    nodes=4,
-    cpus_per_node=48,
-    binpack="best-fit",
-    out_of_order=True,
-    budget_percent=10,
-    budget_mode="calibrated",
-    warmup=500,
-)
 WARMUPS = {"phillylike_r24": 500, "tab4_s1.0": 100, "doubled load": 500}
-
-
 #: Open-loop budgets, percent: enough to know what each realised increase costs there.
 OPEN = tuple(float(percent) for percent in np.geomspace(0.5, 300, 40))
 
 
 @cache
 def case(name: str) -> tuple[Trace, Spec]:
-    """Its jobs, with its warm-up."""
-    return (doubling(1) if name == "doubled load" else trace(name)), replace(SPEC, warmup=WARMUPS[name])
+    """Its jobs, and a calibrated budget on its cluster."""
+    spec = replace(SMALL, budget_percent=10, budget_mode="calibrated", warmup=WARMUPS[name])
+    return (doubling(1) if name == "doubled load" else trace(name)), spec
 
 
 @cache
