@@ -18,14 +18,14 @@ test: $(VENV)/.dev  ## all tests
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 browser: $(VENV)/.dev  ## the tests that drive the dashboard in a real browser (Debian's Chromium)
-	$(BIN)/python -m pytest -m browser tests/web $(ARGS)
+	$(BIN)/python -m pytest -m browser tests/web tests/security $(ARGS)
 
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
-	$(BIN)/python -m pytest -m kube tests/kube $(ARGS)
+	$(BIN)/python -m pytest -m kube tests/kube tests/security $(ARGS)
 
 sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
 	$(BIN)/python tests/translator/skypilot/check_schema.py
-	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid $(ARGS)
+	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid tests/security $(ARGS)
 
 soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour
 	$(BIN)/python -m tests.sky_lab.chaos --log docs/results/leaks.md $(ARGS)
