@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Tests wait for disks more than for anything else, so their files are in memory where that has 4 GB to spare.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
 
-.PHONY: help demo test browser kube sky soak memory lint types check bench wheel lock clean
+.PHONY: help demo test browser kube sky soak memory lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,12 @@ bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10Â³ â€
 wheel: $(VENV)/.dev  ## build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel
 
+release: $(VENV)/.release  ## everything of a release into dist/: packages, image context, chart, SBOMs, checksums
+	$(BIN)/python deploy/release.py $(ARGS)
+
+audit: $(VENV)/.release  ## known vulnerabilities of the locked versions, where the advisory data can be had
+	$(BIN)/python deploy/audit.py
+
 lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirements/dev.in
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/runtime.txt
@@ -60,6 +66,8 @@ lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirem
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/image.txt
 	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --all-extras --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/dev.txt
+	$(BIN)/uv pip compile requirements/release.in -c requirements/dev.txt --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/release.txt
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -78,3 +86,7 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/.made
 	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.release: requirements/release.txt $(VENV)/.dev
+	@$(PIP) install --quiet --require-hashes -r requirements/release.txt
+	@touch $@

@@ -249,7 +249,8 @@ def test_chart_and_image_are_of_this_version() -> None:
 
 def test_the_image_is_made_of_locked_packages_and_runs_as_the_user_that_the_pods_name() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
-    assert re.search(r"^FROM python:3\.12-slim$", text, re.MULTILINE)
+    assert re.search(r"^ARG BASE=python:3\.12-slim@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    assert re.search(r"^FROM \$\{BASE\}$", text, re.MULTILINE)
     assert "--require-hashes" in text
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     for source in re.findall(r"^COPY (\S+) ", text, re.MULTILINE):
