@@ -14,7 +14,10 @@ from starburst.app.config_sites import CloudSection, KubernetesConfig, LocalClus
 from starburst.app.controller import Companion, Controller
 from starburst.app.desk import StoreDesk
 from starburst.app.errors import UserError
+from starburst.app.held import Held
 from starburst.app.home import Home
+from starburst.app.keeping import keep_watch
+from starburst.app.patience import Patience
 from starburst.app.prune import prune
 from starburst.app.reaper import Rules
 from starburst.app.reports import Inbox, inbox_of, reporting, together
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
     from starburst.kube.api import Api
 
 
+#: How long the scheduler's own loop stands still for another writer, milliseconds; then it comes back to it.
+BUSY_MS = 1_000
+
+
 def build(
     home: Home,
     config: Config,
@@ -44,10 +51,12 @@ def build(
     *,
     watchers: Sequence[Watcher] = (),
     inbox: Inbox | None = None,
+    held: Held | None = None,
 ) -> Controller:
     """A controller that goes on where the store says; the config is noted there for the other commands.
 
-    What is put into the inbox by other threads comes to it while it runs.
+    What is put into the inbox by other threads comes to it while it runs. `held`: this process's hold on the
+    home, where it also tells others what it waits for.
 
     Raises:
         UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
@@ -69,7 +78,12 @@ def build(
     cloud = cloud_of(home, config, store, pace, now)
     rules = reaping(config, store)
     bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
-    beside = [bus, None if inbox is None else inbox_of(inbox, scheduler)]
+    beside = [
+        bus,
+        None if inbox is None else inbox_of(inbox, scheduler),
+        None if held is None else lambda _report: keep_watch(held, home.database),
+    ]
+    patience = Patience() if held is None else Patience(held.tell)
     return Controller(
         store,
         scheduler,
@@ -78,8 +92,9 @@ def build(
         pace,
         rules=rules,
         prune=forget,
-        companion=together(beside),
+        companion=together(beside, patience),
         watchers=[StepTimes(store), *_tracing(config, store, pace), *watchers],
+        patience=patience,
     )
 
 
@@ -178,7 +193,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
 
     return KubernetesCluster(
         connect=lambda: connect(chosen),
-        desk=StoreDesk(store, Store.open(home.database), scheduler),
+        desk=StoreDesk(store, Store.open(home.database, BUSY_MS), scheduler),
         controller=_controller_id(store),
         namespace=chosen.namespace,
         checkpoints=chosen.checkpoints,

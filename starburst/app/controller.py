@@ -11,11 +11,12 @@ from typing import Any
 
 import structlog
 
+from starburst.app.patience import Patience
 from starburst.app.performer import Performer
 from starburst.app.reaped import ReapedBook
 from starburst.app.reaper import Reaper, Rules
 from starburst.app.steps import Stepped, Watcher
-from starburst.core.actions import StartRun, StopRun
+from starburst.core.actions import Action, StartRun, StopRun
 from starburst.core.events import (
     CancelRequested,
     Event,
@@ -33,7 +34,7 @@ from starburst.core.snapshot import facts
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
-from starburst.domain.job import Job, Site, Submission, Workload
+from starburst.domain.job import Job, Site, Workload
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import queries
@@ -83,6 +84,7 @@ class Controller:
         prune: Prune = _keep_all,
         companion: Companion | None = None,
         watchers: Sequence[Watcher] = (),
+        patience: Patience | None = None,
     ) -> None:
         """Without `rules` the reaper does not wait.
 
@@ -100,7 +102,10 @@ class Controller:
         self._reports: list[Event] = []
         self._news = asyncio.Event()
         self._seen_version = -1
-        self._performer = Performer(cluster, cloud, find=self._find, offer=self._offer, done=self._done)
+        self._patience = patience or Patience()
+        self._performer = Performer(
+            cluster, cloud, find=self._find, offer=self._offer, done=self._done, patience=self._patience
+        )
         self._prune = prune
         self._companion = companion
         self._reaper = Reaper(
@@ -121,12 +126,12 @@ class Controller:
         """Go on until `stop`. What runs goes on without us and is found again.
 
         Raises:
-            Exception: a bug or a broken store; the state is then as last committed.
+            Exception: a bug or a damaged store; the state is then as last committed.
         """
         await self._forget()  # before the sites look at what there is
-        owed = self._repay()
+        owed = self._repay(await self._patience.outlast("restart", self._store.pending_actions))
         watches = [
-            asyncio.create_task(self._watch(site, owed[name]), name=f"watch {name.value}")
+            asyncio.create_task(self._watch(name, site, owed[name]), name=f"watch {name.value}")
             for name, site in ((Site.CLUSTER, self._cluster), (Site.CLOUD, self.cloud))
         ]
         watches.append(asyncio.create_task(self._reaper.rounds(REAP_S), name="reaper"))
@@ -148,21 +153,21 @@ class Controller:
             for watcher in self._watchers:
                 watcher.close()
 
-    def _repay(self) -> dict[Site, list[asyncio.Task[None]]]:
+    def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
         """Begin to do what each site was owed when the last process ended."""
         owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
-        for action in self._store.pending_actions():
+        for action in actions:
             site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
             owed[site].append(self._performer.perform(action))
         if any(owed.values()):
             log.info("resumed", actions=sum(map(len, owed.values())))
         return owed
 
-    async def _watch(self, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
+    async def _watch(self, name: Site, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
         """Ask a site what is so once it is owed nothing: what it does not know of then is lost."""
         if owed:
             await asyncio.wait(owed)
-        await site.watch(self._report)
+        await self._patience.go_on(f"watch {name.value}", lambda: site.watch(self._report))
 
     async def _forget_daily(self) -> None:
         while True:
@@ -187,9 +192,9 @@ class Controller:
     async def _loop(self) -> None:
         while True:
             events = await self._next_events()
-            requests = self._requests()
+            requests = await self._patience.outlast("requests", self._requests)
             if events or requests or self.scheduler.next_wakeup() <= self.now():
-                self._step(events, requests)
+                await self._step(events, requests)
 
     async def _next_events(self) -> list[Event]:
         """Reports that are there, waiting for the first one at most until the next look or wake-up."""
@@ -214,32 +219,30 @@ class Controller:
             self._seen_version = version
         return requests
 
-    def _step(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
-        """One transition of the core, stored whole before any of its actions starts."""
-        submissions: dict[str, Submission] = {}
-        batch = list(events)
-        for request in requests:
-            if request.submission is not None:
-                submissions[request.job_id] = request.submission
-                batch.append(self._submitted(request.submission.job))
-            else:
-                batch.append(WISHES[request.kind](request.job_id))
+    async def _step(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
+        """One transition of the core, stored whole before any of its actions starts.
+
+        A store that cannot take it now is tried again with the same step, so the core is never ahead of what
+        is stored by more than that one; nothing of it is done or told until then.
+        """
+        wished = await self._patience.outlast("requests", lambda: list(map(self._event, requests)))
+        submissions = {it.job_id: it.submission for it in requests if it.submission is not None}
+        batch = [*events, *wished]
         now, began, start = self.now(), self._wall(), time.perf_counter()
         actions = self.scheduler.handle(batch or Tick(), now)
         changes = self.scheduler.take_changes()
         decided = time.perf_counter()
-        self._store.commit(
-            Step(
-                now=now,
-                events=batch,
-                request_seqs=[request.seq for request in requests],
-                submissions=submissions,
-                changes=changes,
-                facts=facts(self.scheduler),
-                nodes=self.scheduler.capacity.nodes,
-                offers=list(self.scheduler.fleet.offers.values()),
-            )
+        taken = Step(
+            now=now,
+            events=batch,
+            request_seqs=[request.seq for request in requests],
+            submissions=submissions,
+            changes=changes,
+            facts=facts(self.scheduler),
+            nodes=self.scheduler.capacity.nodes,
+            offers=list(self.scheduler.fleet.offers.values()),
         )
+        await self._patience.outlast("step", lambda: self._store.commit(taken))
         stored = time.perf_counter()
         self._announce(changes, batch)
         self._cluster.told(changes)
@@ -248,6 +251,11 @@ class Controller:
         step = Stepped(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
         for watcher in self._watchers:
             watcher.stepped(step)
+
+    def _event(self, request: Request) -> Event:
+        if request.submission is None:
+            return WISHES[request.kind](request.job_id)
+        return self._submitted(request.submission.job)
 
     def _submitted(self, job: Job) -> JobSubmitted:
         """The arrival of a job, with what the scheduler has forgotten of those that it comes after."""
@@ -279,5 +287,5 @@ class Controller:
             raise LookupError(f"the store has no workload for {job_id}")
         return submission.job, submission.workload
 
-    def _done(self, key: str) -> None:
-        self._store.action_done(key, self.now())
+    async def _done(self, key: str) -> None:
+        await self._patience.outlast("done", lambda: self._store.action_done(key, self.now()))

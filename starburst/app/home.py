@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
+import pwd
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+
+import structlog
 
 from starburst.app.errors import UserError
+from starburst.app.held import Held, Word, hold, word
+
+log = structlog.get_logger()
 
 #: How long to try for the lock: whoever asks who runs here holds it for a moment too.
 LOCK_S = 0.5
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,52 +90,75 @@ class Home:
                 f"{self.root}: cannot be read and written; set STARBURST_HOME to a directory of yours"
             )
 
-    def lock(self) -> IO[str]:
-        """Become the one scheduler of this home; held until the returned file is closed or the process ends.
+    def lock(self) -> Held:
+        """Become the one scheduler of this home; held until what is returned is closed or the process ends.
+
+        Others than its owner then have no business in it.
 
         Raises:
-            UserError: another process holds it, or the home cannot be used.
+            UserError: another process holds it, it is another user's, or it cannot be used.
         """
         self.make()
-        try:
-            file = open(self._lock_path, "a+", opener=_private)  # noqa: SIM115 - closing it gives the lock up
-        except OSError as error:
-            raise UserError(f"{self._lock_path}: cannot be opened ({error.strerror}); remove it") from None
+        self._make_private()
         give_up = time.monotonic() + LOCK_S
-        while not _try_lock(file, fcntl.LOCK_EX):
+        while True:
+            try:
+                held = hold(self.root)
+            except OSError as error:
+                mend = "free some room there" if error.errno in FULL else "look at its owner and mode"
+                raise UserError(f"{self.root}: cannot be locked ({error.strerror}); {mend}") from None
+            if held is not None:
+                return held
             if time.monotonic() > give_up:
-                file.seek(0)
-                holder = file.read().strip() or "?"
-                file.close()
+                pid = self.scheduler_pid() or "?"
                 raise UserError(
-                    f"{self.root}: another starburst runs here (pid {holder}); stop it, or set STARBURST_HOME"
+                    f"{self.root}: another starburst runs here (pid {pid}); stop it, or set STARBURST_HOME"
                 )
             time.sleep(LOCK_S / 20)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        return file
 
     def scheduler_pid(self) -> int | None:
-        """The pid of the scheduler that holds this home; None if none does."""
+        """The pid of the scheduler that holds this home, 0 if it cannot be told; None if none does."""
+        said = self.scheduler()
+        return None if said is None else said.pid
+
+    def scheduler(self) -> Word | None:
+        """What the scheduler that holds this home says of itself; None if none does."""
         try:
-            with self._lock_path.open() as file:
-                return None if _try_lock(file, fcntl.LOCK_SH) else int(file.read().strip() or 0)
-        except FileNotFoundError:
-            return None
+            return word(self.root)
+        except OSError as error:
+            return Word(lacks=f"{self.root}: cannot be looked at ({error.strerror})")
 
-    @property
-    def _lock_path(self) -> Path:
-        return self.root / "scheduler.lock"
+    def exposed(self) -> str:
+        """To whom else the home is open, a sentence with the mend; "" if to nobody.
+
+        Raises:
+            UserError: it is another user's.
+        """
+        found = self.root.stat()
+        if found.st_uid not in (os.geteuid(), 0):  # root's, such as a mounted volume: root reads all anyway
+            raise UserError(
+                f"{self.root}: belongs to the user {user_name(found.st_uid)}; "
+                "set STARBURST_HOME to a directory of yours"
+            )
+        mode = stat.S_IMODE(found.st_mode)
+        if not mode & 0o077:
+            return ""
+        return f"{self.root}: others may look into it (mode {mode:04o}); run: chmod 700 {self.root}"
+
+    def _make_private(self) -> None:
+        """Close an open home to others, where it is ours to do so; new files in it are private anyway."""
+        if not self.exposed():
+            return
+        try:
+            self.root.chmod(0o700)
+        except OSError:
+            return  # root's: `doctor` says it
+        log.warning("home-closed", home=str(self.root), note="it was open to other users of this machine")
 
 
-def _try_lock(file: IO[str], mode: int) -> bool:
+def user_name(uid: int) -> str:
+    """A user's name, or number if there is none."""
     try:
-        fcntl.flock(file, mode | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

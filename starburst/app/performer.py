@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
 
+from starburst.app.patience import Patience
 from starburst.app.within import within
 from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
 from starburst.domain.cloud import Offer
@@ -33,13 +34,15 @@ class Performer:
         *,
         find: Callable[[str], tuple[Job, Workload]],
         offer: Callable[[str], Offer],
-        done: Callable[[str], None],
+        done: Callable[[str], Awaitable[None]],
+        patience: Patience,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
         self._find = find
         self._offer = offer
         self._done = done
+        self._patience = patience
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -71,21 +74,27 @@ class Performer:
             # Nobody knows whether it was started. Ending it makes sure; its end is then reported, and the
             # core tries elsewhere.
             await self._try(_undo(action), None)
-        self._done(action.key)
+        await self._done(action.key)
 
     async def _try(self, action: Action, tries: int | None) -> bool:
-        """Repeat a call until it is taken; whether it was. No limit of tries for ends: they must happen."""
+        """Repeat a call until it is taken; whether it was. No limit of tries for ends: they must happen.
+
+        A try that this machine held up says nothing of the site, and does not count.
+        """
         pause_s, attempt = FIRST_PAUSE_S, 0
         while tries is None or attempt < tries:
-            attempt += 1
             try:
                 await within(CALL_TIMEOUT_S, self._call(action))
             except Exception as error:  # an adapter may fail in any way; the answer is the same
-                log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
+                if not self._patience.notes(action.key, error):
+                    attempt += 1
+                    log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
             else:
+                self._patience.over(action.key)
                 return True
+        self._patience.over(action.key)
         return False
 
     def _call(self, action: Action) -> Coroutine[Any, Any, None]:

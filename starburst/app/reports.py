@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from threading import Lock
 from urllib.parse import quote
 
 from starburst.app.config import Config
 from starburst.app.controller import Companion
+from starburst.app.patience import Patience
 from starburst.bus.hints import Outcome, RefusedError, Throughput
 from starburst.core.scheduler import Scheduler
 from starburst.runs.ports import Report, Run
@@ -120,12 +122,15 @@ def inbox_of(inbox: Inbox, scheduler: Scheduler) -> Companion:
     return run
 
 
-def together(companions: Iterable[Companion | None]) -> Companion | None:
-    """Those that there are, as one."""
+def together(companions: Iterable[Companion | None], patience: Patience) -> Companion | None:
+    """Those that there are, as one; what the machine lacks for one of them is waited out."""
     there = [companion for companion in companions if companion is not None]
 
     async def run(report: Report) -> None:
-        await asyncio.gather(*(companion(report) for companion in there))
+        begins = [partial(companion, report) for companion in there]
+        await asyncio.gather(
+            *(patience.go_on(f"companion {number}", begin) for number, begin in enumerate(begins))
+        )
 
     return run if there else None
 

@@ -14,6 +14,7 @@ from starburst.core.events import Event
 from starburst.core.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.store import tallies
+from starburst.store.errors import StoreError
 from starburst.store.store import Store
 
 #: What steps took is in the store so many seconds later at most. A crash loses that; nothing counts back.
@@ -61,12 +62,13 @@ class StepTimes:
             self._due = asyncio.get_running_loop().call_later(KEEP_S, self._keep)
 
     def close(self) -> None:
-        """Keep what is not kept yet; a store that is broken has said so already."""
+        """Keep what is not kept yet."""
         if self._due is not None:
             self._due.cancel()
-            with suppress(SQLAlchemyError):
-                self._keep()
+            self._keep()
 
     def _keep(self) -> None:
+        """What the store cannot take now is in what it is given after the next step."""
         self._due = None
-        self._store.set_fact(tallies.STEPS, self._kept)
+        with suppress(StoreError, SQLAlchemyError):
+            self._store.set_fact(tallies.STEPS, self._kept)

@@ -40,20 +40,20 @@ def open_backend() -> Iterator[Backend]:
 
 
 @contextmanager
-def open_store() -> Iterator[Store]:
-    """The store of the default home, made if there is none.
+def open_store(busy_ms: int | None = None) -> Iterator[Store]:
+    """The store of the default home, made if there is none; `busy_ms` as for `Store.open`.
 
     Raises:
-        UserError: the home cannot be used, or its database is damaged.
+        UserError: the home cannot be used.
+        StoreError: its database is busy, damaged, or has no room.
     """
     home = Home.default()
     home.make()
     try:
-        with Store.open(home.database) as store:
+        with Store.open(home.database, busy_ms) as store:
             yield store
     except SQLAlchemyError as error:
-        problem = getattr(error, "orig", None) or error
-        raise UserError(f"{home.database}: {problem}; put a good copy in its place or move it away") from None
+        raise UserError(f"{home.database}: {getattr(error, 'orig', None) or error}") from None
 
 
 def now_of(store: Store) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -16,13 +17,15 @@ from typing import Annotated
 import structlog
 import typer
 
-from starburst.app.build import build
+from starburst.app.build import BUSY_MS, build
 from starburst.app.config import Config, load_config
 from starburst.app.config_http import HttpConfig
 from starburst.app.controller import Controller
 from starburst.app.doctor import Status
 from starburst.app.errors import UserError
+from starburst.app.held import Held
 from starburst.app.home import Home
+from starburst.app.patience import Patience
 from starburst.app.reports import Inbox
 from starburst.cli.doctor import look_at_sites
 from starburst.cli.session import open_store
@@ -32,6 +35,9 @@ from starburst.store import queries
 from starburst.store.store import Store
 from starburst.web.doors import listening, refuse_open_doors
 from starburst.web.office import Office
+
+#: How long a request waits for another writer, milliseconds; then it is answered 503.
+API_BUSY_MS = 5_000
 
 
 class LogFormat(str, Enum):
@@ -55,11 +61,13 @@ def up(
     home = Home.default()
     text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
     set_up_log(text=text)
+    os.umask(0o077)
+    _raise_file_limit()
     _refuse_what_cannot_work(loaded, home)
-    with home.lock(), listening(loaded.http) as sock, open_store() as store:
+    with home.lock() as held, listening(loaded.http) as sock, _store_that_takes(held) as store:
         refuse_open_doors(Office(home, store), loaded.http)
         inbox = Inbox()
-        controller = build(home, loaded, store, inbox=inbox)
+        controller = build(home, loaded, store, inbox=inbox, held=held)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
         with _answering(home, loaded.http, sock, inbox):
@@ -71,6 +79,30 @@ def up(
             log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
 
 
+def _raise_file_limit() -> None:
+    """Have as many open files as we may: each connection, run and machine takes some."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextmanager
+def _store_that_takes(held: Held) -> Iterator[Store]:
+    """The store, once it can be written: who writes to it for long, or fills its disk, is waited for."""
+    with ExitStack() as stack:
+
+        def opened() -> Store:
+            store = stack.enter_context(open_store(BUSY_MS))
+            try:
+                store.try_write()
+            except BaseException:
+                stack.close()
+                raise
+            return store
+
+        yield asyncio.run(Patience(held.tell).outlast("start", opened))
+
+
 @contextmanager
 def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: Inbox) -> Iterator[None]:
     """Serve the API over a connection to the store of its own: the controller notices what others write."""
@@ -79,7 +111,10 @@ def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None, inb
         return
     from starburst.web.server import serving  # noqa: PLC0415 - slow to import
 
-    with Store.open(home.database) as store, serving(Office(home, store, inbox), settings, sock) as url:
+    with (
+        Store.open(home.database, API_BUSY_MS) as store,
+        serving(Office(home, store, inbox), settings, sock) as url,
+    ):
         structlog.get_logger().info("http", url=url)
         yield
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from starburst.store.errors import StoreError
+from starburst.store.errors import StoreError, UnusableError
 from starburst.store.schema import HEAD
+from starburst.store.trouble import translate, trouble
 
 #: How long a writer waits for another one, milliseconds.
 BUSY_TIMEOUT_MS = 30_000
+#: Connections that read at a time.
+READERS = 8
+#: How long a thread waits for one of this process's connections, seconds.
+TURN_S = 10.0
 
 #: How soon a file that would not become WAL is asked again, seconds.
 WAL_RETRY_S = 0.01
@@ -25,10 +31,11 @@ WAL_RETRY_S = 0.01
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def open_engine(where: str | Path) -> Engine:
+def open_engine(where: str | Path, busy_ms: int | None = None) -> Engine:
     """An engine on a file or a database URL, with the schema at its newest.
 
-    It keeps one connection: SQLite's data_version must always be asked on the same one.
+    It keeps one connection: SQLite's data_version must always be asked on the same one. It waits for other
+    writers for `busy_ms`, BUSY_TIMEOUT_MS if None.
 
     Raises:
         StoreError: it cannot be opened, or a newer Starburst made it.
@@ -37,12 +44,12 @@ def open_engine(where: str | Path) -> Engine:
     if url.get_backend_name() == "sqlite" and url.database:
         _make_file(Path(url.database))
     try:
-        engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0)
+        engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=TURN_S)
     except (ImportError, SQLAlchemyError) as error:
         raise StoreError(f"the store {url!r} cannot be used: {error}") from None
+    translate(engine, path_of(engine))
     if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _set_up_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
+        _set_up_sqlite(engine, BUSY_TIMEOUT_MS if busy_ms is None else busy_ms)
     try:
         migrate(engine)
     except SQLAlchemyError as error:
@@ -52,6 +59,43 @@ def open_engine(where: str | Path) -> Engine:
         engine.dispose()
         raise
     return engine
+
+
+def readers(engine: Engine) -> Engine:
+    """Connections to the same database that only read, READERS at most, opened when they are needed."""
+    if engine.dialect.name != "sqlite" or path_of(engine) is None:
+        return engine
+    reading = create_engine(
+        engine.url, poolclass=QueuePool, pool_size=READERS, max_overflow=0, pool_timeout=TURN_S
+    )
+    translate(reading, path_of(engine))
+    _set_up_sqlite(reading, BUSY_TIMEOUT_MS, "query_only = ON")
+    return reading
+
+
+def path_of(engine: Engine) -> Path | None:
+    """The file of a database that is one."""
+    name = engine.url.database
+    return Path(name) if engine.dialect.name == "sqlite" and name and name != ":memory:" else None
+
+
+def damage(path: Path) -> str:
+    """What SQLite finds wrong with the file of a database, "" if nothing; it reads the whole of it.
+
+    Over a connection of its own, for others answer from pages that they have read long ago.
+
+    Raises:
+        UnusableError: it cannot be looked at now.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as conn:
+            found = str(conn.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        what = trouble(error, path)
+        if isinstance(what, UnusableError):
+            raise what from None
+        return str(error)
+    return "" if found == "ok" else found
 
 
 def writer(engine: Engine) -> Engine:
@@ -113,20 +157,26 @@ def _make_file(path: Path) -> None:
         raise StoreError(f"the store {path} cannot be made: {error.strerror}") from None
 
 
-def _set_up_sqlite(dbapi_connection: Any, _record: object) -> None:
-    dbapi_connection.isolation_level = None  # transactions begin where SQLAlchemy says, not pysqlite
-    for pragma in (f"busy_timeout = {BUSY_TIMEOUT_MS}", "synchronous = FULL", "foreign_keys = ON"):
-        dbapi_connection.execute(f"PRAGMA {pragma}").close()
-    _make_wal(dbapi_connection)
+def _set_up_sqlite(engine: Engine, busy_ms: int, *more: str) -> None:
+    pragmas = (f"busy_timeout = {busy_ms}", "synchronous = FULL", "foreign_keys = ON", *more)
+
+    def set_up(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not pysqlite
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}").close()
+        _make_wal(connection, busy_ms)
+
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "begin", _begin_sqlite)
 
 
-def _make_wal(connection: sqlite3.Connection) -> None:
+def _make_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
     """Keep a write-ahead log, which stays with the file.
 
     Of two processes that make one of a fresh file at once, SQLite refuses the second on the spot, whatever
     the busy timeout says: it must be asked again.
     """
-    end = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    end = time.monotonic() + busy_ms / 1000
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()

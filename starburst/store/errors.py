@@ -9,6 +9,22 @@ class StoreError(Exception):
     """The store cannot do what was asked of it."""
 
 
+class UnusableError(StoreError):
+    """The database cannot be used now; it is whole, and what was acknowledged is in it."""
+
+
+class BusyError(UnusableError):
+    """Others use it, for longer than was waited for."""
+
+
+class NoRoomError(UnusableError):
+    """It cannot grow: the disk is full, or a quota used up."""
+
+
+class DamagedError(StoreError):
+    """What lies there is no database, or not a whole one."""
+
+
 class DuplicateJobError(StoreError):
     """A job of this id is there already."""
 

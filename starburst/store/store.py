@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from starburst.core.actions import Action
 from starburst.core.events import Event
@@ -36,9 +37,10 @@ from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ENDS, Phase, Submission, Workload
 from starburst.domain.node import Node
 from starburst.store import codec, rows, tallies
-from starburst.store.engine import open_engine, writer
+from starburst.store.engine import open_engine, path_of, readers, writer
 from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+from starburst.store.trouble import trouble
 
 #: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
 CHUNK = 500
@@ -88,23 +90,27 @@ class Step:
 
 
 class Store:
-    """One connection to the database. Any number of processes may have one; commits take turns."""
+    """A connection to the database that writes, and some that read. Commits of all processes take turns."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._writer = writer(engine)
+        self._readers = readers(engine)
 
     @classmethod
-    def open(cls, where: str | Path) -> Store:
+    def open(cls, where: str | Path, busy_ms: int | None = None) -> Store:
         """Open a file or a database URL; a new file is made for its owner only.
+
+        Other writers are waited for `busy_ms` at most, half a minute if None.
 
         Raises:
             StoreError: it cannot be opened, or a newer Starburst made it.
         """
-        return cls(open_engine(where))
+        return cls(open_engine(where, busy_ms))
 
     def close(self) -> None:
         """Let go of the database."""
+        self._readers.dispose()
         self._engine.dispose()
 
     def __enter__(self) -> Store:
@@ -113,9 +119,42 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def path(self) -> Path | None:
+        """The file, if it is one."""
+        return path_of(self._engine)
+
     def read(self) -> AbstractContextManager[Connection]:
-        """A transaction that sees one state of the database. Not to be nested: there is one connection."""
-        return self._engine.begin()
+        """A transaction that sees one state of the database. Any thread may have one, next to others.
+
+        Raises:
+            UnusableError: too many read at a time, or the database is out of reach.
+        """
+        return self._transaction(self._readers)
+
+    def write(self) -> AbstractContextManager[Connection]:
+        """A transaction that may write; kept whole or, on an error, not at all.
+
+        Raises:
+            UnusableError: another one goes on for too long, or there is no room.
+        """
+        return self._transaction(self._writer)
+
+    @contextmanager
+    def _transaction(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with engine.begin() as conn:
+                yield conn
+        except PoolTimeoutError as error:
+            raise trouble(error, self.path) or error from None
+
+    def try_write(self) -> None:
+        """Write something that nobody reads.
+
+        Raises:
+            UnusableError: that cannot be done now.
+        """
+        self.set_fact("tried", None)
 
     # What users ask for.
 
@@ -126,7 +165,7 @@ class Store:
             DuplicateJobError: one of the ids is taken.
         """
         try:
-            with self._writer.begin() as conn:
+            with self.write() as conn:
                 for chunk in chunks(submissions):
                     conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
                     taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
@@ -137,7 +176,7 @@ class Store:
 
     def cancel(self, job_ids: Iterable[str], now_wall: float) -> None:
         """Ask for jobs to be cancelled; asking again changes nothing."""
-        with self._writer.begin() as conn:
+        with self.write() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == "cancel")))
             wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]
             _many(conn, _insert_requests, [rows.request("cancel", job_id, now_wall) for job_id in wanted])
@@ -154,7 +193,7 @@ class Store:
         """Hold or release: the last word on a job counts."""
         wanted = list(dict.fromkeys(job_ids))
         before = delete(requests).where(requests.c.kind.in_(("hold", "release")))
-        with self._writer.begin() as conn:
+        with self.write() as conn:
             for chunk in chunks(wanted):
                 conn.execute(before.where(requests.c.job_id.in_(chunk)))
             _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
@@ -201,7 +240,7 @@ class Store:
             documents["offers"] = tuple(step.offers)
         if changes.speeds is not None:
             documents["speeds"] = changes.speeds
-        with self._writer.begin() as conn:
+        with self.write() as conn:
             _many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
             _many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
             documents |= tallies.count(conn, changes)
@@ -221,7 +260,7 @@ class Store:
 
     def action_done(self, key: str, now: float) -> None:
         """The world has taken this action in."""
-        with self._writer.begin() as conn:
+        with self.write() as conn:
             conn.execute(_action_done.values(done_at=now), {"action_key": key})
 
     def snapshot(self) -> Snapshot:
@@ -252,12 +291,12 @@ class Store:
 
     def set_fact(self, key: str, value: object) -> None:
         """Keep a small JSON document."""
-        with self._writer.begin() as conn:
+        with self.write() as conn:
             _put_facts(conn, {key: value})
 
     def data_version(self) -> int:
         """A number that changes when another process has written; cheap enough to ask often."""
-        with self.read() as conn:
+        with self._transaction(self._engine) as conn:
             if conn.dialect.name == "sqlite":
                 return int(conn.exec_driver_sql("PRAGMA data_version").scalar_one())
             return int(conn.scalar(select(func.max(requests.c.seq))) or 0)

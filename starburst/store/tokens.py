@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
@@ -17,7 +18,7 @@ from typing import Any
 from sqlalchemy import Row, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from starburst.store.errors import StoreError
+from starburst.store.errors import StoreError, UnusableError
 from starburst.store.schema import tokens
 from starburst.store.store import Store
 
@@ -74,7 +75,7 @@ def create(store: Store, token: Token) -> str:
         "expires_at": token.expires_at,
     }
     try:
-        with store._writer.begin() as conn:
+        with store.write() as conn:
             conn.execute(insert(tokens), row)
     except IntegrityError:
         raise StoreError(
@@ -103,8 +104,8 @@ def find(store: Store, secret: str) -> Token | None:
 
 
 def used(store: Store, name: str, now_wall: float) -> None:
-    """Note that a token was used."""
-    with store._writer.begin() as conn:
+    """Note that a token was used, if the store takes notes now: who only reads needs no room on the disk."""
+    with suppress(UnusableError), store.write() as conn:
         conn.execute(update(tokens).where(tokens.c.name == name).values(last_used_at=now_wall))
 
 
@@ -114,7 +115,7 @@ def revoke(store: Store, name: str) -> None:
     Raises:
         StoreError: there is none of this name.
     """
-    with store._writer.begin() as conn:
+    with store.write() as conn:
         if not conn.execute(delete(tokens).where(tokens.c.name == name)).rowcount:
             raise StoreError(f"there is no token {name!r}; see: starburst token list")
 

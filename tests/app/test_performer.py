@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from starburst.app.patience import Patience
 from starburst.app.performer import CALL_TIMEOUT_S, TRIES, Performer
 from starburst.core.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.events import RunEnd
@@ -46,8 +47,12 @@ class Bench:
             self.cloud,
             find=find or (lambda name: (job(name), Workload(("work",)))),
             offer={"small": OFFER}.__getitem__,
-            done=self.done.append,
+            done=self._done,
+            patience=Patience(),
         )
+
+    async def _done(self, key: str) -> None:
+        self.done.append(key)
 
     async def perform(self, *actions: Action) -> None:
         await asyncio.wait([self.performer.perform(action) for action in actions])

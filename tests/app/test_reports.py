@@ -12,6 +12,7 @@ import pytest
 from starburst.app import reports
 from starburst.app.config import parse_config
 from starburst.app.controller import Companion
+from starburst.app.patience import Patience
 from starburst.app.reports import Inbox, Tasks, reporting, together
 from starburst.bus.hints import Outcome, RefusedError, Throughput
 from starburst.core.events import Event, JobSubmitted, NodesChanged, Progress, RunStarted
@@ -153,8 +154,8 @@ def test_companions_go_on_together(scheduler: Scheduler) -> None:
 
         return run
 
-    assert together([None, None]) is None
-    both = together([companion(1), None, companion(2)])
+    assert together([None, None], Patience()) is None
+    both = together([companion(1), None, companion(2)], Patience())
     assert both is not None
     asyncio.run(both(lambda _event: None))
     assert begun == [1, 2]

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
-from sqlalchemy.exc import OperationalError
 
 from starburst.store import engine as engine_module
 from starburst.store.engine import migrate, open_engine, revision
-from starburst.store.errors import StoreError
+from starburst.store.errors import BusyError, StoreError
 from starburst.store.schema import HEAD
 from starburst.store.store import Store
 
@@ -50,7 +49,10 @@ def test_a_writer_takes_the_lock_before_it_reads(path: Path, monkeypatch: pytest
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 0)
     first, second = open_engine(path), open_engine(path)
     with engine_module.writer(first).begin():
-        with pytest.raises(OperationalError, match="locked"), engine_module.writer(second).begin():
+        with (
+            pytest.raises(BusyError, match="is being written to by this process; wait"),
+            engine_module.writer(second).begin(),
+        ):
             pass
         with second.begin() as conn:
             assert conn.scalar(text("SELECT count(*) FROM jobs")) == 0
@@ -84,7 +86,9 @@ def test_a_fresh_file_that_another_never_gives_back_is_refused_in_the_end(
     path.parent.mkdir(parents=True, exist_ok=True)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="cannot be opened: database is locked"):
+    with pytest.raises(
+        StoreError, match="being written to by this process; wait for that to end, and ask again"
+    ):
         open_engine(path)
     other.close()
 
@@ -128,7 +132,9 @@ def test_a_store_of_a_newer_starburst_is_left_alone(path: Path) -> None:
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("x" * 5000)
-    with pytest.raises(StoreError, match=r"notes\.txt cannot be opened: file is not a database"):
+    with pytest.raises(
+        StoreError, match=r"notes\.txt: is damaged \(file is not a database\); stop what uses it"
+    ):
         Store.open(path)
 
 

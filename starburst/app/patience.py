@@ -1,0 +1,109 @@
+"""Waiting out what the machine has too little of for now: room on the disk, open files, memory, the store.
+
+None of it says anything about a job, so none of it may end one, count as a try or end the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from starburst.store.errors import UnusableError
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+#: Pauses between tries, wall seconds.
+FIRST_PAUSE_S = 0.25
+LAST_PAUSE_S = 5.0
+
+LACKS = {
+    errno.ENOSPC: "no room is left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EMFILE: "this process has too many open files",
+    errno.ENFILE: "this machine has too many open files",
+    errno.ENOMEM: "no memory is left",
+    errno.EAGAIN: "no more processes or threads can be had",
+}
+
+
+def lack(error: BaseException | None) -> str:
+    """What there is too little of, if that is what an error comes from; "" if not."""
+    while error is not None:
+        if isinstance(error, UnusableError):
+            return str(error)
+        if isinstance(error, MemoryError):
+            return LACKS[errno.ENOMEM]
+        if isinstance(error, OSError) and error.errno in LACKS:
+            where = f" ({error.filename})" if error.filename else ""
+            return f"{LACKS[error.errno]}{where}"
+        error = error.__cause__
+    return ""
+
+
+class Patience:
+    """Knows what is waited for, and says so when that begins and when it is over."""
+
+    def __init__(self, tell: Callable[[str], None] = lambda _what: None) -> None:
+        """`tell` is given what is waited for, "" when nothing is any more."""
+        self._tell = tell
+        self._lacks: dict[str, str] = {}
+
+    @property
+    def lacks(self) -> str:
+        """What is waited for; "" if nothing is."""
+        return next(iter(self._lacks.values()), "")
+
+    def notes(self, who: str, error: BaseException) -> bool:
+        """Whether an error that `who` ran into is to be waited out."""
+        what = lack(error)
+        if what and who not in self._lacks:
+            self._lacks[who] = what
+            if len(self._lacks) == 1:
+                log.error(
+                    "waits", error=what, note="nothing is lost; it goes on by itself when this is mended"
+                )
+                self._tell(what)
+        return bool(what)
+
+    def over(self, who: str) -> None:
+        """`who` goes on."""
+        if self._lacks.pop(who, None) is not None and not self._lacks:
+            log.info("goes-on")
+            self._tell("")
+
+    async def outlast(self, who: str, call: Callable[[], T]) -> T:
+        """What a call returns that changes all or nothing; it is made again until it is not held up."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                result = call()
+            except Exception as error:
+                if not self.notes(who, error):
+                    raise
+            else:
+                self.over(who)
+                return result
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+
+    async def go_on(self, who: str, begin: Callable[[], Awaitable[None]]) -> None:
+        """Run what should never end; it is begun again when it is held up."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            steady = asyncio.get_running_loop().call_later(2 * pause_s, self.over, who)
+            try:
+                return await begin()
+            except Exception as error:
+                if not self.notes(who, error):
+                    raise
+            finally:
+                steady.cancel()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
