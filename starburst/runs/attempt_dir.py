@@ -4,14 +4,20 @@
                        stop.json         it was told to end, and why; written once
                        <rank>/spec.json  what the shim is to run; all ranks appear at one stroke: the claim
                               lock       flocked by the shim for as long as it lives
-                              started.json, stop.json, exit.json, log, work/
-                              report.json  what the task says of its progress (starburst/iterator.py)
+                              started.json, stop.json, exit.json, log
+                              work/, home/ and tmp/ (of tasks that are kept apart)
+                              report/report.json  what the task says of its progress (starburst/iterator.py)
+
+A task that runs as the scheduler can write over all of it. So whatever is read here is checked, and what is
+not as it should be counts as absent: that is the run's own loss, and nobody else's.
 """
 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -21,22 +27,19 @@ from typing import Any
 
 from starburst.core.events import Progress, RunEnd, RunEnded
 from starburst.runs import shim
-from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
-from starburst.runs.report import REPORT, Report, read_report
-from starburst.runs.shim import read_json, write_json
+from starburst.runs.cgroups import recorded
+from starburst.runs.exits import Exit, load_exit
+from starburst.runs.files import claim_directory, directory_name, id_of, read_fact, write_json_once
+from starburst.runs.report import REPORT, VARIABLE, Report, read_report
+from starburst.runs.shim import write_json
+from starburst.runs.strays import kill_strays
 
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """How a task ended, as its shim saw it."""
-
-    exit_code: int | None
-    signal: int | None
-    ended_by: str
-    message: str
-    #: Epoch seconds of the wall's clock.
-    started_at: float
-    ended_at: float
+#: What the kernel takes as arguments and variables is 2 MiB or so; in JSON it may be six times that.
+MOST_SPEC = 1 << 24
+#: Of our own environment, what the shim's Python may need; nothing that is a secret.
+SHIM_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+#: Names of attempts and ranks.
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +49,36 @@ class RankDir:
     path: Path
 
     def spec(self) -> dict[str, Any]:
-        """What the shim was told to run."""
-        spec: dict[str, Any] = read_json(self.path / "spec.json")
-        return spec
+        """What the shim was told to run; of a spec that is none any more, where it ran is not known."""
+        spec = read_fact(self.path / "spec.json", MOST_SPEC)
+        gpus, env = spec.get("gpus"), spec.get("env")
+        sound = (
+            isinstance(spec.get("where"), str)
+            and isinstance(gpus, list)
+            and all(type(gpu) is int for gpu in gpus)
+            and isinstance(spec.get("lease"), str | None)
+            and _is_duration(spec.get("grace_s"))
+            and isinstance(env, dict)
+        )
+        return spec if sound else {"where": "", "gpus": [], "lease": None, "grace_s": 0.0, "env": {}}
+
+    @property
+    def report_path(self) -> Path:
+        """What the task writes of its progress."""
+        return self.path / "report" / REPORT
 
     def shim_pid(self) -> int | None:
         """The shim's process id, once the command has been started."""
-        started = read_json(self.path / "started.json")
-        return None if started is None else int(started["shim"])
+        pid = read_fact(self.path / "started.json").get("shim")
+        return pid if type(pid) is int and 1 < pid < 1 << 31 else None
 
     def exit(self) -> Exit | None:
-        """How it ended; None while it runs, or when its shim was killed."""
-        data = read_json(self.path / "exit.json")
-        return None if data is None else Exit(**data)
+        """How it ended; None while it runs, or when its shim was killed, or what it left is no exit."""
+        return load_exit(self.path / "exit.json")
 
     def report(self) -> Report | None:
         """What the task says of its progress; None if it says nothing, or nothing of sense."""
-        return read_report(self.path / REPORT)
+        return read_report(self.report_path)
 
     def touched(self) -> bool:
         """Whether a shim got so far that something may have run."""
@@ -71,8 +87,10 @@ class RankDir:
     def alive(self) -> bool:
         """Whether its shim lives."""
         try:
-            lock = os.open(self.path / "lock", os.O_RDONLY)
-        except FileNotFoundError:
+            lock = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in shim.FULL_DISK:
+                raise
             return False
         try:
             return not _flock(lock)
@@ -81,20 +99,21 @@ class RankDir:
 
     def spawn(self) -> int | None:
         """Start the shim and hand it the lock; None if one lives already."""
-        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if not _flock(lock):
                 return None
-            log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            (self.path / "work").mkdir(exist_ok=True)
+            log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            for name in ("work", "report"):
+                (self.path / name).mkdir(exist_ok=True, mode=0o700)
             return os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", shim.__file__, str(self.path)],
-                os.environ,
+                {key: os.environ[key] for key in SHIM_NEEDS if key in os.environ},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, lock, shim.LOCK_FD),
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(self.path / "log"), log_flags, 0o644),
+                    (os.POSIX_SPAWN_OPEN, 1, str(self.path / "log"), log_flags, 0o600),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
                 setsid=True,
@@ -118,15 +137,12 @@ class RankDir:
                 os.close(handle)
 
     def kill_strays(self) -> bool:
-        """SIGKILL what a killed shim left behind; whether there was anything. Knows it by its environment."""
-        marker = f"STARBURST_RUN={self.spec()['env']['STARBURST_RUN']}".encode()
-        found = False
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # gone meanwhile, or another user's
-                if marker in (process / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(process.name), signal.SIGKILL)
-                    found = True
-        return found
+        """SIGKILL what a killed shim left behind; whether there was anything."""
+        spec = self.spec()
+        marks = [f"{VARIABLE}={self.report_path}"]
+        if isinstance(run := spec["env"].get("STARBURST_RUN"), str) and run:
+            marks.append(f"STARBURST_RUN={run}")
+        return kill_strays(self.path, recorded(spec.get("cgroup"), self.path), marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +171,7 @@ class AttemptDir:
 
     def ranks(self) -> list[RankDir]:
         """Its tasks in the order of their ranks."""
-        numbers = sorted(int(path.name) for path in self.path.glob("[0-9]*"))
+        numbers = sorted(int(path.name) for path in self.path.glob("[0-9]*") if _NUMBER.fullmatch(path.name))
         return [RankDir(self.path / str(number)) for number in numbers]
 
     def started(self) -> bool:
@@ -175,10 +191,11 @@ class AttemptDir:
 
     def end(self) -> RunEnded | None:
         """How it ended, once that is settled."""
-        data = read_json(self.path / "end.json")
-        if data is None:
+        said = read_fact(self.path / "end.json")
+        code, message = said.get("exit_code"), said.get("message")
+        if not (_is_end(said.get("end")) and type(code) in (int, type(None)) and isinstance(message, str)):
             return None
-        return RunEnded(*self.key, RunEnd(data["end"]), data["exit_code"], data["message"])
+        return RunEnded(*self.key, RunEnd(said["end"]), code, message)
 
     def settle(self, end: RunEnded) -> None:
         """Keep how it ended for ever."""
@@ -186,8 +203,10 @@ class AttemptDir:
 
     def stop_asked(self) -> dict[str, Any] | None:
         """The first stop it was told: `end`, `message`, `grace_s`, and `at` in wall seconds."""
-        asked: dict[str, Any] | None = read_json(self.path / "stop.json")
-        return asked
+        asked = read_fact(self.path / "stop.json")
+        sound = _is_duration(asked.get("grace_s")) and _is_duration(asked.get("at"))
+        sound = sound and _is_end(asked.get("end")) and isinstance(asked.get("message"), str)
+        return asked if sound else None
 
     def ask_stop(self, grace_s: float, end: RunEnd, message: str, at: float) -> None:
         """Have every task ended; the run then counts as `end`, unless it was over before."""
@@ -199,7 +218,7 @@ class AttemptDir:
 
 def attempts_under(root: Path) -> list[AttemptDir]:
     """Every attempt below a root."""
-    return [AttemptDir(path) for path in sorted(root.glob("[!.]*/[0-9]*"))]
+    return [AttemptDir(path) for path in sorted(root.glob("[!.]*/[0-9]*")) if _NUMBER.fullmatch(path.name)]
 
 
 def log_path(root: Path, job_id: str, attempt: int, rank: int = 0) -> Path:
@@ -213,6 +232,14 @@ def _flock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_duration(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf
+
+
+def _is_end(value: Any) -> bool:
+    return isinstance(value, str) and value in {end.value for end in RunEnd}
 
 
 def _end_data(end: RunEnded) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -9,7 +10,25 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from starburst.runs.exits import read_plain
 from starburst.runs.shim import write_json
+
+#: A larger file states no fact.
+MOST = 1 << 16
+
+
+def read_fact(path: Path, most: int = MOST) -> dict[str, Any]:
+    """A fact that others may have written over; empty if there is none, or what is there is none.
+
+    Raises:
+        OSError: it is there and cannot be read just now.
+    """
+    text = read_plain(path, most)
+    try:
+        fact = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return fact if isinstance(fact, dict) else {}
 
 
 def write_json_once(path: Path, data: Any) -> bool:
@@ -29,9 +48,10 @@ def claim_directory(path: Path, files: Mapping[str, Any]) -> bool:
     """Create a directory with these files at one stroke; False if there was one that is not empty."""
     staging = path.with_name(f".{path.name}")
     shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True, mode=0o700)
     for name, data in files.items():
         target = staging / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_json(target, data)
     try:
         staging.rename(path)

@@ -5,33 +5,53 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
+
+import structlog
 
 from starburst.core.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs import shim
-from starburst.runs.attempt_dir import AttemptDir, Exit, RankDir, attempts_under
+from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
+from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
+from starburst.runs.cgroups import group_of
 from starburst.runs.files import directory_name
 from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run
-from starburst.runs.report import REPORT, VARIABLE
+from starburst.runs.report import VARIABLE
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
 
 RETRY_S = 0.02
+#: Seconds between tries of what a full disk or a shortage of files prevents: at first, at most.
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0
+#: Seconds to look at an end again whose news did not come.
+LOOK_AGAIN_S = 30.0
+#: How long the ends of runs that are over already are waited for before the others are told of.
+OVER_S = 10.0
 #: Seconds between looks at what runs say of their progress.
 HEAR_S = 5.0
+
+#: Bytes of a task's log that are kept, with the last 64 KiB of what is not.
+MAX_LOG = 1 << 30
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 NO_COMMAND = (
     "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
     "this host; set `command` of the job"
 )
+
+
+SELF = Self()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +67,24 @@ class ProcessRunner:
     """The runs of one site below `root`. One runner at a time may use a root; the disk is all it remembers.
 
     After a kill -9 a new runner finds each run alive (its shim holds the lock), ended (`exit.json`), never
-    started (then it is started now) or lost (then what is left of it is killed first).
+    started (then it is started now) or lost (then what is left of it is killed first). Whatever goes wrong
+    with one run is tried again for that run alone.
     """
 
-    def __init__(self, root: Path, checkpoints: Path, site: Site) -> None:
+    def __init__(
+        self,
+        root: Path,
+        checkpoints: Path,
+        site: Site,
+        *,
+        run_as: RunAs = SELF,
+        max_log: int = MAX_LOG,
+    ) -> None:
         self.root = root.resolve()
         self._checkpoints = checkpoints.resolve()
         self._site = site
+        self._run_as = run_as
+        self._max_log = max_log
         self._report: Report = unwatched
         self._followers = TaskSet()
         self._children: set[int] = set()
@@ -74,10 +105,14 @@ class ProcessRunner:
         attempt = AttemptDir.of(self.root, run.job.id, run.attempt)
         if attempt.key not in self._attempts:
             refusal = self._refusal(run, places, refused)
+            try:
+                specs = [] if refusal is not None else self._specs(run, places)
+            except RefusedError as error:
+                refusal = RunEnded(*attempt.key, RunEnd.REFUSED, message=str(error))
             if refusal is not None:
                 attempt.claim_ended(refusal)
             else:
-                attempt.claim(self._specs(run, places))
+                attempt.claim(specs)
                 self._live[attempt.key] = attempt
             self._attempts[attempt.key] = attempt
         self._resume(attempt)
@@ -96,13 +131,18 @@ class ProcessRunner:
         """Hear now what runs say of their progress."""
         self._nudges.nudge()
 
-    async def evacuate(self, lease: Path, message: str) -> list[RunEnded]:
-        """Kill what runs on the machine of this lease. The runs lost by it are returned, not reported."""
+    async def evacuate(self, lease: Path, message: str, most_grace_s: float = 0.0) -> list[RunEnded]:
+        """End what runs on the machine of this lease, within its own grace and at most this one.
+
+        The runs lost by it are returned, not reported.
+        """
         here = _resolved(lease)
         keys = [key for key, attempt in self._live.items() if here in _leases(attempt)]
         self._held.update(dict.fromkeys(keys))
         for key in keys:
-            self._live[key].ask_stop(0, RunEnd.LOST, message, time.time())
+            attempt = self._live[key]
+            grace_s = min([most_grace_s, *(rank.spec()["grace_s"] for rank in attempt.ranks())])
+            await waited_out(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()))
         await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
         return [end for key in keys if (end := self._held.pop(key, None)) is not None]
 
@@ -110,11 +150,12 @@ class ProcessRunner:
         """Report every run known, SiteSynced, and then what changes, until cancelled."""
         self._report = report
         try:
-            over = [self._follower(attempt) for attempt in list(self._live.values()) if attempt.over()]
+            live = await waited_out(lambda: list(self._live.values()))
+            over = [self._follower(attempt) for attempt in live if await waited_out(attempt.over)]
             if over:
-                await asyncio.wait(over)
+                await asyncio.wait(over, timeout=OVER_S)
             for attempt in self._attempts.values():
-                if attempt.started():
+                if await waited_out(attempt.started):
                     report(RunStarted(*attempt.key))
                 self._resume(attempt)
             report(SiteSynced(self._site, frozenset(self._attempts)))
@@ -155,29 +196,42 @@ class ProcessRunner:
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
             gpus = [free[slot.where].pop(0) for _ in range(slot.resources.gpus)]
             directory = AttemptDir.of(self.root, run.job.id, run.attempt).path / str(slot.rank)
-            report = {VARIABLE: str(directory / REPORT)}
+            dirs = self._dirs(run, directory)
+            account = self._run_as.account(run, dirs)
+            report = {VARIABLE: str(RankDir(directory).report_path)}
             specs.append(
                 {
                     "where": slot.where,
                     "gpus": gpus,
                     "command": list(run.workload.command),
                     "cwd": run.workload.working_dir or str(directory / "work"),
-                    "env": self._environment(run, slot.rank, slot.where, gpus) | report,
+                    "env": self._environment(run, slot.rank, slot.where, gpus, account.env) | report,
                     "grace_s": run.job.grace_s,
                     "time_limit_s": run.workload.time_limit_s,
                     "lease": _resolved(places[slot.where].lease),
+                    "max_log": self._max_log,
+                    "cgroup": group_of(directory),
+                    "seclusion": account.seclusion,
                 }
             )
         return specs
 
-    def _environment(self, run: Run, rank: int, where: str, gpus: list[int]) -> dict[str, str]:
-        checkpoint_dir = self._checkpoints / directory_name(run.job.id)
-        checkpoint_dir.mkdir(parents=True, exist_ok=True)
+    def _dirs(self, run: Run, directory: Path) -> Dirs:
+        checkpoints = self._checkpoints / directory_name(run.job.id)
+        checkpoints.mkdir(parents=True, exist_ok=True, mode=0o700)
+        work, home, tmp = (directory / name for name in ("work", "home", "tmp"))
+        return Dirs(work, home, RankDir(directory).report_path.parent, checkpoints, tmp)
+
+    def _environment(
+        self, run: Run, rank: int, where: str, gpus: list[int], account: Mapping[str, str]
+    ) -> dict[str, str]:
+        """All that the task is told; of our own environment what finds programs and reads text."""
         visible = ",".join(map(str, gpus))
         return {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": os.environ.get("HOME", "/"),
             "LANG": os.environ.get("LANG", "C.UTF-8"),
+            **({"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}),
+            **account,
             **dict(run.workload.env),
             "CUDA_VISIBLE_DEVICES": visible,
             "NVIDIA_VISIBLE_DEVICES": visible,
@@ -185,7 +239,7 @@ class ProcessRunner:
             "STARBURST_ATTEMPT": str(run.attempt),
             "STARBURST_SITE": self._site.value,
             "STARBURST_NODE": where,
-            "STARBURST_CHECKPOINT_DIR": str(checkpoint_dir),
+            "STARBURST_CHECKPOINT_DIR": str(self._checkpoints / directory_name(run.job.id)),
             "STARBURST_RANK": str(rank),
             "STARBURST_WORLD_SIZE": str(len(run.slots)),
             **run.indices(rank),
@@ -206,7 +260,16 @@ class ProcessRunner:
         return self._followers.ensure(attempt.key, lambda: self._follow(attempt))
 
     async def _follow(self, attempt: AttemptDir) -> None:
-        """Take one attempt from wherever it is to its end."""
+        """Take one attempt from wherever it is to its end, however often it takes."""
+        end = await waited_out(partial(self._outcome, attempt))
+        del self._live[attempt.key]
+        if end.end is RunEnd.LOST and attempt.key in self._held:
+            self._held[attempt.key] = end
+        else:
+            self._report(end)
+
+    async def _outcome(self, attempt: AttemptDir) -> RunEnded:
+        """See an attempt to its end, and settle that. May be begun again at any point."""
         ranks = attempt.ranks()
         for rank in ranks:
             await self._bring_up(attempt, rank)
@@ -220,11 +283,7 @@ class ProcessRunner:
         await asyncio.gather(*(self._follow_rank(rank, ranks) for rank in ranks))
         end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked())
         attempt.settle(end)
-        del self._live[attempt.key]
-        if end.end is RunEnd.LOST and attempt.key in self._held:
-            self._held[attempt.key] = end
-        else:
-            self._report(end)
+        return end
 
     async def _hear(self) -> None:
         """Report what runs say of their progress, each time they say something else."""
@@ -236,7 +295,10 @@ class ProcessRunner:
             self._hearing.clear()
             heard = {key: told for key, told in heard.items() if key in self._live}
             for key, attempt in list(self._live.items()):
-                progress = attempt.progress()
+                try:
+                    progress = attempt.progress()
+                except OSError:  # next time
+                    continue
                 if progress is not None and heard.get(key) != progress:
                     heard[key] = progress
                     self._report(progress)
@@ -260,7 +322,7 @@ class ProcessRunner:
         exit_ = rank.exit()
         if exit_ is None:
             await _kill_strays(rank)
-        if not _went_well(exit_):
+        if exit_ is None or not exit_.went_well:
             for other in gang:
                 if other is not rank and other.alive():
                     other.ask_stop(rank.spec()["grace_s"])
@@ -273,8 +335,25 @@ class ProcessRunner:
             self._children.discard(pid)
 
 
-def _went_well(exit_: Exit | None) -> bool:
-    return exit_ is not None and exit_.exit_code == 0 and exit_.ended_by in (shim.ITSELF, shim.STOP)
+async def waited_out(work: Callable[[], T | Awaitable[T]]) -> T:
+    """What this comes to, however often it takes: a full disk, or a shortage of open files, passes.
+
+    Of anything else that goes wrong the cause is not known, so it is tried again just so: to count a run as
+    ended whose fate is not known would have it run twice.
+    """
+    wait_s, said = FIRST_WAIT_S, ""
+    while True:
+        try:
+            result = work()
+            return await result if isinstance(result, Awaitable) else result
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if text != said:
+                passing = isinstance(error, OSError) and error.errno in shim.FULL_DISK
+                log.warning("run-waits", error=text, exc_info=not passing)
+            said = text
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
 
 async def _settled(rank: RankDir) -> None:
@@ -293,7 +372,7 @@ async def _dead(rank: RankDir) -> None:
             await asyncio.sleep(RETRY_S)
             continue
         try:
-            if rank.alive():  # so the number was the shim's when we took hold of it
+            if rank.alive():  # so the number was the shim's when we took hold of it, unless the job wrote it
                 await _readable(handle)
         finally:
             os.close(handle)
@@ -303,9 +382,11 @@ async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(fd, ready.set)
+    timer = loop.call_later(LOOK_AGAIN_S, ready.set)
     try:
         await ready.wait()
     finally:
+        timer.cancel()
         loop.remove_reader(fd)
 
 

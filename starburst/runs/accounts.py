@@ -1,0 +1,214 @@
+"""As whom runs run, and what of the machine they see (`run_as` of the embedded sites).
+
+`self` is the scheduler's own account, for those who trust all who submit. The others keep users apart
+(`seclusion.py` does it): `submitter` by the submitters' own Unix accounts and `pool` by an id per user, both
+where the scheduler is root; `sandbox` by namespaces of the kernel alone, where it is not.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from starburst.runs.exits import read_plain
+from starburst.runs.files import directory_name
+from starburst.runs.ports import Run
+from starburst.runs.shim import write_json
+
+#: Accounts below are the system's.
+LEAST_UID = 1000
+
+
+class RefusedError(Exception):
+    """A run may not start: as whom is not known, or nobody may run as them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dirs:
+    """What a task has for itself: all of it is shown to it, and made for its account alone."""
+
+    work: Path
+    home: Path
+    report: Path
+    checkpoints: Path
+    #: Stands in for /tmp where tasks of several users run as one account.
+    tmp: Path
+
+    def made(self) -> list[str]:
+        """All but `tmp`."""
+        return [str(path) for path in (self.work, self.home, self.report, self.checkpoints)]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whom a task runs as."""
+
+    #: HOME, USER and LOGNAME.
+    env: dict[str, str]
+    #: What `seclusion.enter` takes; None: the scheduler's own rights and view.
+    seclusion: dict[str, Any] | None = None
+
+
+class RunAs(Protocol):
+    """A way to choose accounts."""
+
+    def account(self, run: Run, dirs: Dirs) -> Account:
+        """Whom a task of this run runs as.
+
+        Raises:
+            RefusedError: nobody; says why, and the mend.
+            OSError: it cannot be found out just now.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """The scheduler's own account: who submits can do what the scheduler can."""
+
+    def account(self, run: Run, dirs: Dirs) -> Account:
+        """See `RunAs`."""
+        known = ("HOME", "USER", "LOGNAME")
+        return Account({"HOME": "/"} | {key: os.environ[key] for key in known if key in os.environ})
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """The scheduler's own account in namespaces: no file, process or temporary file of others.
+
+    The account's home directory is hidden, too: keys and tokens of who runs the scheduler lie there.
+    """
+
+    home: Path
+
+    def account(self, run: Run, dirs: Dirs) -> Account:
+        """See `RunAs`."""
+        plan = {
+            "uid": None,
+            "gid": None,
+            "groups": [],
+            "own": [*dirs.made(), str(dirs.tmp)],
+            "hide": outermost([str(self.home), *_homes_of_this_account()]),
+            "keep": dirs.made(),
+            "private": [[place, str(dirs.tmp)] for place in ("/tmp", "/var/tmp") if os.path.isdir(place)],
+            "no_new_privs": True,
+        }
+        return Account({"HOME": str(dirs.home), **_called(run)}, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """The submitter's own Unix account."""
+
+    home: Path
+
+    def account(self, run: Run, dirs: Dirs) -> Account:
+        """See `RunAs`."""
+        user = run.job.user
+        if run.workload.adopted is not None:
+            raise RefusedError(
+                "run_as: submitter: the user of a job that was found in a cluster is anybody's to write; "
+                "submit it with starburst, or set run_as: pool"
+            )
+        try:
+            entry = pwd.getpwnam(user)
+        except (KeyError, ValueError):
+            raise RefusedError(
+                f"run_as: submitter: this machine has no account {user[:64]!r}; make one, or set run_as: pool"
+            ) from None
+        if entry.pw_uid < LEAST_UID:
+            raise RefusedError(f"run_as: submitter: {user!r} is an account of the system; submit as another")
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+        plan = _as_another(self.home, dirs, entry.pw_uid, entry.pw_gid, groups)
+        env = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+        return Account(env, plan | {"no_new_privs": False})
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """An id per user, from `first` to `last`; kept in `records`, so that it is the same after a restart."""
+
+    home: Path
+    records: Path
+    first: int
+    last: int
+    _ids: dict[str, int] = field(default_factory=dict)
+
+    def account(self, run: Run, dirs: Dirs) -> Account:
+        """See `RunAs`."""
+        adopted = run.workload.adopted
+        # Whoever may write in a namespace may call themselves what they like there.
+        user = f"user {run.job.user}" if adopted is None else f"namespace {adopted.namespace}"
+        id_ = self._id(directory_name(user))
+        plan = _as_another(self.home, dirs, id_, id_, [])
+        return Account({"HOME": str(dirs.home), **_called(run)}, plan | {"no_new_privs": True})
+
+    def _id(self, user: str) -> int:
+        if user not in self._ids:
+            self._ids.update(self._recorded())  # another site of this home gives ids, too
+        if user not in self._ids:
+            free = set(range(self.first, self.last + 1)) - set(self._ids.values())
+            if not free:
+                raise RefusedError(
+                    f"run_as: pool: all ids of pool, {self.first}-{self.last}, are users' already; widen it"
+                )
+            self.records.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_json(self.records / user, min(free))
+            self._ids[user] = min(free)
+        return self._ids[user]
+
+    def _recorded(self) -> dict[str, int]:
+        if not self.records.is_dir():
+            return {}
+        found = {path.name: read_plain(path, 20) or b"" for path in self.records.iterdir()}
+        numbers = {name: int(text) for name, text in found.items() if text.isdigit()}
+        return {name: number for name, number in numbers.items() if self.first <= number <= self.last}
+
+
+def _as_another(home: Path, dirs: Dirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:
+    return {
+        "uid": uid,
+        "gid": gid,
+        "groups": list(groups),
+        "own": dirs.made(),
+        "hide": [str(_first_closed(home, uid, {gid, *groups}))],
+        "keep": dirs.made(),
+        "private": [],
+    }
+
+
+def _called(run: Run) -> dict[str, str]:
+    name = run.job.user or "starburst"
+    return {"USER": name, "LOGNAME": name}
+
+
+def _first_closed(home: Path, uid: int, groups: set[int]) -> Path:
+    """The home, or the first directory above it that this account may not pass."""
+    for path in reversed(home.parents):
+        there = path.stat()
+        bit = 0o100 if there.st_uid == uid else 0o010 if there.st_gid in groups else 0o001
+        if not there.st_mode & bit:
+            return path
+    return home
+
+
+def _homes_of_this_account() -> list[str]:
+    """Where its keys and tokens lie. A service's account may have none of its own, or the root."""
+    try:
+        entry = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        entry = "/"
+    found = {os.path.realpath(path) for path in (entry, os.environ.get("HOME", "/"))}
+    return [path for path in found if path.count("/") > 1 or path == "/root"]
+
+
+def outermost(paths: Sequence[str]) -> list[str]:
+    """Those that lie below no other one."""
+    kept: list[str] = []
+    for path in sorted({os.path.realpath(path) for path in paths if os.path.isdir(path)}):
+        if not any(os.path.commonpath([path, above]) == above for above in kept):
+            kept.append(path)
+    return kept
