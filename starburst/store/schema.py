@@ -145,5 +145,6 @@ tokens = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),  # null is never
     Column("last_used_at", Double),
+    Column("kubernetes", Text),  # what its jobs may in a cluster; null is no more than everybody's
     UniqueConstraint("hash", name="uq_tokens_hash"),
 )
