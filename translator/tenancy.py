@@ -168,7 +168,10 @@ def _secret(
     leaves: bool,
 ) -> None:
     known = ", ".join(allowed) or "none"
-    mend = f"the Secrets of queue {queue} and this submitter are {known}; have it added to the queue's or token's"
+    mend = (
+        f"the Secrets of queue {queue} and this submitter are: {known}; have it added to the queue's or the "
+        "token's"
+    )
     if not isinstance(name.value, str) or not name.value:
         name.refuse("must be the name of a Secret")
     elif not submitter.kubernetes_user:

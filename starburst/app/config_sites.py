@@ -108,8 +108,8 @@ class KubernetesConfig(Section):
     )
     pod_security: PodSecurity = Field(
         RESTRICTED,
-        description="how much of a node jobs of those who are no admins may ask for, by Kubernetes' Pod Security "
-        "Standards: restricted, baseline or privileged",
+        description="how much of a node jobs of those who are no admins may ask for, by Kubernetes' Pod "
+        "Security Standards: restricted, baseline or privileged",
     )
     checkpoints: Annotated[dict[str, Any], AfterValidator(volume_source)] | None = Field(
         None,
