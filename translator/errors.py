@@ -21,7 +21,12 @@ class ManifestError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.source}, document {self.document}" if self.document else self.source
-        return ": ".join(part for part in (place, self.field, shown(self.value), self.mend) if part)
+        return f"{place}: {self.line}" if place else self.line
+
+    @property
+    def line(self) -> str:
+        """Without where the document is from."""
+        return ": ".join(part for part in (self.field, shown(self.value), self.mend) if part)
 
 
 class ManifestErrors(Exception):  # noqa: N818 - many of them

@@ -28,7 +28,7 @@ MAX_JSON = 1_500_000
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
-_DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 _TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
 _LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
@@ -225,7 +225,7 @@ def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
     if text is None:
         return "", ""
     name = text.rstrip("-") if generated else text
-    if not _DNS_SUBDOMAIN.fullmatch(name):
+    if not DNS_SUBDOMAIN.fullmatch(name):
         field.refuse(
             "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
         )

@@ -185,8 +185,8 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
 
 
 def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
-    chosen = config.cluster
-    if isinstance(chosen, LocalClusterConfig):
+    chosen, tenancy = config.cluster, config.tenancy()
+    if isinstance(chosen, LocalClusterConfig) or tenancy is None:
         return LocalCluster(chosen.known_nodes(), home.cluster, home.checkpoints)
     need_kubernetes()
     from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
@@ -195,8 +195,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         connect=lambda: connect(chosen),
         desk=StoreDesk(store, Store.open(home.database, BUSY_MS), scheduler),
         controller=_controller_id(store),
-        namespace=chosen.namespace,
-        checkpoints=chosen.checkpoints,
+        tenancy=tenancy,
         bind_limit_s=chosen.bind_limit,
         carries=carries(config),
         queues=[queue.name for queue in config.queues],

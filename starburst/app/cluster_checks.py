@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starburst.app.build import connect
+from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check, Status, fail, failed, ok, silent, warn
-from starburst.kube.access import STARBURST, Permission
+from starburst.clusters.kubernetes.leaving import Leaver, why_confined
+from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import (
-    ACCESS_REVIEWS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -26,6 +27,9 @@ from starburst.kube.api import (
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node
+from starburst.kube.reviews import may
+from translator.pod_security import PRIVILEGED
+from translator.tenancy import Tenancy
 
 OLDEST, OLDEST_NAME = (1, 20), "Kubernetes 1.20"
 #: Where deploy/kubernetes.yaml puts Chakra and Starburst.
@@ -42,10 +46,14 @@ SHOWN = 5
 Sleep = Callable[[float], Awaitable[None]]
 
 
-async def cluster_checks(
-    cluster: KubernetesConfig, *, whole: bool = True, sleep: Sleep = asyncio.sleep
-) -> list[Check]:
-    """All checks, up to one without which no other can be made; not `whole`: only what a start needs."""
+async def cluster_checks(config: Config, *, whole: bool = True, sleep: Sleep = asyncio.sleep) -> list[Check]:
+    """All checks, up to one without which no other can be made; not `whole`: only what a start needs.
+
+    The config's cluster is a Kubernetes.
+    """
+    cluster, tenancy = config.cluster, config.tenancy()
+    assert isinstance(cluster, KubernetesConfig)
+    assert tenancy is not None
     try:
         api = await connect(cluster)
     except CredentialsError as error:
@@ -56,11 +64,15 @@ async def cluster_checks(
             found += await _server(api)
             if found[-1].status is Status.FAIL:
                 return found
-            found.append(await _permissions(api))
+            namespaces = tenancy.all_namespaces()
+            found.append(await _permissions(api, namespaces))
             if whole:
                 found.append(await _chakra(api, sleep))
                 found.append(await _nodes(api))
-            found.append(await _namespace(api, cluster.namespace))
+            found += [await _namespace(api, name) for name in namespaces]
+            if whole:
+                found.append(_pod_security(tenancy))
+                found += await _leaving(api, config, tenancy)
             found.append(await _checkpoints(api, cluster))
             found += _checkpoints_here(cluster.checkpoints_here)
         except UnreachableError as error:
@@ -110,33 +122,23 @@ def _unreachable(api: Api, error: UnreachableError) -> Check:
     return silent("server", f"{api.host} does not answer ({why})", mend)
 
 
-async def _permissions(api: Api) -> Check:
+async def _permissions(api: Api, namespaces: Sequence[str]) -> Check:
+    """What it uses everywhere, and what it uses where jobs are submitted to."""
+    asked = [(each, "") for each in STARBURST]
+    asked += [(each, namespace) for namespace in namespaces for each in STARBURST_WORK]
     try:
-        allowed = await asyncio.gather(*(_may(api, each) for each in STARBURST))
+        allowed = await asyncio.gather(*(may(api, *each) for each in asked))
     except ApiError as error:
         return warn("permissions", f"the server does not tell them: {error}")
-    missing = [each for each, may in zip(STARBURST, allowed, strict=True) if not may]
+    missing = [each for each, is_allowed in zip(asked, allowed, strict=True) if not is_allowed]
     if not missing:
-        return ok("permissions", f"all {len(STARBURST)} that Starburst uses")
-    told = ", ".join(f"{_words(each)} ({each.why})" for each in missing)
-    mend = "bind this account to the ClusterRole starburst of deploy/kubernetes.yaml"
+        count = len(STARBURST) + len(STARBURST_WORK)
+        return ok("permissions", f"all {count} that Starburst uses, in {_some(list(namespaces))}")
+    told = ", ".join(
+        f"{_words(each)}{f' in {where}' if where else ''} ({each.why})" for each, where in missing
+    )
+    mend = "bind this account to the roles of deploy/kubernetes.yaml, in each of these namespaces"
     return fail("permissions", f"it may not {told}", mend)
-
-
-async def _may(api: Api, permission: Permission) -> bool:
-    asked = {
-        "verb": permission.verb,
-        "group": permission.group,
-        "resource": permission.resource,
-        "subresource": permission.subresource,
-    }
-    body = {
-        "apiVersion": ACCESS_REVIEWS.api_version,
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
-    }
-    answer = await api.call("POST", ACCESS_REVIEWS.path(), body=body)
-    return bool(answer["status"].get("allowed"))
 
 
 def _words(permission: Permission) -> str:
@@ -210,6 +212,30 @@ async def _namespace(api: Api, name: str) -> Check:
     except ApiError as error:
         return warn("namespace", f"{name} cannot be looked at: {error}")
     return ok("namespace", name)
+
+
+def _pod_security(tenancy: Tenancy) -> Check:
+    """What those who are no admins may ask of a node."""
+    told = f"jobs of those who are no admins are held to {tenancy.pod_security}"
+    if tenancy.pod_security == PRIVILEGED:
+        return warn("pod-security", told, "whoever has a token to submit owns the nodes; write restricted")
+    return ok("pod-security", told)
+
+
+async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[Check]:
+    """Whether what people apply in these namespaces may leave, under the account that pods have at first."""
+    if config.cloud.kind == "local" and not config.cloud.known_offers():
+        return []
+    queues = [queue.name for queue in config.queues] or ["default"]
+    whys = [
+        await why_confined(api, Leaver(namespace, "default", queue))
+        for namespace in tenancy.all_namespaces()
+        for queue in queues
+    ]
+    kept = [why for why in whys if why]
+    if not kept:
+        return [ok("leaving", "what people apply may leave for the cloud")]
+    return [warn("leaving", f"what people apply stays on the cluster: {why}") for why in dict.fromkeys(kept)]
 
 
 async def _checkpoints(api: Api, cluster: KubernetesConfig) -> Check:

@@ -41,6 +41,7 @@ from starburst.domain.money import Money
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
+from translator.tenancy import Grant, Tenancy
 
 
 class HomeConfig(Section):
@@ -80,6 +81,19 @@ class Config(Section):
     )
     caps: CapsConfig = Field([], description="what may be spent in the cloud, in all and by whom")
     queues: QueuesConfig = Field([], description="the queues there are; none is any that jobs name")
+
+    def tenancy(self) -> Tenancy | None:
+        """What submitted jobs may ask of the cluster; None if it is no Kubernetes."""
+        cluster = self.cluster
+        if not isinstance(cluster, KubernetesConfig):
+            return None
+        return Tenancy(
+            namespace=cluster.namespace,
+            namespaces=tuple(cluster.namespaces),
+            pod_security=cluster.pod_security,
+            queues={q.name: Grant(tuple(q.namespaces), tuple(q.secrets)) for q in self.queues},
+            checkpoints=cluster.checkpoints,
+        )
 
     def settings(self) -> Settings:
         """All that the core is told, in SI units."""

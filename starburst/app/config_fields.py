@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +24,8 @@ from starburst.policy.waiting import WAITING
 from translator.duration import seconds
 from translator.field import did_you_mean
 from translator.hints import DNS_LABEL
+from translator.manifest import DNS_SUBDOMAIN
+from translator.pod_security import LEVELS
 
 #: Ten years: longer is taken for a slip of the keyboard.
 MOST_SECONDS = 3650 * 86_400.0
@@ -45,7 +47,7 @@ def _duration(least_s: float = 0.0) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _one_of(known: Mapping[str, object]) -> Callable[[str], str]:
+def _one_of(known: Collection[str]) -> Callable[[str], str]:
     def check(value: str) -> str:
         if value not in known:
             raise ValueError(did_you_mean(value, known, f"choose one of {', '.join(known)}"))
@@ -57,6 +59,12 @@ def _one_of(known: Mapping[str, object]) -> Callable[[str], str]:
 def _namespace(value: str) -> str:
     if not DNS_LABEL.fullmatch(value):
         raise ValueError("must be lower-case letters, digits and dashes, the ends no dashes, 63 at most")
+    return value
+
+
+def _object_name(value: str) -> str:
+    if not DNS_SUBDOMAIN.fullmatch(value):
+        raise ValueError("must be lower-case letters, digits, dashes and dots, the ends no signs")
     return value
 
 
@@ -90,6 +98,8 @@ BindLimit = Annotated[float, _duration(1.0), _AsText, _TextSchema]
 Namespace = Annotated[
     str, AfterValidator(_namespace), Field(json_schema_extra={"pattern": f"^{DNS_LABEL.pattern}$"})
 ]
+ObjectName = Annotated[str, AfterValidator(_object_name)]
+PodSecurity = Annotated[str, AfterValidator(_one_of(LEVELS)), Field(json_schema_extra={"enum": [*LEVELS]})]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$", max_length=63)]
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]

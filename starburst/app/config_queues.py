@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from starburst.app.config_fields import Namespace, Positive, Section
+from starburst.app.config_fields import Namespace, ObjectName, Positive, Section
 from starburst.policy.fair import MOST_PRIORITY, Queue, named_twice
 
 
@@ -26,6 +26,14 @@ class QueueConfig(Section):
     )
     budget_percent: float | None = Field(
         None, gt=0, le=10_000, allow_inf_nan=False, description="P of its jobs; null is policy.budget_percent"
+    )
+
+    namespaces: list[Namespace] = Field(
+        [],
+        description="in Kubernetes: where its jobs may go, besides cluster.namespace and namespaces",
+    )
+    secrets: list[ObjectName] = Field(
+        [], description="in Kubernetes: Secrets that its jobs may use; those of admins may use any"
     )
 
     def queue(self) -> Queue:
@@ -48,6 +56,17 @@ def _of_use(entries: list[QueueConfig], info: ValidationInfo) -> list[QueueConfi
     return entries
 
 
+def _of_kubernetes(entries: list[QueueConfig], info: ValidationInfo) -> list[QueueConfig]:
+    cluster = info.data.get("cluster")
+    for entry in entries if cluster is not None and cluster.kind != "kubernetes" else ():
+        for name in ("namespaces", "secrets"):
+            if getattr(entry, name):
+                raise ValueError(
+                    f"{entry.name}: {name} has no effect without cluster.kind: kubernetes; remove it"
+                )
+    return entries
+
+
 def _once(entries: list[QueueConfig]) -> list[QueueConfig]:
     twice = named_twice(queues_of(entries))
     if twice is not None:
@@ -55,7 +74,9 @@ def _once(entries: list[QueueConfig]) -> list[QueueConfig]:
     return entries
 
 
-QueuesConfig = Annotated[list[QueueConfig], AfterValidator(_once), AfterValidator(_of_use)]
+QueuesConfig = Annotated[
+    list[QueueConfig], AfterValidator(_once), AfterValidator(_of_use), AfterValidator(_of_kubernetes)
+]
 
 
 def queues_of(entries: Iterable[QueueConfig]) -> tuple[Queue, ...]:

@@ -24,6 +24,7 @@ from starburst.app.config_fields import (
     Lease,
     Name,
     Namespace,
+    PodSecurity,
     Seconds,
     Section,
     file_path,
@@ -36,6 +37,7 @@ from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from translator.field import Field as ManifestField
 from translator.field import Report
+from translator.pod_security import RESTRICTED
 from translator.stores import Store, read_stores
 
 
@@ -101,6 +103,14 @@ class KubernetesConfig(Section):
     )
     context: str | None = Field(None, description="of the kubeconfig; null is its current one")
     namespace: Namespace = Field("default", description="of submitted jobs whose manifest names none")
+    namespaces: list[Namespace] = Field(
+        [], description="others that submitted jobs may name; more by queues[].namespaces and by token"
+    )
+    pod_security: PodSecurity = Field(
+        RESTRICTED,
+        description="how much of a node jobs of those who are no admins may ask for, by Kubernetes' Pod "
+        "Security Standards: restricted, baseline or privileged",
+    )
     checkpoints: Annotated[dict[str, Any], AfterValidator(volume_source)] | None = Field(
         None,
         description="where jobs keep their checkpoints, as a Kubernetes volume: hostPath, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import secrets
 import time
@@ -19,13 +20,14 @@ from starburst.app.views import Keys, explanation_keys
 from starburst.core.explain import foretell
 from starburst.core.holding import HOLDABLE as PHASES
 from starburst.domain.cloud import ANY_OFFER
-from starburst.domain.job import CloudChoice, Submission, is_over
+from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
 from starburst.store.pages import Queues
 from starburst.store.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
 from translator.manifest import read_manifests
+from translator.tenancy import rule
 
 #: Phases of jobs that can be held.
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
@@ -39,10 +41,13 @@ def read_sources(
     user: str,
     suffix: Callable[[], str] | None = None,
     queues: Queues = None,
+    *,
+    submitter: Submitter = ANYBODY,
 ) -> list[Submission]:
     """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
 
     `suffix` makes the ends of ids; None draws them. What jobs may come after is in these `queues`, or in any.
+    `submitter` is what the one who hands them in may ask of a Kubernetes.
 
     Raises:
         UserError: something could not be read or is bad; every problem of every text is a line.
@@ -76,10 +81,14 @@ def read_sources(
             if not native and not s.workload.command
         ]
         problems += _strange_queues(config, source.name, found)
+        problems += _not_allowed(config, source.name, found, submitter)
         submissions += found
     if problems:
         raise UserError("\n".join(problems))
-    return resolved(store, submissions, queues)
+    return [
+        replace(item, workload=replace(item.workload, submitter=submitter))
+        for item in resolved(store, submissions, queues)
+    ]
 
 
 def _strange_queues(config: Config, source: str, found: Iterable[Submission]) -> list[str]:
@@ -91,6 +100,24 @@ def _strange_queues(config: Config, source: str, found: Iterable[Submission]) ->
         for item in found
         if known and item.job.queue not in known
     ]
+
+
+def _not_allowed(config: Config, source: str, found: Iterable[Submission], submitter: Submitter) -> list[str]:
+    """What jobs ask of a Kubernetes that their submitter may not; those of an array ask for the same."""
+    tenancy = config.tenancy()
+    if tenancy is None:
+        return []
+    problems: dict[str, None] = {}
+    judged: set[tuple[str, str | None]] = set()
+    for item in found:
+        job, manifest = item.job, item.workload.manifest
+        if manifest is None or (job.name, manifest) in judged:
+            continue
+        judged.add((job.name, manifest))
+        leaves = job.cloud is not CloudChoice.NEVER
+        ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
+        problems |= dict.fromkeys(f"{source}, job {job.name}: {error.line}" for error in ruling.errors)
+    return list(problems)
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:

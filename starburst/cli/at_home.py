@@ -11,6 +11,7 @@ from starburst.app.job_log import Part, read_log
 from starburst.app.sources import Source
 from starburst.app.views import InstanceRow, Keys, explanation_keys, instance_rows
 from starburst.cli.session import note_if_down, now_of
+from starburst.domain.job import OWNER
 from starburst.store import pages, queries
 from starburst.store.costs import CostRow, costs
 from starburst.store.queries import DecisionRow, JobRow
@@ -86,7 +87,7 @@ class AtHome:
     def submit(self, sources: Sequence[Source], *, dry_run: bool, hold: bool = False) -> list[Keys]:
         from starburst.app import submitting  # noqa: PLC0415 - reads manifests, which few commands do
 
-        found = submitting.read_sources(self.store, sources, submitting.this_user())
+        found = submitting.read_sources(self.store, sources, submitting.this_user(), submitter=OWNER)
         found = submitting.held(found) if hold else found
         return submitting.dry_run(self.store, found) if dry_run else submitting.submit(self.store, found)
 

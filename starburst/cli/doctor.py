@@ -60,7 +60,7 @@ def _look_at_cluster(config: Config, whole: bool) -> list[Check]:
         return failed("extra", error)
     from starburst.app.cluster_checks import cluster_checks  # noqa: PLC0415 - its needs are an extra
 
-    return asyncio.run(cluster_checks(cluster, whole=whole))
+    return asyncio.run(cluster_checks(config, whole=whole))
 
 
 def _look_at_cloud(config: Config, whole: bool) -> list[Check]:

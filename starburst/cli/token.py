@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -13,9 +14,12 @@ from starburst.app.errors import UserError
 from starburst.app.times import iso, local_clock
 from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
 from starburst.cli.session import open_store
+from starburst.domain.job import Submitter
 from starburst.store import tokens
 from starburst.store.tokens import Role, Token
 from translator.duration import seconds
+from translator.hints import DNS_LABEL
+from translator.manifest import DNS_SUBDOMAIN
 
 app = typer.Typer(
     help="Make, list or revoke tokens of the HTTP API.",
@@ -28,13 +32,27 @@ NAME = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0917 - each is an option
     name: Annotated[str, typer.Argument(help="What it is called; jobs it submits are this user's.")],
     role: Annotated[
         Role, typer.Option("--role", help="viewer looks, submitter also runs jobs, admin rules over all.")
     ] = Role.VIEWER,
     queues: Annotated[
         list[str] | None, typer.Option("--queue", help="For jobs of this queue only; may be repeated.")
+    ] = None,
+    namespaces: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", help="In Kubernetes: its jobs may go there, too; may be repeated."),
+    ] = None,
+    secrets: Annotated[
+        list[str] | None,
+        typer.Option("--secret", help="In Kubernetes: its jobs may use this Secret; may be repeated."),
+    ] = None,
+    kubernetes_user: Annotated[
+        str, typer.Option("--kubernetes-user", help="In Kubernetes: its jobs are made in this user's name.")
+    ] = "",
+    kubernetes_groups: Annotated[
+        list[str] | None, typer.Option("--kubernetes-group", help="A group of that user; may be repeated.")
     ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="DURATION", help="Such as 30d; never if absent.")
@@ -48,7 +66,8 @@ def create(
             "the ends no signs"
         )
     now = time.time()
-    token = Token(name, role, tuple(queues) if queues else None, now, _end(expires, now))
+    grant = _grant(namespaces or (), secrets or (), kubernetes_user, kubernetes_groups or ())
+    token = Token(name, role, tuple(queues) if queues else None, now, _end(expires, now), grant=grant)
     with open_store() as store:
         secret = tokens.create(store, token)
     if output is Format.NAME:
@@ -75,6 +94,20 @@ def revoke(name: Annotated[str, typer.Argument(help="As the list has it.")]) -> 
     print(f"token/{name} revoked")
 
 
+def _grant(namespaces: Sequence[str], secrets: Sequence[str], user: str, groups: Sequence[str]) -> Submitter:
+    """What the token's jobs may ask of a Kubernetes cluster."""
+    for option, given, form in (("--namespace", namespaces, DNS_LABEL), ("--secret", secrets, DNS_SUBDOMAIN)):
+        for name in given:
+            if not form.fullmatch(name):
+                raise UserError(f"{option}: {name!r}: is no name of one; write it as kubectl lists it")
+    if groups and not user:
+        raise UserError("--kubernetes-group: is of a --kubernetes-user; name that, too")
+    for option, name in (("--kubernetes-user", user), *(("--kubernetes-group", group) for group in groups)):
+        if name.startswith("system:") or not name.isprintable() or not name.isascii():
+            raise UserError(f"{option}: {name!r}: must be a person's or a team's, of ASCII, without system:")
+    return Submitter(False, tuple(namespaces), tuple(secrets), user, tuple(groups))
+
+
 def _end(expires: str | None, now: float) -> float | None:
     if expires is None:
         return None
@@ -92,10 +125,22 @@ def _keys(token: Token) -> dict[str, object]:
         "name": token.name,
         "role": token.role.value,
         "queues": None if token.queues is None else list(token.queues),
+        "namespaces": list(token.grant.namespaces),
+        "secrets": list(token.grant.secrets),
+        "kubernetes_user": token.grant.kubernetes_user,
+        "kubernetes_groups": list(token.grant.kubernetes_groups),
         "created_at": iso(token.created_at),
         "expires_at": iso(token.expires_at),
         "last_used_at": iso(token.last_used_at),
     }
+
+
+def _in_kubernetes(token: Token) -> str:
+    """What its jobs may in a cluster, in a few words."""
+    grant = token.grant
+    parts = [f"as {grant.kubernetes_user}"] if grant.kubernetes_user else []
+    parts += [f"namespace {name}" for name in grant.namespaces]
+    return ", ".join([*parts, *(f"secret {name}" for name in grant.secrets)])
 
 
 def _listing(now: float) -> Listing[Token]:
@@ -115,6 +160,7 @@ def _listing(now: float) -> Listing[Token]:
             Column("TOKEN", lambda token: token.name, style=dim),
             Column("ROLE", lambda token: token.role.value),
             Column("QUEUES", lambda token: ", ".join(token.queues or ("all",)), narrow="fold"),
+            Column("IN KUBERNETES", _in_kubernetes, narrow="fold"),
             Column("MADE", lambda token: clock(token.created_at), right=True),
             Column("EXPIRES", lambda token: when(token.expires_at), right=True),
             Column("LAST USED", lambda token: when(token.last_used_at), right=True),

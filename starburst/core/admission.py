@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isinf
 
 from starburst.core.caps import Lacking, amount, short
-from starburst.core.events import JobSubmitted
+from starburst.core.events import JobSubmitted, LeaveRuled
 from starburst.core.gates import follow, shut
 from starburst.core.jobs import JobRecord
 from starburst.core.state import State
@@ -27,6 +27,7 @@ def submitted(state: State, event: JobSubmitted) -> None:
     state.load.submitted(state.size(job))
     state.touch(record)
     record.held = job.hold
+    record.confined = job.confined
     follow(state, record, dict(event.ended))
     admit(state, record)
 
@@ -161,6 +162,17 @@ def requeue(state: State, record: JobRecord) -> None:
     state.joining.append(record)
 
 
+def leave_ruled(state: State, event: LeaveRuled) -> None:
+    """Who may leave after all tries again, if it was kept here for that."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end or record.confined == event.why:
+        return
+    record.confined = event.why
+    state.touch(record)
+    if record.phase is Phase.QUEUED and "lacks" in record.wait and isinf(record.deadline):
+        state.set_deadline(record, state.now)
+
+
 def expire(state: State) -> bool:
     """Send off every job whose wait is over; whether there was one."""
     any_due = False
@@ -192,6 +204,10 @@ def leave(state: State, record: JobRecord, why: str) -> None:
         if why not in ("queue-full", "hopeless"):  # else its own wait goes on
             keep(state, record, offers)
         return
+    if record.confined:
+        if why not in ("queue-full", "hopeless"):
+            confine(state, record)
+        return
     lacking = short(state, record, offers, {}) if state.settings.caps else None
     if lacking is not None:
         if why not in ("queue-full", "hopeless"):
@@ -217,6 +233,14 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
         record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks}
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
     _wait_on(state, record, inf if retry_at is None else retry_at)
+
+
+def confine(state: State, record: JobRecord) -> None:
+    """It should leave and may not: it waits on until its cluster says otherwise."""
+    if record.wait.get("lacks") != record.confined:
+        record.wait = {"need": str(record.job.resources), **record.wait, "lacks": record.confined}
+        state.decide(record.id, "no-offer", lacks=record.confined, retry_at=None)
+    _wait_on(state, record, inf)
 
 
 def wait_for_money(state: State, record: JobRecord, lacking: Lacking) -> None:

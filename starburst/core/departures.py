@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from starburst.core.actions import LaunchInstance
-from starburst.core.admission import keep
+from starburst.core.admission import confine, keep
 from starburst.core.capped import afford
 from starburst.core.company import slowed_by
 from starburst.core.fleet import InstanceRecord, Leaver, Packed
@@ -41,7 +41,11 @@ def pack(state: State) -> None:
         return
     waiting = [state.jobs[job_id] for job_id in state.departing]
     state.departing.clear()
-    leavers = afford(state, waiting)
+    for record in waiting:
+        if record.confined:  # since it began to leave
+            record.leaving = ""
+            confine(state, record)
+    leavers = afford(state, [record for record in waiting if not record.confined])
     if not leavers:
         return
     packed = state.fleet.pack(

@@ -52,6 +52,14 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaveRuled:
+    """Whether its cluster lets a job leave for the cloud from now on: why not, or ""."""
+
+    job_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodesChanged:
     """The cluster's nodes, all of them, as they are now."""
 
@@ -169,6 +177,7 @@ Event = (
     | CancelRequested
     | HoldRequested
     | ReleaseRequested
+    | LeaveRuled
     | NodesChanged
     | OffersChanged
     | RunStarted

@@ -135,7 +135,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
             parts.append("the cluster could not hold it even if it were empty")
         if job.cloud is not CloudChoice.NEVER:
             parts += _lack(record, offers, clock)
-            if not isinstance(offers, str):
+            if not isinstance(offers, str) and not record.confined:
                 cost, price = _price(state, job, offers)
                 names = tuple(offer.name for offer in offers)
                 parts.append(f"would then cost {price}" if leaves_at else f"the cloud would cost {price}")
@@ -174,8 +174,9 @@ def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> lis
     if lacks:
         again = "" if isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
         return [f"it should leave for the cloud, but {lacks}{again}"]
-    if isinstance(offers, str) and not isinf(record.deadline):
-        return [f"then it waits on, since {offers}"]
+    stays = offers if isinstance(offers, str) else record.confined
+    if stays and not isinf(record.deadline):
+        return [f"then it waits on, since {stays}"]
     return []
 
 

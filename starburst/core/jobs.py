@@ -60,6 +60,8 @@ class JobRecord:
     observed_at: float | None = None
     #: From when on a cloud run is looked at for coming home; None if never.
     look_at: float | None = None
+    #: Why its cluster does not let it leave for the cloud; "" if it does.
+    confined: str = ""
     #: Why it leaves for the cloud, until it has a machine there.
     leaving: str = ""
     #: Attempts known dead without a result.

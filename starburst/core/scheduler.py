@@ -12,7 +12,7 @@ from math import isinf
 from typing import Any
 
 from starburst.core.actions import Action
-from starburst.core.admission import expire, give_up, join, submitted, trim, unblock, withdraw
+from starburst.core.admission import expire, give_up, join, leave_ruled, submitted, trim, unblock, withdraw
 from starburst.core.bypass import protect
 from starburst.core.capped import caps_at, watch_caps
 from starburst.core.departures import pack, pack_at, recall
@@ -26,6 +26,7 @@ from starburst.core.events import (
     InstanceReady,
     InstanceUnreachable,
     JobSubmitted,
+    LeaveRuled,
     NodesChanged,
     OffersChanged,
     Progress,
@@ -217,6 +218,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     CancelRequested: _cancelled,
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
+    LeaveRuled: leave_ruled,
     NodesChanged: _nodes_changed,
     OffersChanged: _offers_changed,
     RunStarted: run_started,

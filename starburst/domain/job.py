@@ -109,6 +109,8 @@ class Job:
     workload: str = ""
     #: Iterations/s with machines to itself, as its user measured them; None if nobody did.
     alone_per_s: float | None = None
+    #: Why the cluster it was found in did not let it leave for the cloud when it was taken in; "" if it did.
+    confined: str = ""
 
     @property
     def known_as(self) -> str:
@@ -180,6 +182,25 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
+class Submitter:
+    """What the one who handed a job in may ask of a Kubernetes cluster; by default what everybody may."""
+
+    #: Rules over the scheduler, so no policy for pods binds its jobs.
+    admin: bool = False
+    #: Namespaces and Secrets that its jobs may use besides those of their queue.
+    namespaces: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    #: Whom the cluster is told to take for the maker of its objects; "" is the scheduler itself.
+    kubernetes_user: str = ""
+    kubernetes_groups: tuple[str, ...] = ()
+
+
+ANYBODY = Submitter()
+#: Whoever can write the store, and admins of the HTTP API.
+OWNER = Submitter(admin=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """What each task of a job runs."""
 
@@ -197,6 +218,8 @@ class Workload:
     manifest: str | None = None
     #: Set if the job was found in the cluster and not submitted.
     adopted: Adopted | None = None
+    #: What the one who submitted it may; jobs from before this was kept are anybody's.
+    submitter: Submitter = ANYBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ class Permission:
     subresource: str = ""
     #: What it is for, to follow "it may not …".
     why: str = ""
+    #: Of one object only; "" is any.
+    name: str = ""
 
 
 def _all(verbs: str, group: str, path: str, why: str) -> tuple[Permission, ...]:
@@ -32,10 +34,13 @@ _EVENTS = _all("create get patch", "", "events", "to say on each object what hap
 CHAKRA = (
     *_all("list watch", "", "nodes", "to know where pods can go"),
     *_all("list watch", "", "pods", "to know which pods wait and what the others take"),
+    *_all("list watch", "batch", "jobs", "to read the nodes that Starburst chose"),
+)
+#: The same, in each namespace with jobs.
+CHAKRA_WORK = (
     *_all("get", "", "pods", "to see what became of a binding without an answer"),
     *_all("create", "", "pods/binding", "to bind pods"),
     *_all("patch", "", "pods/status", "to say in its conditions why a pod waits"),
-    *_all("list watch", "batch", "jobs", "to read the nodes that Starburst chose"),
     *_EVENTS,
 )
 #: The same, with --preempt.
@@ -43,20 +48,40 @@ CHAKRA_PREEMPTION = _all("delete", "", "pods", "to evict pods for those of highe
 #: The same, in its own namespace.
 CHAKRA_LEASE = _all("get create update", "coordination.k8s.io", "leases", "so that one replica leads")
 
-#: Of `starburst up`, in all namespaces.
+_REVIEWS = "authorization.k8s.io"
+#: Of `starburst up`, in all namespaces: everybody's pods take room, and jobs are adopted from anywhere.
 STARBURST = (
     *_all("list watch", "", "nodes", "to know the cluster's capacity"),
     *_all("list watch", "", "pods", "to follow runs and to know what other pods take"),
+    *_all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs"),
+    *_all("create", _REVIEWS, "subjectaccessreviews", "to ask which adopted jobs may leave for a cloud"),
+)
+#: The same, in each namespace with jobs.
+STARBURST_WORK = (
     *_all("get", "", "pods", "to look at one that is to be adopted or ended"),
     *_all("create", "", "pods", "to make an adopted pod anew that comes home from the cloud"),
     *_all("patch", "", "pods", "to mark adopted pods and to say where they may go"),
     *_all("delete", "", "pods", "to end runs"),
     *_all("patch", "", "pods/status", "to write back how an adopted pod ended in the cloud"),
     *_all("get", "", "pods/log", "to keep what jobs write"),
-    *_all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs"),
     *_all("get create patch delete", "batch", "jobs", "to run jobs and to end them"),
     *_all("patch", "batch", "jobs/status", "to write back how an adopted Job ended in the cloud"),
     *_EVENTS,
 )
 #: The same, in its own namespace.
 STARBURST_LEASE = _all("get", "coordination.k8s.io", "leases", "so that the doctor sees whether Chakra runs")
+#: The same, for tokens with a user of the cluster: of these users and groups only.
+STARBURST_IMPERSONATION = (
+    *_all("impersonate", "", "users", "to make jobs in the name of their submitter"),
+    *_all("impersonate", "", "groups", "to make jobs in the name of their submitter"),
+)
+
+
+def leave(queue: str) -> Permission:
+    """What the account of an adopted job's pods needs in its namespace, so that the job may leave.
+
+    No server knows this resource; that is all the same to its authorizers.
+    """
+    return Permission(
+        "use", "starburst.io", "queues", why="to leave with Starburst's credentials", name=queue
+    )

@@ -20,6 +20,7 @@ import aiohttp
 import structlog
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import ConfigException
+from multidict import CIMultiDict
 
 from starburst.kube import credentials, errors
 
@@ -70,7 +71,19 @@ PODS = Resource("v1", "pods")
 EVENTS = Resource("v1", "events")
 JOBS = Resource("batch/v1", "jobs")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
-ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Whom the server is to take us for (impersonation); we need the right `impersonate` for that."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Of a call in this one's name."""
+        return [("Impersonate-User", self.user), *(("Impersonate-Group", group) for group in self.groups)]
+
 
 #: No connection was made.
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -142,10 +155,12 @@ class Api:
                 return None
             raise
 
-    async def create(self, resource: Resource, namespace: str, body: Object, sub: str = "") -> Object:
+    async def create(
+        self, resource: Resource, namespace: str, body: Object, sub: str = "", acting: Acting | None = None
+    ) -> Object:
         """A new object; `sub` with the name in the body's metadata for bindings and the like."""
         name = body["metadata"]["name"] if sub else ""
-        return await self.call("POST", resource.path(namespace, name, sub), body=body)
+        return await self.call("POST", resource.path(namespace, name, sub), body=body, acting=acting)
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, body: Any, *, sub: str = "", kind: str = MERGE
@@ -259,6 +274,7 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
         timeout_s: float = CALL_TIMEOUT_S,
+        acting: Acting | None = None,
     ) -> Object:
         """One call. Reads are repeated on any trouble; writes only when nothing can have come of them.
 
@@ -270,9 +286,17 @@ class Api:
         for left in reversed(range(TRIES)):
             asked_s = 0.0
             try:
-                return await self._once(
-                    method, path, query or {}, body=body, content_type=content_type, timeout_s=timeout_s
-                )
+                timeout = aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S)
+                async with self._response(
+                    method,
+                    path,
+                    query or {},
+                    body=body,
+                    content_type=content_type,
+                    timeout=timeout,
+                    acting=acting,
+                ) as response:
+                    return _object(await response.read() or b"{}", f"{method} {path}")
             except ApiError as error:
                 again = error.status == 429 or (method == "GET" and error.status >= 500)
                 if not left or not again:
@@ -285,15 +309,6 @@ class Api:
             pause_s *= 3
         raise AssertionError("not reached")
 
-    async def _once(
-        self, method: str, path: str, query: Query, *, body: Any, content_type: str, timeout_s: float
-    ) -> Object:
-        timeout = aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S)
-        async with self._response(
-            method, path, query, body=body, content_type=content_type, timeout=timeout
-        ) as response:
-            return _object(await response.read() or b"{}", f"{method} {path}")
-
     @asynccontextmanager
     async def _response(
         self,
@@ -304,12 +319,14 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
         timeout: aiohttp.ClientTimeout,
+        acting: Acting | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that is no error, closed at the end. Credentials that ran out (401) are renewed once."""
         url = path + (f"?{urlencode(query)}" if query else "")
         for tried in (False, True):
             client = self._client
-            headers = {"Accept": "application/json", "Content-Type": content_type}
+            headers = CIMultiDict({"Accept": "application/json", "Content-Type": content_type})
+            headers.extend(acting.headers() if acting is not None else ())
             async with self._sent(client, method, url, headers, body=body, timeout=timeout) as response:
                 if response.status < 400:
                     yield response
@@ -324,7 +341,7 @@ class Api:
         client: ApiClient,
         method: str,
         url: str,
-        headers: dict[str, str],
+        headers: CIMultiDict[str],
         *,
         body: Any,
         timeout: aiohttp.ClientTimeout,

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0002"
+HEAD = "0003"
 
 #: A 64-bit number the database counts up; SQLite does so for INTEGER alone, which has 64 bits there.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -145,5 +145,6 @@ tokens = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),  # null is never
     Column("last_used_at", Double),
+    Column("kubernetes", Text),  # what its jobs may in a cluster; null is no more than everybody's
     UniqueConstraint("hash", name="uq_tokens_hash"),
 )

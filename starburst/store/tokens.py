@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import sha256
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 from sqlalchemy import Row, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from starburst.domain.job import ANYBODY, Submitter
+from starburst.store import codec
 from starburst.store.errors import StoreError, UnusableError
 from starburst.store.schema import tokens
 from starburst.store.store import Store
@@ -52,6 +54,13 @@ class Token:
     expires_at: float | None = None
     #: To the minute; None is never.
     last_used_at: float | None = None
+    #: What its jobs may ask of a Kubernetes cluster, besides what everybody's may.
+    grant: Submitter = ANYBODY
+
+    @property
+    def submitter(self) -> Submitter:
+        """Its bearer, as jobs are handed in. An admin of some queues only does not rule over the cluster."""
+        return replace(self.grant, admin=self.role is Role.ADMIN and self.queues is None)
 
     def holds(self, now_wall: float) -> bool:
         """Whether it has not expired."""
@@ -71,6 +80,7 @@ def create(store: Store, token: Token) -> str:
         "hash": _hash(secret),
         "role": token.role.value,
         "queues": queues,
+        "kubernetes": None if token.grant == ANYBODY else codec.encode(token.grant),
         "created_at": token.created_at,
         "expires_at": token.expires_at,
     }
@@ -126,4 +136,5 @@ def _hash(secret: str) -> str:
 
 def _token(row: Row[Any]) -> Token:
     queues = None if row.queues is None else tuple(json.loads(row.queues))
-    return Token(row.name, Role(row.role), queues, row.created_at, row.expires_at, row.last_used_at)
+    grant = ANYBODY if row.kubernetes is None else codec.decode(Submitter, row.kubernetes)
+    return Token(row.name, Role(row.role), queues, row.created_at, row.expires_at, row.last_used_at, grant)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from fastapi import Request
 
 from starburst.app.config_http import HttpConfig, is_loopback
+from starburst.domain.job import ANYBODY, OWNER, Submitter
 from starburst.store import tokens
 from starburst.store.report_tokens import REPORT_PREFIX, is_report_token, report_key
 from starburst.store.tokens import Role, Token
@@ -37,6 +38,8 @@ class Caller:
     #: The token's; "" on this machine without one.
     name: str = ""
     secret: str = field(default="", repr=False)
+    #: What its jobs may ask of a Kubernetes cluster.
+    submitter: Submitter = ANYBODY
 
     def may(self, role: Role) -> bool:
         """Whether it has this role, or more."""
@@ -81,14 +84,15 @@ class Gate:
         if token is not None:
             self.limits.charge(f"token {token.name}")
             self._note_use(token)
-            return Caller(f"token {token.name}", token.role, token.queues, token.name, secret)
+            key = f"token {token.name}"
+            return Caller(key, token.role, token.queues, token.name, secret, token.submitter)
         self.limits.charge(address)
         if bearer or not self.is_open():
             said = "this token is not known, or has expired" if secret else "a token is needed"
             mend = "have one made with: starburst token create"
             raise RefusedError(401, f"{said}; {mend}", {"WWW-Authenticate": "Bearer"})
         _refuse_other_hosts(request)
-        return Caller(address, Role.ADMIN)
+        return Caller(address, Role.ADMIN, submitter=OWNER)
 
     def admit_report(self, request: Request, job: str) -> Caller | None:
         """Who sends a report on the job of this id; None is the job itself, with the token of its runs.

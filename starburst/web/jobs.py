@@ -54,7 +54,9 @@ def submit(
         raise RefusedError(
             403, f"user: {user!r}: the token {caller.name!r} submits for {own!r} only; leave it out"
         )
-    found = submitting.read_sources(visit.store, manifests, user or own, queues=visit.caller.queues)
+    found = submitting.read_sources(
+        visit.store, manifests, user or own, queues=caller.queues, submitter=caller.submitter
+    )
     strange = {s.job.queue for s in found if not caller.sees(s.job.queue)}
     if strange:
         known = " and ".join(caller.queues or ())

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from starburst.app.cluster_checks import CLAIMS, cluster_checks
+from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
 from starburst.app.errors import UserError
@@ -197,7 +198,7 @@ def diagnose(
                     if item["spec"].get("holderIdentity") == "chakra-0":
                         server.change(LEASES, item["metadata"]["namespace"], "chakra", {"spec": spec})
 
-            return await cluster_checks(cluster, whole=whole, sleep=renew)
+            return await cluster_checks(Config(cluster=cluster), whole=whole, sleep=renew)
 
     return asyncio.run(look())
 
@@ -236,7 +237,8 @@ def test_a_cluster_in_good_order_is_found_to_be_so(tmp_path: Path) -> None:
     assert [(check.check, check.status.value, check.mend) for check in checks] == [
         (name, "ok", "")
         for name in (
-            "kubeconfig", "server", "version", "permissions", "chakra", "nodes", "namespace", "checkpoints"
+            "kubeconfig", "server", "version", "permissions", "chakra", "nodes", "namespace",
+            "pod-security", "leaving", "checkpoints",
         )
     ]  # fmt: skip
     assert of(checks, "chakra")[1] == "chakra-0 leads, in starburst-system"
@@ -279,7 +281,7 @@ def test_each_missing_right_is_named_with_its_purpose(tmp_path: Path) -> None:
 
     status, line = of(diagnose(tmp_path, forbid), "permissions")
     assert status == "fail"
-    assert line.startswith("it may not create jobs.batch (")
+    assert line.startswith("it may not create jobs.batch in default (")
     assert line.count("(") == 1
     assert line.endswith("; bind this account to the ClusterRole starburst of deploy/kubernetes.yaml")
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from starburst.app.cluster_checks import cluster_checks
+from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
 from starburst.kube.access import STARBURST, Permission
@@ -27,7 +28,8 @@ PATIENCE_S = 20.0
 
 def checks(kubeconfig: Path, **config: Any) -> dict[str, Check]:
     """What the doctor finds, by check."""
-    found = asyncio.run(cluster_checks(KubernetesConfig(kubeconfig=str(kubeconfig), **config)))
+    cluster = KubernetesConfig(kubeconfig=str(kubeconfig), **config)
+    found = asyncio.run(cluster_checks(Config(cluster=cluster)))
     return {check.check: check for check in found}
 
 

@@ -254,7 +254,7 @@ class FakeServer:
         if address.sub == "binding":
             self.store.bind(address, body)
             return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
-        if address.plural == "selfsubjectaccessreviews":
+        if address.plural in ("selfsubjectaccessreviews", "subjectaccessreviews"):
             return {**body, "status": {"allowed": self.allows(body["spec"].get("resourceAttributes", {}))}}
         if address.plural in ("pods", "jobs"):
             body = {key: value for key, value in body.items() if key != "status"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.leaving import Leaving
 from starburst.clusters.kubernetes.manifest import restarts_in_place
 from starburst.clusters.kubernetes.mirror import Mirror
 from starburst.clusters.kubernetes.orders import Orders, Reporting
@@ -16,11 +17,12 @@ from starburst.clusters.kubernetes.runs import RunBook, RunKey
 from starburst.clusters.kubernetes.watcher import Watcher
 from starburst.core.events import Event, RunEnd
 from starburst.core.state import Changes
-from starburst.kube.api import Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api, ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.runs.ports import Desk, Report, Run
 from translator.stores import Carried
+from translator.tenancy import Tenancy
 
 log = structlog.get_logger()
 
@@ -33,11 +35,11 @@ NOT_NOW = (429, 500, 502, 503, 504)
 class KubernetesCluster:
     """A `Cluster` of a Kubernetes. All that it remembers can be read anew from the API server.
 
-    `controller` names this scheduler's store: objects of other schedulers are other people's. Submitted jobs
-    go to `namespace` unless their manifest names one. `checkpoints` is a volume source in which every job is
-    given a directory of its own. A run whose pods cannot be bound for `bind_limit_s` wall seconds is taken
-    back. Logs of runs that are ended early are kept below `logs`. `carries` is what jobs that leave are given
-    of the cluster; `reporting` what runs are told of where to say how far they are.
+    `controller` names this scheduler's store: objects of other schedulers are other people's. `tenancy` says
+    what submitted jobs may, where they go, and in which volume each is given a directory of its own. A run
+    whose pods cannot be bound for `bind_limit_s` wall seconds is taken back. Logs of runs that are ended
+    early are kept below `logs`. `carries` is what jobs that leave are given of the cluster; `reporting` what
+    runs are told of where to say how far they are.
     """
 
     def __init__(
@@ -46,8 +48,7 @@ class KubernetesCluster:
         *,
         desk: Desk,
         controller: str,
-        namespace: str,
-        checkpoints: Object | None,
+        tenancy: Tenancy,
         bind_limit_s: float,
         logs: Path,
         carries: Carried | None = None,
@@ -69,8 +70,7 @@ class KubernetesCluster:
             desk=desk,
             book=self._book,
             controller=controller,
-            namespace=namespace,
-            checkpoints=checkpoints,
+            tenancy=tenancy,
             logs=logs,
             report=self._tell,
             reporting=reporting,
@@ -114,6 +114,7 @@ class KubernetesCluster:
         api, features = await self._reached()
         recorder = Recorder(api, "starburst")
         mirror = Mirror(api, features, self._desk, self._book, recorder)
+        leaving = Leaving(api, self._desk, report)
         self._watcher = Watcher(
             api,
             desk=self._desk,
@@ -125,9 +126,11 @@ class KubernetesCluster:
                 self._controller,
                 recorder,
                 found=mirror.found,
+                leaving=leaving,
                 carries=self._carries,
                 queues=self._queues,
             ),
+            leaving=leaving,
             recorder=recorder,
             report=report,
             displace=self._displace,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import structlog
 
+from starburst.clusters.kubernetes.leaving import Leaving
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
@@ -40,8 +42,8 @@ def regarding(view: JobView | PodView) -> Regarding:
 class Adoption:
     """Hands what is found in at the desk, then marks it as ours. Both can be repeated: ids come from uids.
 
-    `found` is told of each object before its job is handed in; `carries` as for `read_object`; `queues` are
-    those there are, none is any.
+    `found` is told of each object before its job is handed in; `leaving` knows whether the job may leave;
+    `carries` as for `read_object`; `queues` are those there are, none is any.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Adoption:
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
         *,
+        leaving: Leaving,
         carries: Carried | None = None,
         queues: Collection[str] = (),
     ) -> None:
@@ -60,6 +63,7 @@ class Adoption:
         self._controller = controller
         self._recorder = recorder
         self._found = found
+        self._leaving = leaving
         self._carries = carries
         self._queues = queues
         self._views: dict[str, JobView | PodView] = {}
@@ -123,6 +127,8 @@ class Adoption:
             known = ", ".join(self._queues)
             await self._refuse(view, f"there is no queue {submission.job.queue!r}; the queues are {known}")
             return
+        confined = await self._leaving.why_confined(submission)
+        submission = replace(submission, job=replace(submission.job, confined=confined))
         self._found(job_id, view)
         self._handed_in.add(view.uid)
         self._desk.submit(submission)

@@ -13,10 +13,10 @@ from starburst.kube.api import Object
 from starburst.kube.features import Features
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
+from translator.tenancy import CHECKPOINT_VOLUME
 
 #: Where a job finds its checkpoints, if the config names a volume for them.
 CHECKPOINT_DIR = "/starburst/checkpoints"
-CHECKPOINT_VOLUME = "starburst-checkpoints"
 #: A finished Job is kept this long, unless its user says otherwise.
 KEEP_S = 7 * 86_400
 #: Of a Job: its pods' host names, with a dash and an index behind it, are labels of at most 63 letters.
@@ -58,7 +58,7 @@ def job_object(
     controller: str,
     decision: str,
     indexed: bool,
-    checkpoints: Object | None,
+    checkpoints: Mapping[str, Any] | None,
     reporting: Mapping[str, str] = {},
 ) -> Object:
     """A batch/v1 Job for one run; a Pod's spec becomes the template of one.
@@ -168,7 +168,7 @@ def _mark_template(
     reporting: Mapping[str, str],
     *,
     indexed: bool,
-    checkpoints: Object | None,
+    checkpoints: Mapping[str, Any] | None,
 ) -> None:
     metadata = template.get("metadata") or {}
     template["metadata"] = {

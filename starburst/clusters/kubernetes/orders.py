@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from starburst.clusters.kubernetes.entitled import acting, is_denied, not_entitled
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
     job_object,
@@ -26,6 +27,7 @@ from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView, read_job, read_pod
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import Desk, Report, Run
+from translator.tenancy import Tenancy
 
 #: Variables by which a run finds where it can say how far it is.
 Reporting = Callable[[Run], Mapping[str, str]]
@@ -43,8 +45,7 @@ class Orders:
         desk: Desk,
         book: RunBook,
         controller: str,
-        namespace: str,
-        checkpoints: Object | None,
+        tenancy: Tenancy,
         logs: Path,
         report: Report,
         reporting: Reporting,
@@ -52,8 +53,7 @@ class Orders:
         self._desk = desk
         self._book = book
         self._controller = controller
-        self._namespace = namespace
-        self._checkpoints = checkpoints
+        self._tenancy = tenancy
         self._logs = logs
         self._report = report
         self._reporting = reporting
@@ -67,24 +67,29 @@ class Orders:
             else:
                 await self._create(api, features, run, why)
         except ApiError as error:
-            if error.status not in REFUSALS:
+            if error.status not in REFUSALS and not is_denied(error, run):
                 raise
             message = f"the cluster refuses it: {error.message or error.reason}"
             self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
 
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
-        namespace = namespace_of(run.workload, self._namespace)
+        namespace = namespace_of(run.workload, self._tenancy.namespace)
+        why_not = await not_entitled(api, self._tenancy, run, namespace)
+        if why_not:
+            message = f"its submitter may not have that in the cluster: {why_not}"
+            self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
+            return
         body = job_object(
             run,
             namespace=namespace,
             controller=self._controller,
             decision=why,
             indexed=features.indexed,
-            checkpoints=self._checkpoints,
+            checkpoints=self._tenancy.checkpoints,
             reporting=self._reporting(run),
         )
         try:
-            await api.create(JOBS, namespace, body)
+            await api.create(JOBS, namespace, body, acting=acting(run))
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -178,7 +183,8 @@ class Orders:
         if workload is not None and workload.adopted is not None:
             found = workload.adopted
             return found.kind, found.namespace, found.name, True
-        namespace = self._namespace if workload is None else namespace_of(workload, self._namespace)
+        default = self._tenancy.namespace
+        namespace = default if workload is None else namespace_of(workload, default)
         return "Job", namespace, object_name(*key), False
 
     async def _end_strays(

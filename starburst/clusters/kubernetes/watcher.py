@@ -10,6 +10,7 @@ from typing import Generic
 import structlog
 
 from starburst.clusters.kubernetes.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.leaving import Leaving
 from starburst.clusters.kubernetes.mirror import Mirror
 from starburst.clusters.kubernetes.room import Room
 from starburst.clusters.kubernetes.runs import RunBook, RunKey, Unit
@@ -55,6 +56,7 @@ class Watcher:
         book: RunBook,
         mirror: Mirror,
         adoption: Adoption,
+        leaving: Leaving,
         recorder: Recorder,
         report: Report,
         displace: Callable[[RunKey], Awaitable[None]],
@@ -70,6 +72,7 @@ class Watcher:
         self._displace = displace
         self._bind_limit_s = bind_limit_s
         self._room = Room(self._is_placed)
+        self._leaving = leaving
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
         self._synced = asyncio.Event()
@@ -93,6 +96,7 @@ class Watcher:
                 ("adoption", self._adoption.run()),
                 ("events", self._recorder.run()),
                 ("sweep", self._sweeping()),
+                ("leaving", self._leaving.run()),
             )
         ]
         try:
@@ -191,6 +195,8 @@ class Watcher:
             self._dirty.clear()
             if self._unsynced:
                 continue
+            if not synced:  # before any wait can count as over
+                await self._leaving.begin()
             nodes = self._room.nodes()
             if nodes != self._reported or not synced:
                 self._reported = nodes

@@ -24,6 +24,7 @@ from starburst.kube.api import EVENTS, JOBS, PODS, Api, Resource
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.world import PatientApi, World, run
 from tests.kube_unit.store import Object, RefusedError
+from translator.tenancy import Tenancy
 
 ME, NS = "store-1", "team"
 #: Wall seconds, virtual ones here.
@@ -61,8 +62,9 @@ class FakeDesk:
 class Scene:
     """A world, a desk, and a Starburst that can die and come back."""
 
-    #: The queues of the config.
+    #: Of the config.
     queues: tuple[str, ...] = ()
+    tenancy = Tenancy(NS)
 
     def __init__(self, world: World, desk: FakeDesk, logs: Path) -> None:
         self.world, self.desk, self._logs = world, desk, logs
@@ -79,8 +81,7 @@ class Scene:
             self._connect,
             desk=self.desk,
             controller=ME,
-            namespace=NS,
-            checkpoints=None,
+            tenancy=self.tenancy,
             bind_limit_s=BIND_LIMIT_S,
             logs=self._logs,
             queues=self.queues,

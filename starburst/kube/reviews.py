@@ -1,0 +1,53 @@
+"""What somebody may do in a cluster, by the word of its API server."""
+
+from __future__ import annotations
+
+from starburst.kube.access import Permission
+from starburst.kube.api import Acting, Api, Object, Resource, UnreachableError
+
+_GROUP = "authorization.k8s.io/v1"
+OWN_REVIEWS = Resource(_GROUP, "selfsubjectaccessreviews", namespaced=False)
+REVIEWS = Resource(_GROUP, "subjectaccessreviews", namespaced=False)
+_ACCOUNTS = "system:serviceaccounts"
+
+
+async def may(api: Api, asked: Permission, namespace: str = "", acting: Acting | None = None) -> bool:
+    """Whether we, or whom we act for, may do something; without a namespace: in all of them.
+
+    Raises:
+        ApiError: it may not be asked.
+        UnreachableError: no answer.
+    """
+    body = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": _attributes(asked, namespace)}}
+    return await _allowed(api, OWN_REVIEWS, body, acting)
+
+
+async def account_may(api: Api, asked: Permission, namespace: str, account: str) -> bool:
+    """Whether a service account of a namespace may do something there. Raises as `may`."""
+    spec = {
+        "user": f"system:serviceaccount:{namespace}:{account}",
+        "groups": [_ACCOUNTS, f"{_ACCOUNTS}:{namespace}", "system:authenticated"],
+        "resourceAttributes": _attributes(asked, namespace),
+    }
+    return await _allowed(api, REVIEWS, {"kind": "SubjectAccessReview", "spec": spec}, None)
+
+
+def _attributes(asked: Permission, namespace: str) -> Object:
+    found = {
+        "verb": asked.verb,
+        "group": asked.group,
+        "resource": asked.resource,
+        "subresource": asked.subresource,
+        "name": asked.name,
+        "namespace": namespace,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+async def _allowed(api: Api, resource: Resource, body: Object, acting: Acting | None) -> bool:
+    body = {"apiVersion": resource.api_version, **body}
+    answer = await api.call("POST", resource.path(), body=body, acting=acting)
+    status = answer.get("status")
+    if not isinstance(status, dict):
+        raise UnreachableError(f"POST {resource.path()}: the answer is no review")
+    return status.get("allowed") is True and status.get("denied") is not True
