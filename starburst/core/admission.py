@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from math import inf, isinf
 
-from starburst.core.caps import Lacking, amount, short
+from starburst.core.caps import Lacking, amount, cost_of, is_capped, short
 from starburst.core.events import JobSubmitted, LeaveRuled
 from starburst.core.gates import follow, shut
 from starburst.core.jobs import JobRecord
+from starburst.core.refusals import is_shut
 from starburst.core.state import State
-from starburst.domain.job import CloudChoice, Job, Phase
+from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
 from starburst.policy.fair import fair_key
 from starburst.policy.ordering import Candidate
@@ -50,7 +51,26 @@ def admit(state: State, record: JobRecord) -> None:
 def unblock(state: State) -> None:
     """Who has paused after a failure tries again."""
     while (job_id := state.pauses.pop_due(state.now)) is not None:
-        admit(state, state.jobs[job_id])
+        record = state.jobs[job_id]
+        if record.refusal:
+            _ask_again(state, record)
+        else:
+            admit(state, record)
+
+
+def _ask_again(state: State, record: JobRecord) -> None:
+    """Whom its site would not start queues again, with what is left of its wait; if none is, it leaves."""
+    record.not_before = state.now
+    if shut(state, record):
+        return
+    record.message = ""
+    if isinf(record.deadline) and record.wait.get("wait_s") is not None:
+        record.deadline = state.now  # no offer would have it: one may have come since
+    if record.deadline <= state.now and record.site is Site.CLUSTER:
+        record.phase = Phase.QUEUED
+        leave(state, record, "refused")
+    else:
+        requeue(state, record)
 
 
 def _leaves_at_once(state: State, job: Job) -> str:
@@ -160,6 +180,8 @@ def requeue(state: State, record: JobRecord) -> None:
     if not waited:
         set_wait(state, record)
     state.joining.append(record)
+    if is_capped(record):
+        state.capped[record.id] = cost_of(record)
 
 
 def leave_ruled(state: State, event: LeaveRuled) -> None:
@@ -177,7 +199,7 @@ def expire(state: State) -> bool:
     """Send off every job whose wait is over; whether there was one."""
     any_due = False
     while (job_id := state.deadlines.pop_due(state.now)) is not None:
-        leave(state, state.jobs[job_id], "expired")
+        leave(state, state.jobs[job_id], "refused" if is_shut(state) else "expired")
         any_due = True
     return any_due
 

@@ -64,6 +64,7 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
         f"by the estimates of what runs on the cluster, it will not have {n['need']} free before the wait "
         "is over"
     ),
+    "refused": lambda n: "the cluster does not start it, and its wait is over",
     "again": lambda n: "its first machine did not come up",
     "stranded": lambda n: "it was stopped to move, and what it was to move to is lost",
 }
@@ -133,6 +134,14 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     ),
     "unmoved": lambda n: f"does not move after all: {n['why']}",
     "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
+    "not-started": lambda n: (
+        f"was not started on {n['where']}: {n['message']}; it is tried again in {_span(n, 'pause_s')}"
+    ),
+    "refusing": lambda n: (
+        f"has refused {n['count']} starts in a row, at last with: {n['message']}; one job every "
+        f"{_span(n, 'probe_s')} is tried until one starts"
+    ),
+    "accepting": lambda n: f"starts jobs again, {_span(n, 'after_s')} after it first refused one",
     "launched": lambda n: f"rented {n['offer']} at {usd(n['rate'])}/h for {n['jobs']}",
     "dearer": lambda n: f"costs {usd(n['rate'])}/h, not {usd(n['thought'])}/h as its offer says",
     "ready": lambda n: f"took {_span(n, 'boot_s')} to come up",

@@ -11,6 +11,7 @@ from starburst.core.company import slowed_by
 from starburst.core.fleet import InstanceRecord, Leaver, Packed
 from starburst.core.jobs import JobRecord
 from starburst.core.life import place, start
+from starburst.core.refusals import is_shut
 from starburst.core.state import State
 from starburst.domain.job import Job, Phase, Site
 
@@ -26,7 +27,7 @@ def pack_at(state: State) -> float:
 
 def recall(state: State) -> None:
     """Who only leaves because nothing was free stays if there is room before a machine was asked for."""
-    for job_id in list(state.departing) if state.grew else ():
+    for job_id in list(state.departing) if state.grew and not is_shut(state) else ():
         record = state.jobs[job_id]
         slots = state.capacity.place(record.job) if record.leaving in FOR_WANT_OF_ROOM else None
         if slots is not None:

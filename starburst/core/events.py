@@ -20,6 +20,7 @@ class RunEnd(str, Enum):
     LOST = "lost"  # known dead, without a result: its machine or supervisor went away
     DISPLACED = "displaced"  # known dead: its site took its place away (drain, preemption, no room after all)
     REFUSED = "refused"  # could not be started at all; trying again would not help
+    NOT_STARTED = "not-started"  # known not to be alive, and never began: its site would not have it for now
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """An attempt of a job is over and nothing of it is alive."""
+    """An attempt of a job is over and nothing of it is alive.
+
+    `outage`, of one that was not started: its site failed, so others would fare alike.
+    """
 
     job_id: str
     attempt: int
     end: RunEnd
     exit_code: int | None = None
     message: str = ""
+    outage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,8 @@ class InstanceGone:
     launched_at: float
     ended_at: float
     preempted: bool = False
+    #: Why its launch was given up, if it was.
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

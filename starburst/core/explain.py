@@ -12,6 +12,7 @@ from starburst.core.departures import pack_at
 from starburst.core.events import JobSubmitted
 from starburst.core.fleet import InstanceRecord
 from starburst.core.jobs import JobRecord
+from starburst.core.refusals import is_shut
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
 from starburst.domain.cloud import Offer
@@ -131,6 +132,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
             parts += _discipline(state, job)
             if state.passed.nodes and state.passed.job_id == record.id:
                 parts.append(f"passed too often, so {', '.join(state.passed.nodes)} take no other job")
+            parts += _refused(state, record, clock)
         if never_fits:
             parts.append("the cluster could not hold it even if it were empty")
         if job.cloud is not CloudChoice.NEVER:
@@ -148,8 +150,20 @@ def _kept_out(state: State, record: JobRecord, clock: Clock) -> str:
         more = f" and {len(record.awaits) - SOME} more" if len(record.awaits) > SOME else ""
         return f"{record.message}; {stand}{more}"
     if record.phase is Phase.BLOCKED and record.not_before > state.now:
-        return f"{record.message}; until {clock(record.not_before)}"
+        return _pauses(record, clock)
     return f"{record.message}; since {clock(record.queued_at)}"
+
+
+def _pauses(record: JobRecord, clock: Clock) -> str:
+    """After a failure of its command, or since its site would not start it."""
+    if not record.refusal:
+        return f"{record.message}; until {clock(record.not_before)}"
+    times = f" {record.refusals} times in a row, at last" if record.refusals > 1 else ""
+    if record.deadline < record.not_before:
+        then = f"it leaves for the cloud at {clock(record.deadline)}, if it can"
+    else:
+        then = f"it is tried again at {clock(record.not_before)}"
+    return f"was not started{times}: {record.refusal}; {then}"
 
 
 def _wait(record: JobRecord, clock: Clock) -> str:
@@ -178,6 +192,17 @@ def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> lis
     if stays and not isinf(record.deadline):
         return [f"then it waits on, since {stays}"]
     return []
+
+
+def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
+    """What keeps the cluster from starting it, or anything, though there may be room."""
+    told = [f"its last start was refused: {record.refusal}"] if record.refusal else []
+    if is_shut(state):
+        known = state.refusals
+        since, words = clock(known.first_at), known.message
+        again = clock(max(state.now, known.next_at))
+        told.append(f"the cluster has refused every start since {since} ({words}); it is tried again at {again}")
+    return told
 
 
 def _discipline(state: State, job: Job) -> list[str]:

@@ -1,4 +1,7 @@
-"""What keeps a job out of the queue: no deadline runs meanwhile, it takes no room, and it is not walked."""
+"""What keeps a job out of the queue: it takes no room, and it is not walked.
+
+No deadline runs meanwhile, but for a job that its site would not start: the wait that it was given goes on.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,11 @@ def shut(state: State, record: JobRecord) -> bool:
         _keep_out(state, record, Phase.BLOCKED, state.decide(record.id, "awaits", those=those).reason)
         return True
     if record.not_before > state.now:
-        state.pauses.set(record.not_before, record)
         tries = f"try {record.failures + 1} of {record.job.retries + 1}"
-        _keep_out(state, record, Phase.BLOCKED, f"pauses before {tries}, as its last run failed")
+        why = f"was not started: {record.refusal}" if record.refusal else ""
+        why = why or f"pauses before {tries}, as its last run failed"
+        _keep_out(state, record, Phase.BLOCKED, why)
+        state.pauses.set(record.tries_at, record)
         return True
     place = state.turns.take(record)
     if place is not None:
@@ -32,6 +37,16 @@ def shut(state: State, record: JobRecord) -> bool:
         _keep_out(state, record, Phase.BLOCKED, turn.reason, turn=True)
         return True
     return False
+
+
+def put_off(state: State, record: JobRecord, message: str) -> None:
+    """Its site would not start it: others get its place, and its turn, while it pauses."""
+    state.turns.give_up(record)
+    record.phase = Phase.BLOCKED
+    record.queued_at = state.now
+    record.message = message
+    state.touch(record)
+    state.pauses.set(record.tries_at, record)
 
 
 def comes_after(job: Job) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starburst.core.decisions import where
 from starburst.core.jobs import JobRecord
 from starburst.core.life import stop
+from starburst.core.refusals import is_shut
 from starburst.core.state import State
 from starburst.policy.returns import CloudRun
 
@@ -15,7 +16,7 @@ def bring_home(state: State, *, room: bool) -> None:
     while (job_id := state.looks.pop_due(state.now)) is not None:
         state.homesick[job_id] = None
         due.append(job_id)
-    for job_id in due:
+    for job_id in () if is_shut(state) else due:
         _consider(state, state.jobs[job_id])
 
 

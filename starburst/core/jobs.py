@@ -32,6 +32,9 @@ class JobRecord:
     #: Runs of its command that failed and were followed by another try; it queues no sooner than this.
     failures: int = 0
     not_before: float = 0.0
+    #: How often in a row its site would not start it, and what that said last; forgotten when it starts.
+    refusals: int = 0
+    refusal: str = ""
     #: Size key under the queue order; fixed while queued.
     order_key: float = 0.0
     #: Its start tag under the order "fair", which it keeps.
@@ -85,6 +88,11 @@ class JobRecord:
     def estimate_s(self, elapsed_s: float, now: float, otherwise: float | None) -> float | None:
         """Its whole run time, having run for `elapsed_s`: by its own account, if it gives one."""
         return otherwise if self.ends_at is None else elapsed_s + self.ends_at - now
+
+    @property
+    def tries_at(self) -> float:
+        """When a job that pauses goes on: at the end of its pause, or sooner, where its wait is over."""
+        return min(self.not_before, self.deadline)
 
     @property
     def alive(self) -> bool:

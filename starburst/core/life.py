@@ -11,8 +11,9 @@ from starburst.core.bypass import note_start
 from starburst.core.decisions import where
 from starburst.core.events import RunEnd, RunEnded, RunStarted
 from starburst.core.fleet import OPEN_PHASES
-from starburst.core.gates import over
+from starburst.core.gates import over, put_off
 from starburst.core.jobs import JobRecord
+from starburst.core.refusals import accepted, refused
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
@@ -77,6 +78,9 @@ def run_started(state: State, event: RunStarted) -> None:
 def _note_start(state: State, record: JobRecord) -> None:
     record.started_at = state.now
     state.meter.runs(record)
+    record.refusals, record.refusal = 0, ""
+    if record.site is Site.CLUSTER:
+        accepted(state)
     if record.first_started_at is None:
         record.first_started_at = state.now
 
@@ -109,10 +113,48 @@ def run_ended(state: State, event: RunEnded) -> None:
         _exited(state, record, event)
     elif event.end is RunEnd.REFUSED:
         finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
+    elif event.end is RunEnd.NOT_STARTED:
+        _not_started(state, record, event)
+    elif event.end is RunEnd.STOPPED and record.phase is Phase.STARTING:  # not by the core
+        _not_started(state, record, event)
     elif event.end is RunEnd.DISPLACED:
         gone(state, record, event.message or "its place was taken away", preempted=True)
     else:
         gone(state, record, event.message or record.message)
+
+
+def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
+    """Its site would not have it, or its start was given up: that is no loss, and it is tried again.
+
+    But in the cloud each try is paid for, so there it counts as one.
+    """
+    message = event.message or "its start was given up"
+    if event.outage and record.site is Site.CLUSTER:
+        refused(state, message)
+    if record.stop_why:
+        gone(state, record, message, preempted=True)
+        return
+    record.ended_at = state.now
+    record.look_at = None
+    state.homesick.pop(record.id, None)
+    state.meter.rests(record)
+    _throw_away(state, record)
+    record.refusals += 1
+    record.refusal = message
+    record.losses += record.site is Site.CLOUD
+    if record.losses > state.settings.max_losses:
+        _give_up(state, record, message)
+        return
+    pause = pause_s(record.refusals)
+    record.not_before = state.now + pause
+    if record.site is Site.CLOUD:
+        record.deadline = max(record.deadline, record.not_before)
+    place = where(record.slots)
+    told = state.decide(
+        record.id, "not-started", attempt=record.attempt, where=place, message=message, pause_s=pause
+    )
+    record.slots = ()
+    put_off(state, record, told.reason)
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
@@ -238,8 +280,7 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
     record.losses += not preempted
     record.stop_why = ""
     if record.losses > state.settings.max_losses:
-        message = f"its runs were lost {record.losses} times, at last because {message}"
-        finish(state, record, Phase.FAILED, "failed", message=message)
+        _give_up(state, record, message)
         return
     state.decide(record.id, "lost", attempt=record.attempt, message=message)
     if isinf(record.deadline) and record.wait.get("wait_s") is not None:
@@ -247,6 +288,11 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
     requeue(state, record)
+
+
+def _give_up(state: State, record: JobRecord, message: str) -> None:
+    message = f"its runs were lost {record.losses} times, at last because {message}"
+    finish(state, record, Phase.FAILED, "failed", message=message)
 
 
 def _come_home(state: State, record: JobRecord) -> None:

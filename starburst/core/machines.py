@@ -103,7 +103,7 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
         how = "preempted by the cloud"
     elif known and instance.phase is InstancePhase.LAUNCHING:
         how = "ended before it came up"
-        _pause(state, instance, "it never came up")
+        _pause(state, instance, event.message or "it never came up")
     _close(state, instance, InstancePhase.GONE)
     billed_s = max(0.0, event.ended_at - event.launched_at)
     state.decide(instance.id, "gone", how=how, billed_s=billed_s, micro_usd=instance.micro_usd)

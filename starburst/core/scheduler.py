@@ -7,7 +7,7 @@ are looked at for coming home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isinf
 from typing import Any
 
@@ -54,7 +54,9 @@ from starburst.core.machines import (
 )
 from starburst.core.moving import consolidate, consolidate_at
 from starburst.core.progress import progressed
+from starburst.core.refusals import is_shut, probe, probe_at
 from starburst.core.state import Changes, State
+from starburst.core.walk import Start
 from starburst.domain.job import Phase, Site
 
 #: Ends come first at an instant, then submissions, then second thoughts on them.
@@ -114,7 +116,7 @@ class Scheduler(State):
         if self.freed:
             return self.now
         timers = self.deadlines.next(), self.looks.next(), self.pauses.next()
-        return min(*timers, pack_at(self), fence_at(self), consolidate_at(self), caps_at(self))
+        return min(*timers, pack_at(self), probe_at(self), fence_at(self), consolidate_at(self), caps_at(self))
 
     def _schedule(self) -> None:
         if self.settings.caps:
@@ -154,13 +156,16 @@ class Scheduler(State):
         self.grew = True
 
     def _place_queued(self) -> None:
+        for record, slots, behind in probe(self) if is_shut(self) else self._walk():
+            self.dequeue(record)
+            place(self, record, slots, behind)
+
+    def _walk(self) -> Iterator[Start]:
         protect(self)
         if self.grew:
             self.grew = False
             self.walk.grew(self.queue)
-        for record, slots, behind in self.walk.walk(self.queue, self.capacity):
-            self.dequeue(record)
-            place(self, record, slots, behind)
+        return self.walk.walk(self.queue, self.capacity)
 
 
 def _cancelled(state: State, event: CancelRequested) -> None:

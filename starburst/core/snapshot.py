@@ -23,6 +23,7 @@ from starburst.policy.budget import Account
 from starburst.policy.disciplines.configurations import Configuration
 from starburst.policy.fair import Tags
 from starburst.policy.packing.plan import Memory, Packer
+from starburst.policy.refusals import Refusals
 
 
 @dataclass(slots=True)
@@ -48,6 +49,8 @@ class Facts:
     tags: Tags = field(default_factory=Tags)
     #: Who was passed how often (core/bypass.py).
     passed: Passed = field(default_factory=Passed)
+    #: Starts that the cluster refused in a row (core/refusals.py).
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ def facts(state: Scheduler) -> Facts:
         dict(state.ledgers),
         state.tags.copy(),
         state.passed,
+        state.refusals,
     )
 
 
@@ -97,7 +101,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
         state.load.runtime_squares = past.runtime_squares
     state.meter.account = known.account
-    state.tags, state.passed = known.tags.copy(), known.passed
+    state.tags, state.passed, state.refusals = known.tags.copy(), known.passed, known.refusals
     state.next_round, state.fleet.memory = known.next_round, known.memory
     names = {cap.name for cap in settings.caps}
     state.ledgers = {name: ledger for name, ledger in known.ledgers.items() if name in names}
@@ -157,6 +161,6 @@ def _gate(state: Scheduler, record: JobRecord) -> None:
     if record.phase is not Phase.BLOCKED:
         state.turns.take(record)
     elif record.not_before > state.now:
-        state.pauses.set(record.not_before, record)
+        state.pauses.set(record.tries_at, record)
     elif record.doomed_by or not (record.awaits or state.turns.wait(record)):
         state.freed.append(record.id)

@@ -29,6 +29,7 @@ from starburst.policy.ordering import ORDERS
 from starburst.policy.packing.plan import Packer
 from starburst.policy.packing.registry import packer as packer_named
 from starburst.policy.placement import PLACEMENTS
+from starburst.policy.refusals import Refusals
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 
@@ -89,6 +90,8 @@ class State:
         self.looks = Timers(self._look)
         #: When blocked jobs may try again.
         self.pauses = Timers(self._pause)
+        #: Starts that the cluster refused in a row.
+        self.refusals = Refusals()
         #: Cloud runs past T_max that pay to come home as soon as there is room, oldest first.
         self.homesick: dict[str, None] = {}
         self.arrivals = 0
@@ -223,7 +226,7 @@ class State:
 
     def _pause(self, job_id: str) -> float | None:
         record = self.jobs.get(job_id)
-        return record.not_before if record is not None and record.phase is Phase.BLOCKED else None
+        return record.tries_at if record is not None and record.phase is Phase.BLOCKED else None
 
     def runs(self) -> Iterator[tuple[JobRecord, tuple[Slot, ...]]]:
         """Who holds which slots of the cluster."""
