@@ -199,10 +199,11 @@ def _bound_labels(metadata: Field) -> None:
     """Refuse labels and annotations that together are more than Kubernetes takes."""
     left = MAX_LABELS
     for kind in ("labels", "annotations"):
-        for key, field in metadata.at(kind).entries().items():
-            left -= len(key.encode()) + len(field.value.encode() if isinstance(field.value, str) else b"")
+        found = metadata.at(kind).value
+        for key, value in found.items() if isinstance(found, dict) else ():
+            left -= len(key.encode()) + len(value.encode() if isinstance(value, str) else b"")
             if left < 0:
-                field.refuse(
+                metadata.at(kind).at(key).refuse(
                     f"brings labels and annotations to more than the {MAX_LABELS} bytes that Kubernetes takes; "
                     "make them smaller",
                     show=False,
