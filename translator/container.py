@@ -6,8 +6,10 @@ import re
 
 from starburst.domain.job import Workload
 from translator.downward import Downward
+from translator.expansion import Expansion, names_in
 from translator.fidelity import Verdict
 from translator.field import ONLY_THE_CLUSTER, Field, Fields
+from translator.shell import text_of
 
 CONTAINER = Fields(
     "a container",
@@ -49,7 +51,6 @@ CONTAINER = Fields(
 
 _VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
 _VARIABLE_NAME = re.compile(r"[^=]+")
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 #: Set when a run starts, so a manifest cannot be filled in with them.
 _AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
 
@@ -60,9 +61,10 @@ def workload(field: Field) -> Workload:
         field.at("envFrom").refuse_away(
             "variables from config maps and secrets are not supported; list them under env", show=False
         )
-    env = _environment(field)
-    command = _words(field.at("command"), env)
-    args = _words(field.at("args"), env)
+    expansion = Expansion()
+    env = _environment(field, expansion)
+    command = _words(field.at("command"), env, expansion)
+    args = _words(field.at("args"), env, expansion)
     if field.report.leaves:
         _keep_secrets_out(field)
     if args and not command:
@@ -83,7 +85,7 @@ def workload(field: Field) -> Workload:
     )
 
 
-def _environment(container: Field) -> dict[str, str]:
+def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
     """Variables in order; a value may refer to those before it, and the last of one name counts.
 
     Those from elsewhere are not among them: they are read when a run starts (`late.py`).
@@ -103,7 +105,7 @@ def _environment(container: Field) -> dict[str, str]:
         elif name is None or not _VARIABLE_NAME.fullmatch(name):
             variable.at("name").refuse("must be the name of a variable, without =")
         else:
-            env[name] = expand(variable.at("value"), env)
+            env[name] = _expanded(variable.at("value"), env, expansion, name)
     return env
 
 
@@ -127,7 +129,7 @@ def _keep_secrets_out(container: Field) -> None:
         if variable.at("valueFrom").at("secretKeyRef").value is not None
     }
     for word in (*_items(container.at("command")), *_items(container.at("args"))):
-        for name in _REFERENCE.findall(word.value if isinstance(word.value, str) else ""):
+        for name in names_in(word.value if isinstance(word.value, str) else ""):
             if name in secrets and word.goes_along:
                 word.refuse(f"$({name}) is a Secret's value; read ${name} in the command", show=False)
 
@@ -136,23 +138,18 @@ def _items(field: Field) -> list[Field]:
     return field.items() if isinstance(field.value, list) else []
 
 
-def _words(field: Field, env: dict[str, str]) -> tuple[str, ...]:
+def _words(field: Field, env: dict[str, str], expansion: Expansion) -> tuple[str, ...]:
     if isinstance(field.value, str):
         field.refuse('must be a list; write ["sh", "-c", "…"] for a shell line')
         return ()
-    return tuple(expand(word, env) for word in field.items())
+    return tuple(_expanded(word, env, expansion) for word in field.items())
 
 
-def expand(field: Field, env: dict[str, str]) -> str:
-    """A text with its `$(NAME)` filled in; `$$` is a dollar, and an unknown name stays as it is written."""
-
-    def filled(match: re.Match[str]) -> str:
-        name = match[1]
-        if name is None:
-            return "$"
+def _expanded(field: Field, env: dict[str, str], expansion: Expansion, variable: str = "") -> str:
+    """A text with its `$(NAME)` filled in, of this variable if it is one's value."""
+    for name in names_in(field.value if isinstance(field.value, str) else ""):
         if name not in env and _AT_RUN_TIME.fullmatch(name):
             known = f"$({name}) is known only when the job runs"
             field.refuse_away(f"{known}; read ${name} in the command", known)
-        return env.get(name, match[0])
-
-    return _REFERENCE.sub(filled, field.text() or "")
+    word = expansion.expand(field, lambda name: (env[name],) if name in env else None, variable)
+    return text_of(word) or ""

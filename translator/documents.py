@@ -16,18 +16,19 @@ _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
 
 
-class _Loader(yaml.SafeLoader):
+#: Nodes of one document, each alias counted as all that it stands for; 10,000 jobs have some 300,000.
+MAX_NODES = 500_000
+#: Levels of lists and mappings within each other; Kubernetes' own types have some twenty.
+MAX_DEPTH = 100
+
+
+class _Loader(yaml.CSafeLoader):
     """YAML with the scalars Kubernetes knows: no dates, no base 60, no octals."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - an attribute of the base class
         first: [(tag, pattern) for tag, pattern in resolvers if tag in (f"{_TAG}bool", f"{_TAG}null", _MERGE)]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merge `<<` and keep the last of each key, so that nested merges do not double in size."""
-        super().flatten_mapping(node)
-        node.value = list({key.value: (key, value) for key, value in node.value}.values())
 
 
 _Loader.add_implicit_resolver(f"{_TAG}int", re.compile(r"^[-+]?(0|[1-9][0-9]{0,18})$"), list("-+0123456789"))
@@ -56,9 +57,11 @@ def chunks(text: str) -> list[Chunk]:
     else:
         starts.insert(0, 0)
     ends = [*starts[1:], len(text)]
-    return [
-        Chunk(text[start:end], text.count("\n", 0, start)) for start, end in zip(starts, ends, strict=True)
-    ]
+    lines, found = 0, []
+    for start, end in zip(starts, ends, strict=True):
+        found.append(Chunk(text[start:end], lines))
+        lines += text.count("\n", start, end)
+    return found
 
 
 def load(chunk: Chunk, source: str, document: int) -> object:
@@ -72,6 +75,7 @@ def load(chunk: Chunk, source: str, document: int) -> object:
         return ManifestErrors([ManifestError(source, document, field, value, mend)])
 
     try:
+        _measure(chunk.text)
         loader = _Loader(chunk.text)
         root = loader.get_single_node()
         if root is None:
@@ -88,11 +92,64 @@ def load(chunk: Chunk, source: str, document: int) -> object:
         mark = bad.problem_mark or bad.context_mark
         problem = f"{bad.problem or bad.context}; check the indentation and the quotes there"
         raise error(_place(chunk, mark), None, problem) from None
-    except yaml.reader.ReaderError as bad:
-        line = chunk.lines_before + chunk.text.count("\n", 0, bad.position) + 1
-        raise error(f"line {line}", None, "this character may not stand in YAML; remove it") from None
+    except (yaml.reader.ReaderError, UnicodeEncodeError) as bad:
+        raise error(_line(chunk, bad), None, "this character may not stand in YAML; remove it") from None
+    except _TooLargeError as bad:
+        raise error(_place(chunk, bad.mark), None, str(bad)) from None
     except RecursionError:
         raise error("", None, "this document is nested too deeply") from None
+
+
+class _TooLargeError(Exception):
+    """A document is more than any manifest is."""
+
+    def __init__(self, mark: yaml.Mark, why: str) -> None:
+        super().__init__(why)
+        self.mark = mark
+
+
+def _measure(text: str) -> None:
+    """Look through a document before anything of it is built: libyaml's own loader knows no bounds.
+
+    Raises:
+        _TooLargeError: it is too deep, or has too many nodes.
+        yaml.YAMLError: it is not YAML.
+    """
+    nodes, sizes = 0, dict[str, int]()  # of anchors
+    levels: list[tuple[str | None, int]] = []
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise yaml.composer.ComposerError(
+                    None, None, f"found undefined alias {event.anchor!r}", event.start_mark
+                )
+            nodes += sizes[event.anchor]
+        elif isinstance(event, yaml.NodeEvent):
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                levels.append((event.anchor, nodes))
+            nodes += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = levels.pop()
+            if anchor is not None:
+                sizes[anchor] = nodes - before
+        if len(levels) > MAX_DEPTH:
+            raise _TooLargeError(event.start_mark, f"is nested more than {MAX_DEPTH} levels deep; flatten it")
+        if nodes > MAX_NODES:
+            raise _TooLargeError(
+                event.start_mark,
+                f"here the document has more than {MAX_NODES} values, aliases written out; split it up",
+            )
+
+
+def _line(chunk: Chunk, bad: yaml.reader.ReaderError | UnicodeEncodeError) -> str:
+    """The line of a character that YAML does not have."""
+    if isinstance(bad, UnicodeEncodeError):
+        before = chunk.text.count("\n", 0, bad.start)
+    else:  # libyaml counts bytes
+        before = chunk.text.encode().count(b"\n", 0, bad.position)
+    return f"line {chunk.lines_before + before + 1}"
 
 
 def _place(chunk: Chunk, mark: yaml.Mark | None) -> str:

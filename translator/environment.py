@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from translator.downward import Downward
+from translator.expansion import Expansion
 from translator.fidelity import STAY, Fidelity, Verdict
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.references import CONFIG_MAP, SECRET, Lookup
-from translator.shell import Live, Word, expand, is_changed, text_of
+from translator.shell import Live, Word, is_changed, text_of
 
 #: What $(NAME) may name though no manifest sets it; whoever runs the task does.
 RANK = "JOB_COMPLETION_INDEX"
@@ -41,6 +42,8 @@ class Environment:
     names: dict[str, None] = field(default_factory=dict)
     #: Values of Secrets by the variable that holds them; None is one that nobody could look up.
     secrets: dict[str, str | None] = field(default_factory=dict, repr=False)
+    #: How much room there is for them and for the command line.
+    expansion: Expansion = field(default_factory=Expansion)
 
     def put(self, name: str, word: Word) -> None:
         """Set a variable, after all others."""
@@ -97,19 +100,19 @@ def read_environment(
     return found
 
 
-def expanded(text: Field, found: Environment, fidelity: Fidelity) -> Word:
-    """A text of a container with its `$(NAME)` filled in."""
+def expanded(text: Field, found: Environment, fidelity: Fidelity, variable: str = "") -> Word:
+    """A text of a container with its `$(NAME)` filled in, of this variable if it is one's value."""
     written = text.text() or ""
     known = dict(found.values)
     for name in _SET_BY_STARBURST.findall(written):
         if name not in known:
             known[name] = (Live(f"${{{name}}}"),)
             fidelity.approximated(text, f"$({name}) is set where Starburst runs the task, else empty")
-    return expand(written, known)
+    return found.expansion.expand(text, known.get, variable)
 
 
 def _literal(variable: Field, name: str, found: Environment, fidelity: Fidelity) -> None:
-    word = expanded(variable.at("value"), found, fidelity)
+    word = expanded(variable.at("value"), found, fidelity, name)
     found.put(name, word)
     if _is_special(name):
         fidelity.kept(variable, f"{name}, given to the command by env, not by the shell")
@@ -125,7 +128,7 @@ def _from_elsewhere(source: Field, name: str, found: Environment, downward: Down
     elif source.at("configMapKeyRef").value is not None:
         value = _value(source.at("configMapKeyRef"), CONFIG_MAP, lookup)
         if value is not None:
-            found.put(name, (value,))
+            found.put(name, found.expansion.count(source, (value,), name))
             lookup.fidelity.kept(source, f"as envs: {name}")
     else:
         known = downward.read(source)
@@ -178,7 +181,7 @@ def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
     for key, value in data.values.items():
         if kind == CONFIG_MAP:
             found.secrets.pop(prefix + key, None)
-            found.put(prefix + key, (value,))
+            found.put(prefix + key, found.expansion.count(where, (value,), prefix + key))
         elif _is_special(prefix + key):
             lookup.fidelity.refused(
                 where, f"no Secret's value can be given as {prefix + key}; list the others"

@@ -25,6 +25,8 @@ MAX_TASKS = 1000
 MAX_ID = 63
 #: An object may have 1.5 MiB in etcd's default settings.
 MAX_JSON = 1_500_000
+#: Bytes of an object's labels and annotations (Kubernetes' TotalAnnotationSizeLimitB).
+MAX_LABELS = 256 * 1024
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -133,6 +135,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
+    _bound_labels(metadata)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
@@ -169,8 +172,9 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
         alone_per_s=hints.alone_per_s,
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
+    text = _as_json(manifest)
     if manifest.report.native:
-        workload = replace(workload, manifest=_as_json(manifest))
+        workload = replace(workload, manifest=text)
     return Submission(job, workload, tuple(manifest.report.notes))
 
 
@@ -189,6 +193,22 @@ def _as_json(manifest: Field) -> str | None:
         manifest.refuse("has a number that is too large, or an alias that stands for itself; write it out")
         return None
     return text.getvalue()
+
+
+def _bound_labels(metadata: Field) -> None:
+    """Refuse labels and annotations that together are more than Kubernetes takes."""
+    left = MAX_LABELS
+    for kind in ("labels", "annotations"):
+        found = metadata.at(kind).value
+        for key, value in found.items() if isinstance(found, dict) else ():
+            left -= len(key.encode()) + len(value.encode() if isinstance(value, str) else b"")
+            if left < 0:
+                metadata.at(kind).at(key).refuse(
+                    f"brings labels and annotations to more than the {MAX_LABELS} bytes that Kubernetes takes; "
+                    "make them smaller",
+                    show=False,
+                )
+                return
 
 
 def has_kind(manifest: Field) -> bool:
@@ -258,6 +278,7 @@ def _job(spec: Field) -> tuple[Pod, int, Span | None]:
     template = spec.at("template")
     template.check(_TEMPLATE)
     refuse_hints(template.at("metadata"))
+    _bound_labels(template.at("metadata"))
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))
     limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -17,8 +16,6 @@ class Live:
 
 #: A text in parts.
 Word = tuple[str | Live, ...]
-
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 #: Creates a directory as root where the task's user may not.
 _MAKE_DIR = (
@@ -76,21 +73,6 @@ def quoted(word: Word) -> str:
     return "".join(parts) or "''"
 
 
-def expand(text: str, values: Mapping[str, Word]) -> Word:
-    """A text with its `$(NAME)` filled in as Kubernetes does.
-
-    `$$` is a dollar, and an unknown name stays as it is written (Kubernetes documentation, "Define
-    Dependent Environment Variables").
-    """
-    parts: list[str | Live] = []
-    end = 0
-    for match in _REFERENCE.finditer(text):
-        parts.append(text[end : match.start()])
-        end = match.end()
-        parts.extend(("$",) if match[1] is None else values.get(match[1], (match[0],)))
-    return _joined([*parts, text[end:]])
-
-
 def needs_env(command: Sequence[Word], beside: Sequence[object]) -> bool:
     """Whether `env` starts the command; a first word with "=" would be a variable to it."""
     return bool(beside) or (text_of(command[0]) or "").startswith("-")
@@ -134,15 +116,3 @@ def _write(file: File) -> list[str]:
     if file.mode is not None:  # never open to more than it says, not even for a moment
         written = f"(umask 077 && {written}) && chmod {file.mode:o} {path}"
     return [f"make_dir {directory} && rm -f {path} && {written} || exit 1"]
-
-
-def _joined(parts: Iterable[str | Live]) -> Word:
-    """The same with texts side by side made one, and empty ones left out."""
-    joined: list[str | Live] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if isinstance(part, str) and isinstance(last, str):
-            joined[-1] = last + part
-        elif part:
-            joined.append(part)
-    return tuple(joined)

@@ -254,7 +254,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         ("cloud: {volumes: {pvc/a: s3://b}}", "cloud.volumes: there is no such field"),
         ("clock: {speed: 0}", "clock.speed: 0: must be at least 0.001"),
         ("clock: {speed: 1000000}", "clock.speed: 1000000: must be at most 10000"),
-        ("policy: [", ", document 1: line 1, column 10"),
+        ("policy: [", ", document 1: line 2, column 1"),
         (
             "clock: {}\nclock: {}",
             ', document 1: line 2, column 1: "clock": this key was already given 1 line',
@@ -262,7 +262,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         ("clock: {}\n---\nclock: {}", ", document 2: a config is one document; remove the --- between them"),
         (b"\xff\xfe", "is not a text file; write YAML in UTF-8"),
         ("clock: {speed: !!python/object:os.system 1}", "tags are not used"),
-        ("[" * 5000, "nested too deeply"),
+        ("[" * 5000, "is nested more than 100 levels deep; flatten it"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place_and_mend(problems, text, problem):
