@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from starburst.app.config_http import HttpConfig, is_loopback
+from starburst.app.config_http import HttpConfig
+from starburst.hosts import is_loopback
 from starburst.store import tokens
 from starburst.store.report_tokens import REPORT_PREFIX, is_report_token, report_key
 from starburst.store.tokens import Role, Token

@@ -14,6 +14,7 @@ from starburst.app.config_http import HttpConfig
 from starburst.web import fleet, jobs, login, progress, streams
 from starburst.web.dashboard import dashboard
 from starburst.web.errors import add_handlers
+from starburst.web.front import HEALTH
 from starburst.web.gate import Gate
 from starburst.web.metrics import metrics
 from starburst.web.office import Office
@@ -24,7 +25,6 @@ ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys o
 Send a token as `Authorization: Bearer …`; a Starburst that has none answers its own machine only, without.
 Every refusal is `{"error": "…"}`, with one line for each problem.
 """
-HEALTH = "/healthz"
 #: Any route may refuse with these.
 REFUSALS = {
     400: "something in the request is wrong",
