@@ -51,6 +51,9 @@ class HttpConfig(Section):
     connections_per_address: Annotated[int, Field(ge=2, le=100_000)] = Field(
         200, description="the same of one address, or of one user of this machine; a proxy counts as one"
     )
+    memory: Annotated[int, Field(ge=256 * 2**20)] = Field(
+        2**30, description="bytes that the process which answers may have; what needs more fails"
+    )
     report_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None,
         description="where pods of the cluster reach this API, to say how far they are; null: they do not",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +16,6 @@ import typer
 
 from starburst.app.build import build
 from starburst.app.config import Config, load_config
-from starburst.app.config_http import HttpConfig
 from starburst.app.controller import Controller
 from starburst.app.doctor import Status
 from starburst.app.errors import UserError
@@ -29,8 +26,8 @@ from starburst.cli.session import open_store
 from starburst.log import set_up_log
 from starburst.policy.waiting import hours
 from starburst.store import queries
-from starburst.store.store import Store
 from starburst.web.doors import listening, refuse_open_doors
+from starburst.web.keeper import answering
 from starburst.web.office import Office
 
 
@@ -62,26 +59,12 @@ def up(
         controller = build(home, loaded, store, inbox=inbox)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
-        with _answering(home, loaded.http, sock, inbox):
-            asyncio.run(_run(controller))
+        asyncio.run(_run(controller, answering(home, loaded.http, sock, inbox, text=text)))
         running = sum(record.alive for record in controller.scheduler.jobs.values())
         log.info("down", running=running, machines=len(controller.scheduler.fleet.instances))
         if controller.scheduler.fleet.instances:
             lease = hours(loaded.cloud.lease)
             log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
-
-
-@contextmanager
-def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: Inbox) -> Iterator[None]:
-    """Serve the API over a connection to the store of its own: the controller notices what others write."""
-    if sock is None:
-        yield
-        return
-    from starburst.web.server import serving  # noqa: PLC0415 - slow to import
-
-    with Store.open(home.database) as store, serving(Office(home, store, inbox), settings, sock) as url:
-        structlog.get_logger().info("http", url=url)
-        yield
 
 
 def _refuse_what_cannot_work(config: Config, home: Home) -> None:
@@ -105,9 +88,10 @@ def _at_work(home: Home) -> bool:
         return queries.at_work(store)
 
 
-async def _run(controller: Controller) -> None:
+async def _run(controller: Controller, answering: AbstractAsyncContextManager[None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await controller.run(stop)
+    async with answering:
+        await controller.run(stop)
