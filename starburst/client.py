@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
+from starburst.hosts import is_loopback
 from starburst.sse import Event, events
 
 SERVER = "http://127.0.0.1:8585"
@@ -69,20 +70,25 @@ class Client:
         timeout_s: float = 30.0,
         tries: int = 4,
         sleep: Callable[[float], None] = time.sleep,
+        insecure: bool = False,
     ) -> None:
         """Without arguments: STARBURST_SERVER, else this machine; STARBURST_TOKEN, else none.
 
+        `insecure`, or STARBURST_INSECURE=1: a token may be sent to another machine over plain http.
+
         Raises:
-            StarburstError: the server is no address.
+            StarburstError: the server is no address, or the token would be read on its way.
         """
         self.server = (server or os.environ.get("STARBURST_SERVER") or SERVER).rstrip("/")
         token = token or os.environ.get("STARBURST_TOKEN")
-        if not self.server.startswith(("http://", "https://")):
-            raise StarburstError(f"{self.server}: is no address of a server; write it like {SERVER}")
+        here = _is_here(self.server)
+        if token and not (here or insecure or os.environ.get("STARBURST_INSECURE") == "1"):
+            _refuse_to_tell(self.server)
         self._http = httpx.Client(
             base_url=f"{self.server}/api/v1",
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=timeout_s,
+            trust_env=not here,  # no proxy stands between this machine and itself
         )
         self._tries = tries
         self._sleep = sleep
@@ -360,6 +366,34 @@ class Client:
     def _away(self, problem: Exception) -> UnreachableError:
         why = str(problem) or type(problem).__name__
         return UnreachableError(f"{self.server}: does not answer ({why}); is starburst up running there?")
+
+
+def _is_here(server: str) -> bool:
+    """Whether a server is on this machine.
+
+    Raises:
+        StarburstError: it is no address.
+    """
+    try:
+        url = httpx.URL(server)
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise StarburstError(f"{server}: is no address of a server; write it like {SERVER}")
+    return is_loopback(url.host)
+
+
+def _refuse_to_tell(server: str) -> None:
+    """Refuse to send a token where others can read it.
+
+    Raises:
+        StarburstError: it is so.
+    """
+    if httpx.URL(server).scheme != "https":
+        raise StarburstError(
+            f"{server}: the token would go there unencrypted; use https or, where nobody listens in, "
+            "--insecure (STARBURST_INSECURE=1)"
+        )
 
 
 def _refusal(answer: httpx.Response) -> RefusedError | None:

@@ -25,6 +25,7 @@ def set_up_log(*, text: bool) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
+            *([] if text else [structlog.processors.format_exc_info]),  # the other renderer has its own
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

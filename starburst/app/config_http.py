@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from starburst.app.config_fields import Positive, Section
+from starburst.hosts import is_loopback
 
 #: Where the API is unless told otherwise.
 PORT = 8585
@@ -45,6 +45,15 @@ class HttpConfig(Section):
     streams: Annotated[int, Field(ge=1, le=10_000)] = Field(
         20, description="watches and followed logs at a time, of one token or address"
     )
+    connections: Annotated[int, Field(ge=10, le=100_000)] = Field(
+        1000, description="open at a time, of everybody; of those without a request the oldest gives way"
+    )
+    connections_per_address: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        200, description="the same of one address, or of one user of this machine; a proxy counts as one"
+    )
+    memory: Annotated[int, Field(ge=256 * 2**20)] = Field(
+        2**30, description="bytes that the process which answers may have; what needs more fails"
+    )
     report_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None,
         description="where pods of the cluster reach this API, to say how far they are; null: they do not",
@@ -61,13 +70,3 @@ class HttpConfig(Section):
     def is_local(self) -> bool:
         """Whether only this machine reaches it."""
         return is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine and no other reaches it."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

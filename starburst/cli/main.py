@@ -102,11 +102,17 @@ def main(
         envvar="STARBURST_SERVER",
         help="Ask this one over HTTP, not the home; STARBURST_TOKEN is the token.",
     ),
+    insecure: bool = typer.Option(
+        False,
+        "--insecure",
+        envvar="STARBURST_INSECURE",
+        help="Send the token to another machine without TLS: where nobody listens in.",
+    ),
 ) -> None:
     """A hybrid-cloud burst scheduler."""
     source = context.get_parameter_source("server")
     typed = source is not None and source.name == "COMMANDLINE"
-    choose(server, context.invoked_subcommand or "", typed=typed)
+    choose(server, context.invoked_subcommand or "", typed=typed, insecure=insecure)
 
 
 def run() -> None:

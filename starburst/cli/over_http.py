@@ -19,14 +19,14 @@ from starburst.store.queries import DecisionRow, JobRow
 
 
 @contextmanager
-def over_http(server: str) -> Iterator[OverHttp]:
-    """The backend of a server; STARBURST_TOKEN is its token.
+def over_http(server: str, *, insecure: bool = False) -> Iterator[OverHttp]:
+    """The backend of a server; STARBURST_TOKEN is its token, `insecure`: which may be sent unencrypted.
 
     Raises:
         UserError: what the server, or the way to it, has against it.
     """
     try:
-        with Client(server) as client:
+        with Client(server, insecure=insecure) as client:
             yield OverHttp(client)
     except StarburstError as error:
         raise UserError(str(error)) from None

@@ -8,6 +8,8 @@ from starburst.app.errors import UserError
 
 #: Its URL; "" is none: the home is asked.
 chosen: ContextVar[str] = ContextVar("chosen", default="")
+#: Whether the token may be sent there unencrypted.
+unencrypted: ContextVar[bool] = ContextVar("unencrypted", default=False)
 
 #: Commands that ask it. All others are about this machine.
 REMOTE = (
@@ -26,12 +28,15 @@ REMOTE = (
 OF_THE_HOME = ("reap", "token", "doctor")
 
 
-def choose(server: str, command: str, *, typed: bool) -> None:
+def choose(server: str, command: str, *, typed: bool, insecure: bool = False) -> None:
     """Note the server for a command; `typed`: it was named on the command line, not by the environment.
+
+    `insecure`: the token may be sent there unencrypted.
 
     Raises:
         UserError: the command does not ask servers, and what was meant is not what it would do.
     """
+    unencrypted.set(insecure)
     if command in REMOTE:
         chosen.set(server)
         return

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.errors import UserError
 from starburst.app.home import Home
-from starburst.cli.server import chosen
+from starburst.cli.server import chosen, unencrypted
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -30,7 +30,7 @@ def open_backend() -> Iterator[Backend]:
     if chosen.get():
         from starburst.cli.over_http import over_http  # noqa: PLC0415 - slow to import
 
-        with over_http(chosen.get()) as remote:
+        with over_http(chosen.get(), insecure=unencrypted.get()) as remote:
             yield remote
         return
     from starburst.cli.at_home import AtHome  # noqa: PLC0415 - it needs this module

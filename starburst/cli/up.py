@@ -6,10 +6,9 @@ import asyncio
 import os
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +18,6 @@ import typer
 
 from starburst.app.build import BUSY_MS, build
 from starburst.app.config import Config, load_config
-from starburst.app.config_http import HttpConfig
 from starburst.app.controller import Controller
 from starburst.app.doctor import Status
 from starburst.app.errors import UserError
@@ -34,10 +32,8 @@ from starburst.policy.waiting import hours
 from starburst.store import queries
 from starburst.store.store import Store
 from starburst.web.doors import listening, refuse_open_doors
+from starburst.web.keeper import answering
 from starburst.web.office import Office
-
-#: How long a request waits for another writer, milliseconds; then it is answered 503.
-API_BUSY_MS = 5_000
 
 
 class LogFormat(str, Enum):
@@ -70,8 +66,7 @@ def up(
         controller = build(home, loaded, store, inbox=inbox, held=held)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
-        with _answering(home, loaded.http, sock, inbox):
-            asyncio.run(_run(controller))
+        asyncio.run(_run(controller, answering(home, loaded.http, sock, inbox, text=text)))
         running = sum(record.alive for record in controller.scheduler.jobs.values())
         log.info("down", running=running, machines=len(controller.scheduler.fleet.instances))
         if controller.scheduler.fleet.instances:
@@ -103,22 +98,6 @@ def _store_that_takes(held: Held) -> Iterator[Store]:
         yield asyncio.run(Patience(held.tell).outlast("start", opened))
 
 
-@contextmanager
-def _answering(home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: Inbox) -> Iterator[None]:
-    """Serve the API over a connection to the store of its own: the controller notices what others write."""
-    if sock is None:
-        yield
-        return
-    from starburst.web.server import serving  # noqa: PLC0415 - slow to import
-
-    with (
-        Store.open(home.database, API_BUSY_MS) as store,
-        serving(Office(home, store, inbox), settings, sock) as url,
-    ):
-        structlog.get_logger().info("http", url=url)
-        yield
-
-
 def _refuse_what_cannot_work(config: Config, home: Home) -> None:
     """A cluster or cloud that cannot be used now. Who has work at one that does not answer waits for it.
 
@@ -140,9 +119,10 @@ def _at_work(home: Home) -> bool:
         return queries.at_work(store)
 
 
-async def _run(controller: Controller) -> None:
+async def _run(controller: Controller, answering: AbstractAsyncContextManager[None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await controller.run(stop)
+    async with answering:
+        await controller.run(stop)

@@ -142,6 +142,12 @@ def decisions(
     return rows, rows[-1].seq if len(rows) == limit else head
 
 
+def head(store: Store) -> int:
+    """The last row of the decision log; 0 if there is none."""
+    with store.read() as conn:
+        return conn.scalar(select(func.max(t.decisions.c.seq))) or 0
+
+
 def counts(store: Store, queues: Queues) -> dict[str, int]:
     """How many jobs there are in each phase that has any."""
     phase = t.jobs.c.phase

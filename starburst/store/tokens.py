@@ -77,7 +77,7 @@ def create(store: Store, token: Token) -> str:
     queues = None if token.queues is None else json.dumps(token.queues)
     row = {
         "name": token.name,
-        "hash": _hash(secret),
+        "hash": hashed(secret),
         "role": token.role.value,
         "queues": queues,
         "kubernetes": None if token.grant == ANYBODY else codec.encode(token.grant),
@@ -108,8 +108,13 @@ def any_exist(store: Store) -> bool:
 
 def find(store: Store, secret: str) -> Token | None:
     """The token with this secret, expired or not."""
+    return find_hashed(store, hashed(secret))
+
+
+def find_hashed(store: Store, hash_: str) -> Token | None:
+    """The token whose secret has this hash, expired or not."""
     with store.read() as conn:
-        row = conn.execute(select(tokens).where(tokens.c.hash == _hash(secret))).first()
+        row = conn.execute(select(tokens).where(tokens.c.hash == hash_)).first()
     return None if row is None else _token(row)
 
 
@@ -130,7 +135,8 @@ def revoke(store: Store, name: str) -> None:
             raise StoreError(f"there is no token {name!r}; see: starburst token list")
 
 
-def _hash(secret: str) -> str:
+def hashed(secret: str) -> str:
+    """As it is kept."""
     return sha256(secret.encode(errors="replace")).hexdigest()
 
 

@@ -11,7 +11,8 @@ from starburst.app.errors import UserError
 from starburst.store import tokens
 from starburst.web.office import Office
 
-BACKLOG = 128
+#: Connections that the kernel takes while nobody does; the API may be starting anew.
+BACKLOG = 512
 
 
 @contextmanager
@@ -55,6 +56,12 @@ def _bind(host: str, port: int) -> socket.socket:
         mend = "set http.port to another one, 0 for any, or http.enabled to false"
         raise UserError(f"http.port: {port}: cannot be had at {host} ({why}); {mend}") from None
     return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Where a socket is reached, such as http://127.0.0.1:8585."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def refuse_open_doors(office: Office, settings: HttpConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 import structlog
@@ -9,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from starburst.app.errors import UserError
 from starburst.store.errors import NotFoundError, StoreError
@@ -51,10 +53,15 @@ def add_handlers(app: FastAPI) -> None:
     def of_routing(_: Request, error: HTTPException) -> Response:
         return answer(error.status_code, error.detail, error.headers)
 
+    @app.exception_handler(ClientDisconnect)
+    def gone(_request: Request, _error: ClientDisconnect) -> Response:
+        return answer(400, "the connection was closed within the body")  # nobody hears it
+
     @app.exception_handler(Exception)
     def bug(request: Request, error: Exception) -> Response:
-        log.error("http-error", path=request.url.path, exc_info=error)
-        return answer(500, "Starburst failed to answer; its log says why")
+        id_ = secrets.token_hex(4)
+        log.error("http-error", id=id_, method=request.method, path=request.url.path, exc_info=error)
+        return answer(500, f"Starburst failed to answer; its log says why, under the id {id_}")
 
 
 def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
-from starburst.app.config_http import HttpConfig, is_loopback
+from starburst.app.config_http import HttpConfig
 from starburst.domain.job import ANYBODY, OWNER, Submitter
+from starburst.hosts import is_loopback
 from starburst.store import tokens
 from starburst.store.report_tokens import REPORT_PREFIX, is_report_token, report_key
 from starburst.store.tokens import Role, Token
 from starburst.web.errors import RefusedError
 from starburst.web.limits import Limits
 from starburst.web.office import Office
+from starburst.web.sessions import Sessions, cookies
 
-#: The cookie that browsers have a token in.
-COOKIE = "starburst_token"
 #: Wall seconds between notes that a token is in use.
 NOTE_S = 60.0
 #: Methods that change nothing.
@@ -62,13 +62,14 @@ class Gate:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.limits = Limits(settings.requests_per_second, settings.streams, clock)
+        self.sessions = Sessions(wall)
         self._store = office.store
         self._local = settings.is_local
         self._wall = wall
         self._noted: dict[str, float] = {}
 
-    def admit(self, request: Request) -> Caller:
-        """Who sends a request.
+    def admit(self, request: Request, *, to_page: bool = False) -> Caller:
+        """Who sends a request; `to_page`: it is for a page that a browser shows, and a session will do.
 
         Raises:
             RefusedError: 401, nobody we know; 403, a web page of somebody else's; 429, too often.
@@ -79,16 +80,17 @@ class Gate:
             refuse_other_pages(request)
         address = request.client.host if request.client else "?"
         bearer = _bearer(request)
-        secret = bearer or request.cookies.get(COOKIE, "")
-        token = self.token(secret)
+        token = self.token(bearer)
+        if token is None and to_page and not bearer and request.method in SAFE:
+            token = self._of_session(request)
         if token is not None:
             self.limits.charge(f"token {token.name}")
             self._note_use(token)
             key = f"token {token.name}"
-            return Caller(key, token.role, token.queues, token.name, secret, token.submitter)
+            return Caller(key, token.role, token.queues, token.name, bearer, token.submitter)
         self.limits.charge(address)
         if bearer or not self.is_open():
-            said = "this token is not known, or has expired" if secret else "a token is needed"
+            said = "this token is not known, or has expired" if bearer else "a token is needed"
             mend = "have one made with: starburst token create"
             raise RefusedError(401, f"{said}; {mend}", {"WWW-Authenticate": "Bearer"})
         _refuse_other_hosts(request)
@@ -112,8 +114,7 @@ class Gate:
 
     def token(self, secret: str) -> Token | None:
         """The token with this secret if it still holds."""
-        token = tokens.find(self._store, secret) if secret else None
-        return token if token is not None and token.holds(self._wall()) else None
+        return self._holding(tokens.hashed(secret)) if secret else None
 
     def is_open(self) -> bool:
         """Whether no token is needed: nobody but this machine gets here, and there is no token."""
@@ -122,6 +123,15 @@ class Gate:
     def still_admits(self, caller: Caller) -> bool:
         """Whether a caller that was let in would be again."""
         return self.is_open() if not caller.name else self.token(caller.secret) is not None
+
+    def _of_session(self, request: Request) -> Token | None:
+        """The token of a browser's session: as long as it holds, and no longer."""
+        hashes = filter(None, map(self.sessions.token_hash, cookies(request)))
+        return next(filter(None, map(self._holding, hashes)), None)
+
+    def _holding(self, hash_: str) -> Token | None:
+        token = tokens.find_hashed(self._store, hash_)
+        return token if token is not None and token.holds(self._wall()) else None
 
     def _note_use(self, token: Token) -> None:
         now = self._wall()

@@ -1,6 +1,6 @@
-"""Browsers bring their token as a cookie, which this form gives them.
+"""Browsers bring a token to this form once, and have a session for it: a cookie that shows pages and no more.
 
-It is never taken from an address: those stay in histories and in the logs of whatever stands between.
+A token is never taken from an address: those stay in histories and in the logs of whatever stands between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from starburst.web.bodies import read_body
-from starburst.web.gate import COOKIE, refuse_other_pages
+from starburst.web.gate import refuse_other_pages
+from starburst.web.sessions import cookie_name, cookies
 from starburst.web.visit import Desk
 
 router = APIRouter(include_in_schema=False)
@@ -58,9 +59,24 @@ async def enter(request: Request) -> Response:
     secret = fields.get("token", [""])[0].strip()
     if await run_in_threadpool(desk.gate.token, secret) is None:
         return _page("This token is not known, or has expired.", 401)
+    for old in cookies(request):
+        desk.gate.sessions.end(old)
     answer = RedirectResponse("/", 303)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
-    answer.set_cookie(COOKIE, secret, httponly=True, samesite="strict", secure=secure)
+    id_ = desk.gate.sessions.begin(secret)
+    answer.set_cookie(cookie_name(request), id_, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.post("/logout")
+def leave(request: Request) -> Response:
+    """End a browser's session."""
+    desk: Desk = request.app.state.desk
+    refuse_other_pages(request)
+    for id_ in cookies(request):
+        desk.gate.sessions.end(id_)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
     return answer
 
 

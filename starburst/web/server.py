@@ -1,55 +1,73 @@
-"""Serves the HTTP API from a thread of its own, so that no request holds up the scheduler's loop."""
+"""The HTTP API on a bound socket: what uvicorn is told, and its end."""
 
 from __future__ import annotations
 
-import os
+import resource
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from ipaddress import ip_address
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-import structlog
 import uvicorn
-from fastapi.concurrency import run_in_threadpool
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from starburst.app.config_http import HttpConfig
-from starburst.web.errors import answer
-from starburst.web.gate import Gate
+from starburst.web.connections import LIMIT_S, Crowd, Phase, connections
+from starburst.web.doors import BACKLOG, url_of
+from starburst.web.front import Guarded, OwnerOnly
 from starburst.web.office import Office
-from starburst.web.site import HEALTH, make_app
-
-log = structlog.get_logger()
+from starburst.web.site import make_app
 
 #: How long streams may take to end when the server does, wall seconds.
 DRAIN_S = 3.0
 START_S = 10.0
-#: The kernel's tables of connections, and the state of those that are open at both ends.
-ESTABLISHED = "01"
-TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+#: Files that are open for other things than connections: the store, logs that are followed, what is parsed.
+OTHER_FILES = 256
+
+
+class Server(uvicorn.Server):
+    """Serves until it is told to end; signals are the business of whoever runs it."""
+
+    def __init__(self, office: Office, settings: HttpConfig) -> None:
+        app = make_app(office, settings)
+        self._desk = app.state.desk
+        outer: ASGIApp = OwnerOnly(app, self._desk.gate) if settings.is_local else app
+        most = max(2, min(settings.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES))
+        idle_s = LIMIT_S[Phase.IDLE]
+        assert idle_s is not None
+        super().__init__(
+            uvicorn.Config(
+                Guarded(outer),
+                http=connections(Crowd(most, min(most, settings.connections_per_address))),
+                log_config=None,
+                log_level="critical",
+                loop="asyncio",  # uvloop's policy would be that of the whole process
+                access_log=False,
+                lifespan="off",
+                ws="none",
+                backlog=BACKLOG,
+                proxy_headers=False,  # limits count by the address that really sent it
+                server_header=False,
+                timeout_keep_alive=int(idle_s) + 5,  # ours comes first
+                timeout_graceful_shutdown=int(DRAIN_S),
+            )
+        )
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """None."""
+        return nullcontext()
+
+    def end(self) -> None:
+        """Let streams end, and then the server; any thread may ask."""
+        self._desk.closing.set()
+        self.should_exit = True
 
 
 @contextmanager
 def serving(office: Office, settings: HttpConfig, sock: socket.socket) -> Iterator[str]:
-    """Serve on a bound socket; its address, such as http://127.0.0.1:8585."""
-    app = make_app(office, settings)
-    config = uvicorn.Config(
-        OwnerOnly(app, app.state.desk.gate) if settings.is_local else app,
-        log_config=None,
-        log_level="critical",
-        loop="asyncio",  # uvloop's policy would be that of the whole process
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        proxy_headers=False,  # limits count by the address that really sent it
-        server_header=False,
-        timeout_graceful_shutdown=int(DRAIN_S),
-    )
-    server = uvicorn.Server(config)
+    """Serve from a thread of this process, for programs that have no other business; the address."""
+    server = Server(office, settings)
     thread = threading.Thread(target=server.run, args=([sock],), name="http", daemon=True)
     thread.start()
     give_up = time.monotonic() + START_S
@@ -60,59 +78,5 @@ def serving(office: Office, settings: HttpConfig, sock: socket.socket) -> Iterat
     try:
         yield url_of(sock)
     finally:
-        app.state.desk.closing.set()
-        server.should_exit = True
+        server.end()
         thread.join(2 * DRAIN_S)
-
-
-def url_of(sock: socket.socket) -> str:
-    """Where a socket is reached."""
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-class OwnerOnly:
-    """While no token is needed, lets in only who runs this process, and root.
-
-    Other users of the machine reach its loopback too, and jobs run with the rights of who runs Starburst.
-    """
-
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
-        self._app = app
-        self._gate = gate
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asks = scope["type"] == "http" and scope["path"] != HEALTH
-        if asks and await run_in_threadpool(self._is_anothers, scope):
-            said = "another user runs this Starburst, which has no tokens; ask them for one"
-            await answer(403, said)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-    def _is_anothers(self, scope: Scope) -> bool:
-        if not self._gate.is_open():
-            return False
-        return peer_uid(scope["client"], scope["server"]) not in (0, os.getuid())
-
-
-def peer_uid(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The user at the other end of a connection on this machine; None if it is not open any more."""
-    ends = (_as_listed(*client), _as_listed(*server))
-    for table in TABLES:
-        try:
-            lines = table.read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            # One that was closed has no owner any more, and counts as root's.
-            if (fields[1], fields[2]) == ends and fields[3] == ESTABLISHED:
-                return int(fields[7])
-    return None
-
-
-def _as_listed(host: str, port: int) -> str:
-    """An end of a connection as /proc/net/tcp has it: words of the address in the machine's byte order."""
-    packed = ip_address(host).packed
-    words = (packed[i : i + 4] for i in range(0, len(packed), 4))
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words) + f":{port:04X}"

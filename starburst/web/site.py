@@ -6,25 +6,26 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from starburst import __version__
 from starburst.app.config_http import HttpConfig
 from starburst.web import fleet, jobs, login, progress, streams
 from starburst.web.dashboard import dashboard
-from starburst.web.errors import add_handlers
+from starburst.web.errors import add_handlers, answer
+from starburst.web.front import HEALTH
 from starburst.web.gate import Gate
 from starburst.web.metrics import metrics
+from starburst.web.news import News
 from starburst.web.office import Office
-from starburst.web.visit import Desk, LiveCore, overseer
+from starburst.web.visit import Desk, LiveCore, onlooker, overseer, viewer
 
 ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys of its `-o json`.
 
 Send a token as `Authorization: Bearer …`; a Starburst that has none answers its own machine only, without.
 Every refusal is `{"error": "…"}`, with one line for each problem.
 """
-HEALTH = "/healthz"
 #: Any route may refuse with these.
 REFUSALS = {
     400: "something in the request is wrong",
@@ -49,26 +50,39 @@ def make_app(
         title="Starburst",
         version=__version__,
         description=ABOUT,
+        openapi_url=None,  # ours asks for a token
         docs_url=None,  # these pages load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
     )
     gate = Gate(office, settings, clock=clock, wall=wall)
-    app.state.desk = Desk(office, settings, gate, LiveCore(office), Event())
+    closing = Event()
+    news = News(office.store, closing.is_set)
+    app.state.desk = Desk(office, settings, gate, LiveCore(office), news, closing)
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
     for routes in (streams.router, progress.router, jobs.router, fleet.router):
         api.include_router(routes)
     app.include_router(api)
     app.include_router(login.router)
-    app.add_api_route(HEALTH, healthz, summary="Whether it answers", tags=["health"])
-    for pages in (dashboard(office), metrics(office)):
-        app.include_router(pages, dependencies=[Depends(overseer)])
+    app.add_api_route(HEALTH, healthz, summary="Whether all goes on", tags=["health"])
+    app.add_api_route("/openapi.json", described, include_in_schema=False, dependencies=[Depends(viewer)])
+    app.include_router(dashboard(office), dependencies=[Depends(onlooker)])
+    app.include_router(metrics(office), dependencies=[Depends(overseer)])
     return app
 
 
-def healthz() -> JSONResponse:
-    """For whoever keeps it running; needs no token."""
+def described(request: Request) -> JSONResponse:
+    """What `/openapi.json` says."""
+    return JSONResponse(request.app.openapi())
+
+
+def healthz(request: Request) -> JSONResponse:
+    """For whoever keeps it running; needs no token. 503 says that the scheduler hangs."""
+    pulse = request.app.state.desk.office.pulse
+    still_s = pulse.still_s() if pulse is not None else 0.0
+    if still_s:
+        return answer(503, f"the scheduler has made no step for {still_s:.0f} s; its log may say why")
     return JSONResponse({"status": "ok"})
 
 

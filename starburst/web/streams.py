@@ -15,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from starburst.app.job_log import Part, read_log, refuse_unknown
 from starburst.app.logs import Position
-from starburst.app.views import decision_keys
 from starburst.store import pages
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.queries import JobRow
 from starburst.web.jobs import JobText
 from starburst.web.visit import Viewer, Visit
 
@@ -25,7 +24,7 @@ router = APIRouter()
 
 #: Server-sent events.
 EVENTS = "text/event-stream"
-#: Wall seconds between looks for news.
+#: Wall seconds between looks whether the server ends.
 POLL_S = 0.3
 #: Wall seconds after which a silent stream says that it lives, and whether its token still holds is asked.
 QUIET_S = 15.0
@@ -136,26 +135,21 @@ def _end(visit: Visit) -> int:
 async def _decisions(visit: Visit, seq: int) -> AsyncIterator[str]:
     """Rows after `seq` as they come. An id alone, at the start and in a pause, is where to go on from."""
     yield f"id: {seq}\n\n"
-    said_at = time.monotonic()
-    while not visit.desk.closing.is_set():
-        rows, seq = await run_in_threadpool(
-            pages.decisions, visit.store, visit.caller.queues, after_seq=seq, limit=ROWS
-        )
-        if rows:
-            yield "".join(map(_event, rows))
-        if len(rows) == ROWS:
-            continue
-        if time.monotonic() - said_at > QUIET_S:
-            if not await run_in_threadpool(visit.desk.gate.still_admits, visit.caller):
-                return
-            yield f"id: {seq}\n\n"
-            said_at = time.monotonic()
-        await asyncio.sleep(POLL_S)
-
-
-def _event(row: DecisionRow) -> str:
-    data = json.dumps(decision_keys(row), ensure_ascii=False)
-    return f"id: {row.seq}\nevent: decision\ndata: {data}\n\n"
+    desk, queues, said_at = visit.desk, visit.caller.queues, time.monotonic()
+    with desk.news as news:
+        while not desk.closing.is_set():
+            batch = await news.after(queues, seq, ROWS)
+            seq = batch.seq
+            if batch.text:
+                yield batch.text
+            if batch.more:
+                continue
+            if time.monotonic() - said_at > QUIET_S:
+                if not await run_in_threadpool(desk.gate.still_admits, visit.caller):
+                    return
+                yield f"id: {seq}\n\n"
+                said_at = time.monotonic()
+            await news.beyond(seq, max(POLL_S, said_at + QUIET_S - time.monotonic()))
 
 
 class _Piece(NamedTuple):

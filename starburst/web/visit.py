@@ -18,6 +18,7 @@ from starburst.store.store import Store
 from starburst.store.tokens import Role
 from starburst.web.errors import RefusedError
 from starburst.web.gate import Caller, Gate
+from starburst.web.news import News
 from starburst.web.office import Office
 
 
@@ -49,6 +50,7 @@ class Desk:
     settings: HttpConfig
     gate: Gate
     live: LiveCore
+    news: News
     #: Set when the server is about to end: streams end, too.
     closing: Event
 
@@ -93,8 +95,16 @@ def submitter(request: Request) -> Visit:
 
 
 def overseer(request: Request) -> Visit:
-    """Lets in who may look at every queue: for pages that know no scope."""
-    visit = _admit(request, Role.VIEWER)
+    """Lets in who may look at every queue: for what knows no scope."""
+    return _of_all_queues(_admit(request, Role.VIEWER))
+
+
+def onlooker(request: Request) -> Visit:
+    """The same, for pages: a browser's session will do."""
+    return _of_all_queues(_admit(request, Role.VIEWER, to_page=True))
+
+
+def _of_all_queues(visit: Visit) -> Visit:
     if visit.caller.queues is not None:
         raise RefusedError(
             403, f"the token {visit.caller.name!r} is for some queues only; this shows them all"
@@ -102,9 +112,9 @@ def overseer(request: Request) -> Visit:
     return visit
 
 
-def _admit(request: Request, role: Role) -> Visit:
+def _admit(request: Request, role: Role, *, to_page: bool = False) -> Visit:
     desk: Desk = request.app.state.desk
-    caller = desk.gate.admit(request)
+    caller = desk.gate.admit(request, to_page=to_page)
     if not caller.may(role):
         mine = caller.role.value
         raise RefusedError(403, f"the token {caller.name!r} is a {mine}'s; this needs a {role.value}'s")

@@ -13,10 +13,11 @@ import pytest
 
 from starburst.app.config_http import PORT, HttpConfig
 from starburst.app.errors import UserError
-from starburst.web import doors, server
+from starburst.web import connections, doors, server
 from starburst.web.doors import listening, refuse_open_doors
 from starburst.web.office import Office
-from starburst.web.server import peer_uid, serving
+from starburst.web.peers import peer_uid
+from starburst.web.server import serving
 from tests.web.conftest import Time
 
 
@@ -111,7 +112,7 @@ def test_other_users_of_this_machine_are_kept_out_until_they_have_a_token(
     with listening(settings) as sock, serving(office, settings, sock) as url:
         assert httpx.get(f"{url}/api/v1/jobs").status_code == 200
         for uid in (os.getuid() + 1, None):
-            monkeypatch.setattr(server, "peer_uid", lambda *_, uid=uid: uid)
+            monkeypatch.setattr(connections, "peer_uid", lambda *_, uid=uid: uid)
             answer = httpx.get(f"{url}/api/v1/jobs")
             assert answer.status_code == 403
             assert "another user runs this Starburst" in answer.json()["error"]

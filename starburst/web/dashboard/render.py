@@ -34,9 +34,9 @@ class Story:
     submission: Submission | None
 
 
-def overview_page(view: Overview) -> str:
-    """The first page."""
-    return _render("overview.html", view.now, view=view, phases=PHASES)
+def overview_page(view: Overview, *, signed_in: bool = False) -> str:
+    """The first page; `signed_in`: it was asked for with a session, which can be ended."""
+    return _render("overview.html", view.now, signed_in=signed_in, view=view, phases=PHASES)
 
 
 def overview_parts(view: Overview) -> str:
@@ -44,9 +44,9 @@ def overview_parts(view: Overview) -> str:
     return _render("overview_parts.html", view.now, view=view, phases=PHASES)
 
 
-def job_page(story: Story) -> str:
-    """The page of a job."""
-    return _render("job.html", story.now, story=story)
+def job_page(story: Story, *, signed_in: bool = False) -> str:
+    """The page of a job; `signed_in` as above."""
+    return _render("job.html", story.now, signed_in=signed_in, story=story)
 
 
 def job_parts(story: Story) -> str:
@@ -59,9 +59,10 @@ def missing(what: str) -> str:
     return _render("missing.html", 0.0, what=what)
 
 
-def _render(template: str, now: float, **values: object) -> str:
+def _render(template: str, now: float, *, signed_in: bool = False, **values: object) -> str:
     clock, zone = local_clock(now), datetime.fromtimestamp(now).astimezone().tzname()
-    return _environment().get_template(template).render(now=now, clock=clock, zone=zone, **values)
+    page = _environment().get_template(template)
+    return page.render(now=now, clock=clock, zone=zone, signed_in=signed_in, **values)
 
 
 @cache

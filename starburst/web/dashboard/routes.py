@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 
@@ -18,13 +19,12 @@ from starburst.web.dashboard.overview import PHASES, Asked, overview
 from starburst.web.dashboard.telling import Teller
 from starburst.web.gap_watch import GapWatch
 from starburst.web.office import Office
+from starburst.web.sessions import cookies
 
 #: Nothing but our own files, and no script or style inside a page.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
 TYPES = {
@@ -45,7 +45,8 @@ def dashboard(office: Office) -> APIRouter:
 
     @router.get("/")
     def home(request: Request, q: str = "", phase: str = "") -> Response:
-        return _page(request, render.overview_page(overview(office, rival, watch, _asked(q, phase))))
+        view = overview(office, rival, watch, _asked(q, phase))
+        return _page(request, render.overview_page(view, signed_in=_signed_in(request)))
 
     @router.get("/dashboard/overview")
     def overview_parts(request: Request, q: str = "", phase: str = "") -> Response:
@@ -53,7 +54,8 @@ def dashboard(office: Office) -> APIRouter:
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str) -> Response:
-        return _of_job(request, office, teller, job_id, render.job_page)
+        page = partial(render.job_page, signed_in=_signed_in(request))
+        return _of_job(request, office, teller, job_id, page)
 
     @router.get("/dashboard/jobs/{job_id}")
     def job_parts(request: Request, job_id: str) -> Response:
@@ -65,10 +67,13 @@ def dashboard(office: Office) -> APIRouter:
             return HTMLResponse(render.missing(f"there is no {name}"), 404, HEADERS)
         content = (files("starburst.web.dashboard") / "static" / name).read_bytes()
         kept = "public, max-age=31536000, immutable" if v else "no-cache"
-        headers = {"Cache-Control": kept, "X-Content-Type-Options": "nosniff"}
-        return Response(content, headers=headers, media_type=TYPES[name])
+        return Response(content, headers={"Cache-Control": kept}, media_type=TYPES[name])
 
     return router
+
+
+def _signed_in(request: Request) -> bool:
+    return bool(cookies(request))
 
 
 def _asked(text: str, phase: str) -> Asked:
