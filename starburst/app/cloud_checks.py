@@ -109,7 +109,7 @@ async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Ch
     clouds += sorted({owner for owner in owners.values() if owner} - set(clouds))
     access, machines = await asyncio.gather(
         _asked("credentials", api.check(clouds), f"see sky check {' '.join(clouds)}, and mend cloud.clouds"),
-        _asked("machines", api.clusters(refresh=False), "see the server's log: sky api logs --server-logs"),
+        _asked("machines", api.clusters(), "see the server's log: sky api logs --server-logs"),
     )
     found = [server]
     if isinstance(access, Check):

@@ -255,6 +255,9 @@ class SkyConfig(Reaping):
     idle_minutes: int = Field(
         5, ge=1, le=1440, description="and the machine gives itself back so many minutes after that"
     )
+    launch_limit: Seconds = Field(
+        1800.0, gt=0, description="a launch whose machine takes no runs after this is given up and has failed"
+    )
     bucket: str | None = Field(
         None,
         description="s3://… or gs://…: mounted on every machine, for checkpoints; null copies them by ssh",

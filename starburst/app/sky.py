@@ -13,6 +13,7 @@ from starburst.app.config_sites import SkyConfig
 from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.cloud_api import ProvisionApi
 from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.notes import FileNotes
 from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_offers, read_offers
@@ -58,6 +59,7 @@ def sky_cloud(
     return SkyCloud(
         SdkApi(),
         contact,
+        ProvisionApi(),
         RayRunner(contact),
         FileNotes(root / "notes"),
         offers=offers,
@@ -69,6 +71,7 @@ def sky_cloud(
         controller=controller,
         lease_s=config.lease,
         idle_minutes=config.idle_minutes,
+        launch_limit_s=config.launch_limit,
         bucket=config.bucket,
         source=source,
         stores=config.stores(),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.cloud_api import ProvisionApi
 from starburst.clouds.sky.notes import FileNotes
 from starburst.clouds.sky.offers import Wanted, cached, catalog_offers
 from starburst.clouds.sky.port import SkyApi
@@ -112,6 +113,7 @@ class Life:
         self.cloud = SkyCloud(
             self.api,
             self._contact,
+            ProvisionApi(),
             runner,
             FileNotes(self.home / "notes"),
             offers=cached(lambda: catalog_offers("aws", Wanted(TYPES), self.zones)),

@@ -2,8 +2,8 @@
 
 `machines.py` rents and gives back, `runs.py` knows what runs; here an attendant per machine goes between:
 it exchanges news with its machine, often while something changes there and seldom while nothing does, and
-says when a machine no longer answers. What SkyPilot is asked for is one refreshed listing a minute, and one
-more when a machine is silent.
+says when a machine no longer answers. What SkyPilot is asked for is one listing a minute; whether a machine
+lives is asked of its cloud (`lookout.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,16 @@ import structlog
 from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.machines import SkyMachines
 from starburst.clouds.sky.naming import Naming
-from starburst.clouds.sky.notes import Notes
-from starburst.clouds.sky.port import ClusterState, ClusterStatus, Contact, SkyApi, SkyError, UnreachableError
+from starburst.clouds.sky.notes import MachineNote, Notes
+from starburst.clouds.sky.port import (
+    CloudApi,
+    ClusterState,
+    ClusterStatus,
+    Contact,
+    SkyApi,
+    SkyError,
+    UnreachableError,
+)
 from starburst.clouds.sky.runner import Runner
 from starburst.clouds.sky.runs import Berth, News, SkyRuns
 from starburst.clouds.sky.storage import NO_STORES, all_mounts
@@ -46,6 +54,7 @@ _PHASES = {
     ClusterState.LAUNCHING: InstancePhase.LAUNCHING,
     ClusterState.UP: InstancePhase.READY,
     ClusterState.UNHEALTHY: InstancePhase.READY,
+    ClusterState.STOPPED: InstancePhase.TERMINATING,
     ClusterState.ENDING: InstancePhase.TERMINATING,
 }
 
@@ -55,15 +64,16 @@ class SkyCloud:
 
     `offers` reads what can be rented; `home` is where logs of runs go (`home/runs`), `checkpoints` where
     jobs keep theirs on this side. A machine ends by itself `lease_s` plus `idle_minutes` after we are last
-    heard of. `now` gives the scheduler's time and `pace` maps it to the wall's. `source` reads what runs take
-    from the cluster; without one they are refused. `stores` are mapped to the cluster's volumes, and every
-    machine has them all. With `own_prices` those of the offers are the user's, and SkyPilot is not asked what
-    machines cost."""
+    heard of; a launch that takes longer than `launch_limit_s` has failed. `now` gives the scheduler's time
+    and `pace` maps it to the wall's. `source` reads what runs take from the cluster; without one they are
+    refused. `stores` are mapped to the cluster's volumes, and every machine has them all. With `own_prices`
+    those of the offers are the user's, and SkyPilot is not asked what machines cost."""
 
     def __init__(
         self,
         api: SkyApi,
         contact: Contact,
+        clouds: CloudApi,
         runner: Runner,
         notes: Notes,
         *,
@@ -76,6 +86,7 @@ class SkyCloud:
         controller: str,
         lease_s: float = 900.0,
         idle_minutes: int = 5,
+        launch_limit_s: float = 1800.0,
         bucket: str | None = None,
         source: Source | None = None,
         stores: Mapping[str, Store] = NO_STORES,
@@ -98,6 +109,7 @@ class SkyCloud:
         self._machines = SkyMachines(
             api,
             contact,
+            clouds,
             notes,
             Naming(owner, controller),
             report=self._report,
@@ -108,6 +120,7 @@ class SkyCloud:
             pace=pace,
             lease_s=lease_s,
             idle_minutes=idle_minutes,
+            launch_limit_s=launch_limit_s,
             bucket=bucket,
             mounts=all_mounts(stores),
             own_prices=own_prices,
@@ -162,12 +175,13 @@ class SkyCloud:
 
     async def owned(self) -> list[Instance]:
         """See `Cloud`. The name of another controller's machine is its cluster's."""
-        is_of_owner = self._machines.naming.is_of_owner
-        return [self._instance(status) for status in await self._machines.clusters() if is_of_owner(status)]
+        listing = await self._machines.owned()
+        forgotten = [self._noted(note, InstancePhase.READY) for note in self._machines.forgotten(listing)]
+        return [*map(self._instance, listing), *forgotten]
 
     def _instance(self, status: ClusterStatus) -> Instance:
         naming, phase = self._machines.naming, _PHASES[status.state]
-        if not naming.is_ours(status):
+        if naming.instance_id(status.name) is None:
             # Till when it is leased only the machine itself knows, which is somebody else's: it is let be.
             whose = naming.controller_of(status)
             return Instance(status.name, "", phase, status.launched_at, controller=whose)
@@ -175,10 +189,11 @@ class SkyCloud:
         note = self._machines.notes.get(id_)
         if note is None:
             return Instance(id_, "", phase, status.launched_at, controller=naming.controller)
-        if note.ending or note.is_over:
-            phase = InstancePhase.TERMINATING
+        return self._noted(note, InstancePhase.TERMINATING if note.ending or note.is_over else phase)
+
+    def _noted(self, note: MachineNote, phase: InstancePhase) -> Instance:
         launched_at = note.asked_at if note.launched_at is None else note.launched_at
-        return Instance(id_, note.offer, phase, launched_at, controller=naming.controller)
+        return Instance(note.id, note.offer, phase, launched_at, controller=self._machines.naming.controller)
 
     # --- watching ----------------------------------------------------------------------------------------
 
@@ -187,7 +202,9 @@ class SkyCloud:
         self._out = report
         try:
             await self._tell_offers()
-            await self._machines.list_first()
+            for note in list(self._machines.notes.values()):
+                self._machines.resume(note)  # attended to from now on, whether SkyPilot answers or not
+            await self._machines.lookout.look_first()
             await asyncio.gather(*(self._greeted[id_].wait() for id_ in self._attended()))
             for note in self._machines.notes.values():
                 if note.is_over:  # also if we died before its runs were told
@@ -196,7 +213,7 @@ class SkyCloud:
                 report(_answer(id_, answers))
             known = self._runs.list_all()
             report(SiteSynced(Site.CLOUD, known, frozenset(self._machines.notes)))
-            self._tasks.ensure("machines", self._machines.watch)
+            self._tasks.ensure("machines", self._machines.lookout.watch)
             self._tasks.ensure("offers", self._refresh_offers)
             await self._tasks.until_failure()
         finally:
@@ -237,7 +254,7 @@ class SkyCloud:
                 self._wakes[id_].set()
 
     def _berth(self, instance_id: str) -> Berth | None:
-        """The way to a machine that takes runs; None until a listing after a restart has shown it."""
+        """The way to a machine that takes runs; None if SkyPilot never told it."""
         access = self._machines.access(instance_id)
         if access is None:
             return None
@@ -268,9 +285,9 @@ class SkyCloud:
                 if misses == 1:
                     silent_since = self._now()
                     log.warning("machine-does-not-answer", instance=instance_id, error=str(error))
-                    self._machines.suspect()
-                listed = self._machines.listed_at.get(instance_id, 0.0) > silent_since
-                if misses >= MISSES and listed:
+                    self._machines.lookout.suspect(instance_id)
+                looked = self._machines.lookout.looked_at.get(instance_id, 0.0) > silent_since
+                if misses >= MISSES and looked:
                     self._say(instance_id, answers=False)
                 pause_s = PAUSES["changing" if self._answers.get(instance_id, True) else "steady"]
             except SkyError as error:
@@ -278,6 +295,7 @@ class SkyCloud:
                 pause_s = PAUSES["steady"]
             else:
                 misses = 0
+                self._machines.heard(instance_id, kept=news.kept, armed=news.armed)
                 self._say(instance_id, answers=True)
                 if news.lapsed and self._runs.none_on(instance_id):  # we were away too long
                     log.warning("lease-passed", instance=instance_id)

@@ -2,7 +2,8 @@
 
 `guest.py tend` takes JSON on stdin and answers JSON on stdout: it renews the lease, takes in what is to
 run, passes stops on and tells how every task asked for stands, and what it says of its progress.
-`guest.py submit` puts a task into the machine's Ray (`guest_ray.py`). `guest.py run DIR` is what a queue
+`guest.py submit` puts a task into the machine's Ray (`guest_ray.py`). `guest.py retire` ends the machine, and
+`guest.py switch` is what ends it without us (`guest_switch.py`). `guest.py run DIR` is what a queue
 (Ray's or SkyPilot's) starts: it holds the task's lock, gives it the GPUs that the queue chose and CPUs of its
 own, and has the shim run it (`guest_run.py`). All of it may be repeated: the lock and the files of a task
 (`guest_tasks.py`) decide, so a task that two queues start runs once.
@@ -24,6 +25,7 @@ if TYPE_CHECKING or __package__:
     from starburst.clouds.sky.guest_ray import submit
     from starburst.clouds.sky.guest_report import hear
     from starburst.clouds.sky.guest_run import run
+    from starburst.clouds.sky.guest_switch import arm, retire, stands, watch
     from starburst.clouds.sky.guest_tasks import (
         base,
         forget_secrets,
@@ -40,6 +42,7 @@ else:  # on a machine, where all files of the agent lie side by side
     from guest_ray import submit
     from guest_report import hear
     from guest_run import run
+    from guest_switch import arm, retire, stands, watch
     from guest_tasks import (
         base,
         forget_secrets,
@@ -57,9 +60,13 @@ LOG_BYTES = 1 << 18
 
 
 def tend(ask: dict[str, Any]) -> dict[str, Any]:
-    """Renew the lease by `lease_s`, take in `specs`, pass `stops` on, `look` at tasks and `hear` them."""
+    """Renew the lease by `lease_s`, take in `specs`, pass `stops` on, `look` at tasks and `hear` them.
+
+    The `switch` is set if its settings come along, and put back if it was there and is not.
+    """
     if ask.get("lease_s") is not None:
         renew(ask["lease_s"])
+    armed = arm(ask.get("switch"))
     for name, spec in ask.get("specs", {}).items():
         take_in(rank_dir(name), spec)
     for name, grace_s in ask.get("stops", {}).items():
@@ -70,7 +77,8 @@ def tend(ask: dict[str, Any]) -> dict[str, Any]:
     lease = read_json(os.path.join(base(), "lease.json"))
     lapsed = lease is not None and time.time() >= lease["until"]
     who = {"host": socket.gethostname(), "address": address()}
-    return {"booted_at": booted_at(), "lapsed": lapsed, "ranks": ranks, **who}
+    ends = {"lapsed": lapsed, "armed": armed, "kept": stands("keeper")}
+    return {"booted_at": booted_at(), "ranks": ranks, **ends, **who}
 
 
 def look(path: str, seen: int) -> dict[str, Any]:
@@ -159,8 +167,11 @@ def main() -> None:
     """One verb."""
     if sys.argv[1] == "run":
         run(sys.argv[2])
+    elif sys.argv[1] == "switch":
+        watch()
     else:
-        json.dump({"tend": tend, "submit": submit}[sys.argv[1]](json.load(sys.stdin)), sys.stdout)
+        verbs = {"tend": tend, "submit": submit, "retire": retire}
+        json.dump(verbs[sys.argv[1]](json.load(sys.stdin)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Rented machines as SkyPilot's clusters: one per intent, adopted after a crash, gone only when the cloud
-says so.
+says so (`sightings.py`), whatever SkyPilot lists.
 
 An intent is noted before SkyPilot is asked, the request's id before its result is awaited. Whatever a crash
 leaves out is found again: a request that is under way by its cluster's name, a machine by its own.
@@ -13,21 +13,26 @@ from functools import partial
 
 import structlog
 
+from starburst.clouds.sky.alive import Verdict
 from starburst.clouds.sky.keeper import KEEPER, keeper
+from starburst.clouds.sky.launching import Launching, greeting
+from starburst.clouds.sky.ledger import Ledger
+from starburst.clouds.sky.lookout import Lookout
 from starburst.clouds.sky.naming import Naming
-from starburst.clouds.sky.notes import MachineNote, Notes, drop_machine, load_machines, save_machine
-from starburst.clouds.sky.offers import Place
+from starburst.clouds.sky.notes import MachineNote, Notes
 from starburst.clouds.sky.port import (
     Access,
     CapacityError,
+    CloudApi,
     ClusterStatus,
     Contact,
-    LaunchSpec,
     NotFoundError,
+    Sighting,
     SkyApi,
     SkyError,
     UnreachableError,
 )
+from starburst.clouds.sky.sightings import Sightings
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.runs.ports import Report
@@ -36,11 +41,9 @@ from translator.stores import Store
 
 log = structlog.get_logger()
 
-#: Wall seconds: between tries of a call that failed, at first and at last; between refreshed listings while
-#: nothing is suspected; and for a machine that is up to let somebody log in.
-FIRST_PAUSE_S, LAST_PAUSE_S, QUIET_S, LOGIN_S = 1.0, 30.0, 60.0, 300.0
-#: Scheduler seconds that a machine that is over is remembered, in case nobody stored its end.
-KEPT_S = 86_400.0
+#: Wall seconds: between tries of a call that failed, at first and at last; and for a keeper to come to its
+#: machine through SkyPilot's queue.
+FIRST_PAUSE_S, LAST_PAUSE_S, KEEPER_S = 1.0, 30.0, 120.0
 
 
 class SkyMachines:
@@ -50,6 +53,7 @@ class SkyMachines:
         self,
         api: SkyApi,
         contact: Contact,
+        clouds: CloudApi,
         notes: Notes,
         naming: Naming,
         *,
@@ -61,13 +65,13 @@ class SkyMachines:
         pace: Pace,
         lease_s: float,
         idle_minutes: int,
+        launch_limit_s: float,
         bucket: str | None,
         mounts: tuple[tuple[str, Store], ...],
         own_prices: bool,
     ) -> None:
         self._api = api
         self._contact = contact
-        self._notes = notes
         self.naming = naming
         self._report = report
         self._ready = ready
@@ -76,20 +80,34 @@ class SkyMachines:
         self._now = now
         self._pace = pace
         self._lease_s = lease_s
-        self._idle_minutes = idle_minutes
-        self._bucket = bucket
-        self._mounts = mounts
-        self._own_prices = own_prices
-        self.notes = load_machines(notes)
-        for note in [
-            note for note in self.notes.values() if note.is_over and note.told_by() < now() - KEPT_S
-        ]:
-            drop_machine(notes, self.notes.pop(note.id))
-        self._access: dict[str, Access] = {}
-        self._suspects = asyncio.Event()
+        self._ledger = Ledger(notes, naming, now())
+        self.notes = self._ledger.machines
+        self._sightings = Sightings(
+            clouds, contact, naming, pace, now, lease_s=lease_s, idle_minutes=idle_minutes
+        )
+        self._launching = Launching(
+            api,
+            contact,
+            self._sightings,
+            self._ledger,
+            naming,
+            gone=self._note_gone,
+            now=now,
+            pace=pace,
+            lease_s=lease_s,
+            idle_minutes=idle_minutes,
+            limit_s=launch_limit_s,
+            bucket=bucket,
+            mounts=mounts,
+            own_prices=own_prices,
+        )
+        self.lookout = Lookout(
+            api, self._sightings, self._ledger, naming, gone=self._vanish, stopped=self._stopped, now=now
+        )
+        self.takes_runs = self._ledger.takes_runs
         self._launches: dict[str, asyncio.Task[None]] = {}
-        #: When the cloud last said that a machine runs; scheduler seconds.
-        self.listed_at: dict[str, float] = {}
+        #: When a keeper was last put on a machine; wall seconds.
+        self._kept_at: dict[str, float] = {}
 
     # --- what is asked -----------------------------------------------------------------------------------
 
@@ -125,19 +143,31 @@ class SkyMachines:
 
     def access(self, instance_id: str) -> Access | None:
         """How to log in to a machine that takes runs."""
-        note = self.notes.get(instance_id)
-        if note is None or not note.ready or note.ending or note.is_over:
-            return None
-        return self._access.get(instance_id)
+        return self.notes[instance_id].access if self.takes_runs(instance_id) else None
 
-    def takes_runs(self, instance_id: str) -> bool:
-        """Whether a machine is up and meant to stay."""
-        note = self.notes.get(instance_id)
-        return note is not None and note.ready and not note.ending and not note.is_over
+    def forgotten(self, listing: list[ClusterStatus]) -> list[MachineNote]:
+        """Machines that take runs and that SkyPilot does not list."""
+        listed = {status.name for status in listing}
+        return [note for note in self._ledger.up() if self.naming.cluster(note.id) not in listed]
 
-    def suspect(self) -> None:
-        """Something does not answer: have the cloud asked now."""
-        self._suspects.set()
+    async def owned(self) -> list[ClusterStatus]:
+        """Clusters of our owner, as SkyPilot last knew them."""
+        intended = self._ledger.intended()
+        return [one for one in await self._api.clusters() if self.naming.is_of_owner(one, intended)]
+
+    def heard(self, instance_id: str, *, kept: bool, armed: bool) -> None:
+        """A machine has answered: whether it has its keeper, and its own switch runs."""
+        self._sightings.heard(instance_id)
+        note = self.notes[instance_id]
+        late = self._wall() - self._kept_at.get(instance_id, 0.0) > KEEPER_S
+        lost = note.kept and not kept and late
+        if lost or note.armed is not armed:
+            if lost:
+                log.warning("keeper-lost", instance=instance_id)
+            note.kept, note.armed = note.kept and not lost, armed
+            self._save(note)
+        if not (note.kept and note.armed) and self.takes_runs(instance_id):
+            self._tasks.ensure(("keep", instance_id), partial(self._keep, note))
 
     # --- coming up ---------------------------------------------------------------------------------------
 
@@ -146,8 +176,9 @@ class SkyMachines:
         pause_s = FIRST_PAUSE_S
         while not (note.ready or note.ending or note.is_over):
             try:
-                await self._request(note)
-                await self._log_in(note)
+                await self._launching.come_up(note)
+                if self.takes_runs(note.id):
+                    self.resume(note)
             except NotFoundError as error:  # the API server lost it
                 log.warning("launch-again", instance=note.id, error=str(error))
                 note.request = None
@@ -161,87 +192,24 @@ class SkyMachines:
                 if not note.ending:
                     await self._fail(note, str(error), sold_out=isinstance(error, CapacityError))
 
-    async def _request(self, note: MachineNote) -> None:
-        """Until SkyPilot says that the cluster is up: by our request, or one that was made before a crash."""
-        cluster = self.naming.cluster(note.id)
-        if note.request is None:
-            under_way = await self._api.launching(cluster)
-            request = under_way[0] if under_way else None
-            if note.ending:
-                return
-            # Also if it counts as up: what a launch left that broke off may lack its way in, or its autostop.
-            note.request = request or await self._api.launch(self._spec(note, cluster))
-            self._save(note)
-        await self._api.wait(note.request)
-
-    def _spec(self, note: MachineNote, cluster: str) -> LaunchSpec:
-        try:
-            place = Place.of(note.offer)
-        except ValueError as error:
-            raise SkyError(str(error)) from None
-        expiry = self._pace.wall_time(self._now()) + self._lease_s + 60 * self._idle_minutes
-        return LaunchSpec(
-            cluster=cluster,
-            infra=place.infra,
-            instance_type=place.instance_type,
-            spot=place.spot,
-            labels=self.naming.labels(note.id, expiry),
-            idle_minutes=self._idle_minutes,
-            bucket=self._bucket,
-            mounts=self._mounts,
-        )
-
-    async def _log_in(self, note: MachineNote) -> None:
-        """Until the machine answers; its bill began when it did, at the latest when it booted."""
-        cluster, deadline = self.naming.cluster(note.id), self._wall() + LOGIN_S
-        while not note.ending:
-            status = await self._find(cluster, refresh=False)
-            if status is None:
-                raise NotFoundError(f"{cluster} came up and is not there")
-            if status.access is None:
-                raise SkyError(f"{cluster} is up and SkyPilot does not say how to log in")
-            try:
-                answer = await self._contact.call(cluster, status.access, "tend", {"lease_s": self._lease_s})
-            except UnreachableError as error:
-                if await self._find(cluster, refresh=True) is None:
-                    self._note_gone(note, preempted=note.spot)
-                    return
-                if self._wall() >= deadline:
-                    raise SkyError(f"{cluster} is up and lets nobody log in: {error}") from error
-                await asyncio.sleep(FIRST_PAUSE_S)
-                continue
-            self._access[note.id] = status.access
-            note.micro_usd = await self._billed(note, status)
-            booted_at = self._pace.scheduler_time(float(answer["booted_at"]))
-            note.launched_at = min(max(note.asked_at, booted_at), self._now())
-            if not note.ending:
-                note.ready = True
-                self._save(note)
-                self.resume(note)
-            return
-
-    async def _billed(self, note: MachineNote, status: ClusterStatus) -> int | None:
-        """Micro-dollars an hour of a machine that came up; None if nobody says, or prices are the user's."""
-        if self._own_prices:
-            return None
-        try:
-            rate = await self._api.rate(status)
-        except SkyError as error:
-            log.warning("rate-unknown", instance=note.id, error=str(error))
-            return None
-        return None if rate is None else rate.micro_usd
-
     async def _keep(self, note: MachineNote) -> None:
-        """See to it that the machine has its keeper. Two of them do no harm."""
+        """See to it that the machine has its switch and its keeper. Two of them do no harm."""
         cluster, pause_s = self.naming.cluster(note.id), FIRST_PAUSE_S
-        while self.takes_runs(note.id) and not note.kept:
+        hello = greeting(self._lease_s, self._sightings.switch_s)
+        while self.takes_runs(note.id) and not (note.kept and note.armed):
             try:
-                await self._api.wait(await self._api.exec(cluster, KEEPER, keeper(self._lease_s), {}))
-                note.kept = True
+                if not note.armed and note.access is not None:
+                    answer = await self._contact.call(cluster, note.access, "tend", hello)
+                    note.armed = bool(answer["armed"])
+                if not note.kept:
+                    await self._api.wait(await self._api.exec(cluster, KEEPER, keeper(self._lease_s), {}))
+                    note.kept, self._kept_at[note.id] = True, self._wall()
                 self._save(note)
             except SkyError as error:
                 log.warning("no-keeper-yet", instance=note.id, error=str(error))
-                self.suspect()
+                if isinstance(error, UnreachableError):
+                    self.lookout.suspect(note.id)
+            if not (note.kept and note.armed):
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
@@ -250,7 +218,7 @@ class SkyMachines:
         log.warning("launch-failed", instance=note.id, error=message)
         await self._clear(note)
         if not note.ending:
-            note.failed, note.sold_out, note.ended_at = message, sold_out, self._now()
+            note.failed, note.sold_out, note.ended_at = message, sold_out, self._over_at(note)
             self._save(note)
             self._report(note.end())
 
@@ -262,23 +230,22 @@ class SkyMachines:
             await self._clear(note)
             await asyncio.wait([launch], timeout=FIRST_PAUSE_S)
         await self._clear(note)
-        self._note_gone(note, preempted=False)
+        if not note.is_over:
+            self._note_gone(note)
 
     async def _clear(self, note: MachineNote) -> None:
-        """Until the cloud has nothing of this intent, and nothing of it is on its way there."""
+        """Until neither SkyPilot nor the cloud has anything of this intent, nor is it on its way there."""
         cluster, pause_s = self.naming.cluster(note.id), FIRST_PAUSE_S
         while True:
             try:
                 for request in await self._api.launching(cluster):
                     await self._api.abort(request)
-                status = await self._find(cluster, refresh=False)
-                if status is None:  # nor was it on its way when that was asked for
+                status = await self._find(cluster)
+                if status is not None:
+                    await self._take_down(note, status)
+                    continue
+                if await self._is_clear(note):  # nor was it on its way when that was asked for
                     return
-                if note.launched_at is None and status is not None:
-                    note.launched_at = note.asked_at
-                    self._save(note)
-                await self._api.wait(await self._api.down(cluster))
-                continue
             except NotFoundError:
                 pass  # as it should be; the listing decides
             except SkyError as error:
@@ -286,76 +253,61 @@ class SkyMachines:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    def _note_gone(self, note: MachineNote, *, preempted: bool) -> None:
-        note.ended_at = self._now()
-        note.preempted = preempted
+    async def _take_down(self, note: MachineNote, status: ClusterStatus) -> None:
+        if not note.is_over:
+            self._launching.first_seen(note, status)
+        request = await self._api.down(status.name)
+        await self._api.wait(request)
+        finished_at = await self._api.finished_at(request)
+        note.taken_down = True
+        if finished_at is not None and not note.is_over:
+            note.halted_at = self._sightings.since_asked(note, finished_at)
+        self._save(note)
+
+    async def _is_clear(self, note: MachineNote) -> bool:
+        """Whether the cloud has nothing either of what SkyPilot does not list; if it has, that is ended."""
+        if note.is_over:
+            return True
+        traces: list[Sighting | None] = [*await self._sightings.traces(note)]
+        is_clear = True
+        for seen in traces or [None]:
+            stand = await self._sightings.judge(note, seen, None)
+            if stand in (Verdict.LIVES, Verdict.STOPPED):
+                await self._sightings.end(note, seen)
+            is_clear = is_clear and stand is Verdict.GONE
+        return is_clear
+
+    def _note_gone(self, note: MachineNote) -> None:
+        """Its cloud has it no more. Who did not ask for a spot machine's end was preempted."""
+        note.ended_at = self._over_at(note)
+        note.preempted = note.spot and not note.ending
         if note.launched_at is None:
             note.launched_at = note.ended_at
-        self._access.pop(note.id, None)
         self._save(note)
         self._report(note.end())
         self._gone(note.id)
 
-    # --- listings ----------------------------------------------------------------------------------------
+    def _over_at(self, note: MachineNote) -> float:
+        """When the bill of a machine that is over ended: by its cloud or SkyPilot, else now."""
+        ended_at = self._now() if note.halted_at is None else note.halted_at
+        return max(ended_at, note.launched_at or 0.0)
 
-    async def list_first(self) -> None:
-        """Ask the cloud what is so, until it answers, and report every machine there is or was."""
-        pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                await self._look()
-                break
-            except SkyError as error:
-                log.warning("cloud-does-not-answer", error=str(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LAST_PAUSE_S)
-        for note in list(self.notes.values()):
-            self.resume(note)
+    def _vanish(self, note: MachineNote) -> None:
+        """A machine that was up is over; SkyPilot may list it still."""
+        self._note_gone(note)
+        self._tasks.ensure(("end", note.id), partial(self._clear, note))
 
-    async def watch(self) -> None:
-        """Look again at quiet intervals, and at once when something is suspected."""
-        pause_s = FIRST_PAUSE_S
-        while True:
-            timer = asyncio.get_running_loop().call_later(QUIET_S, self._suspects.set)
-            await self._suspects.wait()
-            timer.cancel()
-            self._suspects.clear()
-            if any(note.ready and not note.is_over for note in self.notes.values()):
-                try:
-                    await self._look()
-                    pause_s = FIRST_PAUSE_S
-                except SkyError as error:
-                    log.warning("cloud-does-not-answer", error=str(error), again_in_s=pause_s)
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, LAST_PAUSE_S)
-                    self._suspects.set()
+    def _stopped(self, note: MachineNote) -> None:
+        """Somebody stopped a machine: what ran there is dead, and it is ended."""
+        log.warning("machine-stopped", instance=note.id)
+        note.halted_at = note.halted_at or self._now()
+        self.terminate(note.id)
 
-    async def _look(self) -> None:
-        """One refreshed listing: who was up before it and is not in it has ended."""
-        up = [note for note in self.notes.values() if note.ready and not note.is_over and not note.ending]
-        listing = {status.name: status for status in await self._api.clusters(refresh=True)}
-        for note in up:
-            status = listing.get(self.naming.cluster(note.id))
-            if note.ending or note.is_over:
-                continue
-            if status is None:
-                self._note_gone(note, preempted=note.spot)
-                continue
-            self.listed_at[note.id] = self._now()
-            if status.access is not None:
-                self._access[note.id] = status.access
-
-    async def clusters(self) -> list[ClusterStatus]:
-        """Every cluster there is, as last known."""
-        return await self._api.clusters(refresh=False)
-
-    async def _find(self, cluster: str, *, refresh: bool) -> ClusterStatus | None:
-        listing = await self._api.clusters(refresh=refresh)
-        return next((status for status in listing if status.name == cluster), None)
+    async def _find(self, cluster: str) -> ClusterStatus | None:
+        return next((status for status in await self._api.clusters() if status.name == cluster), None)
 
     def _wall(self) -> float:
         return self._pace.wall_time(self._now())
 
     def _save(self, note: MachineNote) -> None:
-        self.notes[note.id] = note
-        save_machine(self._notes, note)
+        self._ledger.save(note)

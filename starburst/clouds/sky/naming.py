@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 
 from starburst.clouds.sky.port import ClusterStatus
@@ -61,17 +62,26 @@ class Naming:
             (EXPIRY, str(int(expiry))),
         )
 
-    def is_ours(self, status: ClusterStatus) -> bool:
-        """Whether name and labels say so. Labels are not known before SkyPilot has settled on a machine."""
-        labels = dict(status.labels)
-        tagged = labels.get(CONTROLLER, self._tag) == self._tag
-        return self.instance_id(status.name) is not None and tagged
+    def intent(self, instance_id: str) -> tuple[tuple[str, str], ...]:
+        """The labels by which a machine's instance is found in its cloud."""
+        return ((CONTROLLER, self._tag), (INTENT, label(instance_id)))
 
-    def is_of_owner(self, status: ClusterStatus) -> bool:
+    def is_ours(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
+        """Whether we made a cluster: our label is on it, or it is one that we asked for.
+
+        A name alone says nothing: anybody may give a cluster one that begins like ours. Labels are not known
+        before SkyPilot has settled on a machine, but what was asked for is.
+        """
+        if self.instance_id(status.name) is None:
+            return False
+        return status.name in intended or dict(status.labels).get(CONTROLLER) == self._tag
+
+    def is_of_owner(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
         """Whether a Starburst of our owner made it: this one, or one that says so by its label."""
-        if self.is_ours(status):
+        if self.is_ours(status, intended):
             return True
-        return is_cluster(status.name) and dict(status.labels).get(OWNER) == label(self.owner)
+        another = is_cluster(status.name) and self.instance_id(status.name) is None
+        return another and dict(status.labels).get(OWNER) == label(self.owner)
 
     def controller_of(self, status: ClusterStatus) -> str:
         """The tag of the controller whose cluster this is, as its name has it."""

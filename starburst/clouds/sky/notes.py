@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from starburst.clouds.sky.port import Access, CloudId
 from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -68,14 +69,27 @@ class MachineNote:
     gpu_type: str = ""
     #: The request that launches it.
     request: str | None = None
-    #: When its bill began; known once somebody logged in.
+    #: Its launch was asked for, whatever became of the request.
+    asked: bool = False
+    #: How to log in, as SkyPilot last said: it need not be there for a machine to be attended to.
+    access: Access | None = None
+    #: Which instance it is; known once its cloud has said so of a machine that answered.
+    at: CloudId | None = None
+    #: When its bill began: by its cloud, else by its boot, and until somebody logged in by SkyPilot.
     launched_at: float | None = None
     #: What it really costs an hour; None if SkyPilot does not say.
     micro_usd: int | None = None
     ready: bool = False
-    #: Its keeper is in its queue.
+    #: Its keeper is in its queue; its own switch runs.
     kept: bool = False
+    armed: bool = False
+    #: It lives, and SkyPilot does not list it.
+    forgotten: bool = False
     ending: bool = False
+    #: SkyPilot has taken it down, which it takes for done.
+    taken_down: bool = False
+    #: When its bill ended, by its cloud or else by SkyPilot: it was stopped, or was over.
+    halted_at: float | None = None
     #: Why no machine came of it.
     failed: str | None = None
     sold_out: bool = False
@@ -206,7 +220,10 @@ def drop_machine(notes: Notes, note: MachineNote) -> None:
 
 def load_machines(notes: Notes) -> dict[str, MachineNote]:
     """Every machine noted, by id."""
-    found = (MachineNote(**_body(notes, key)) for key in notes.all_keys() if key.startswith("machine/"))
+    found = [MachineNote(**_body(notes, key)) for key in notes.all_keys() if key.startswith("machine/")]
+    for note in found:
+        note.access = None if note.access is None else Access(**cast("dict[str, Any]", note.access))
+        note.at = None if note.at is None else CloudId(**cast("dict[str, Any]", note.at))
     return {note.id: note for note in found}
 
 

@@ -1,8 +1,9 @@
-"""What this adapter needs of SkyPilot, and of the machines it rents: two narrow ports and what they answer.
+"""What this adapter needs of SkyPilot, of the machines it rents and of their clouds: three narrow ports.
 
 SkyPilot is asked for machines and about them; what happens *on* a machine goes over ssh, one exchange for
 all its jobs (`Contact`). A SkyPilot call costs its API server a process and seconds; an exchange a tenth of
-one.
+one. Whether a machine still exists only its cloud can say (`CloudApi`): SkyPilot's listing is what SkyPilot
+remembers, and that can be lost.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class ClusterState(str, Enum):
     LAUNCHING = "launching"
     UP = "up"
     UNHEALTHY = "unhealthy"  # the cloud says it runs, and it does not answer
+    STOPPED = "stopped"  # somebody stopped it: its disk is kept, what ran on it is dead
     ENDING = "ending"  # it gives itself back, being idle
 
 
@@ -69,6 +71,42 @@ class Access:
         return f"Access({self.user}@{self.host}:{self.port})"  # never the key
 
 
+class Presence(str, Enum):
+    """What a cloud says of one instance."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ENDING = "ending"  # on its way out; what ran there may still run
+    ENDED = "ended"  # the cloud remembers it, as over
+    ABSENT = "absent"  # the cloud has no instance of this id, or none any more
+
+
+@dataclass(frozen=True, slots=True)
+class CloudId:
+    """An instance as its cloud knows it: by its id, whatever is written on it."""
+
+    provider: str
+    region: str
+    instance: str
+    #: SkyPilot's name of the cluster there, and what its provisioner needs to ask; where ids alone do not do.
+    name: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: Whose it is: credentials of another account do not see it, which says nothing.
+    account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a cloud says of an instance. Times are epoch seconds of its clock; None if it does not tell."""
+
+    at: CloudId
+    presence: Presence
+    #: When its bill began.
+    launched_at: float | None = None
+    #: When its bill ended: it was stopped, or was over.
+    ended_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """One cluster as a listing shows it."""
@@ -81,6 +119,8 @@ class ClusterStatus:
     labels: tuple[tuple[str, str], ...] = ()
     #: None while there is nothing to log in to.
     access: Access | None = None
+    #: Its machine as the cloud knows it, as far as SkyPilot says.
+    at: CloudId | None = None
     #: What was launched, in SkyPilot's own terms; for `SkyApi.rate`.
     launched: Any = field(default=None, repr=False, compare=False)
 
@@ -142,8 +182,14 @@ class SkyApi(Protocol):
     async def launching(self, cluster: str) -> list[str]:
         """Ids of launches of this cluster that are under way."""
 
-    async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
-        """Every cluster there is, in one call. `refresh` asks the clouds; else what was last known."""
+    async def finished_at(self, request_id: str) -> float | None:
+        """When a request was over, epoch seconds; None if it is not, or the server does not say."""
+
+    async def clusters(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
+        """Every cluster there is as last known; or those of these names, after their clouds were asked.
+
+        A refresh that has not come in time goes on: the next one for the same names waits for it.
+        """
 
     async def rate(self, status: ClusterStatus) -> Money | None:
         """What an hour of a cluster costs where it came up: its region, zone, and spot or on demand.
@@ -162,6 +208,24 @@ class SkyApi(Protocol):
 
     async def check(self, clouds: Sequence[str]) -> dict[str, CloudAccess]:
         """Have the credentials for these clouds tried now, as `sky check` does; by the names given."""
+
+
+class CloudApi(Protocol):
+    """The clouds themselves. Calls have a time limit, and raise a `SkyError` if the answer is not known."""
+
+    async def sight(self, at: CloudId) -> Sighting:
+        """How an instance stands."""
+
+    async def search(
+        self, provider: str, region: str, labels: Sequence[tuple[str, str]]
+    ) -> list[Sighting] | None:
+        """Instances that carry these labels, also such as are over; None if this cloud cannot be asked so."""
+
+    async def arm(self, at: CloudId) -> bool:
+        """Have an instance that shuts itself down end, rather than keep its disk; whether it will."""
+
+    async def end(self, at: CloudId) -> None:
+        """Begin to end an instance, by its id."""
 
 
 class Contact(Protocol):

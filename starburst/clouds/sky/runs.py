@@ -63,6 +63,9 @@ class News:
     more: bool
     #: The machine's lease has passed: it is on its way out.
     lapsed: bool
+    #: Its keeper stands in SkyPilot's queue; its own switch runs.
+    kept: bool
+    armed: bool
 
 
 @dataclass(slots=True)
@@ -219,7 +222,8 @@ class SkyRuns:
         due = [task for task in waiting if now - self._asked_at(task) >= RESUBMIT_S]
         if due:
             self._tasks.ensure(("submit", instance_id), partial(self._submit, berth, due))
-        return News(any(states[name]["more"] for name in mine), answer["lapsed"])
+        more = any(states[name]["more"] for name in mine)
+        return News(more, answer["lapsed"], answer["kept"], answer["armed"])
 
     def _specs(self, mine: dict[str, tuple[RunNote, RankNote]], berth: Berth) -> dict[str, Any]:
         """What the machine is to run, of tasks that need no checkpoints or have them there."""

@@ -13,19 +13,20 @@ import os
 import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from starburst.clouds.sky.meanings import COLOURS, SlowError, within
 from starburst.clouds.sky.port import (
     BUCKET,
     Access,
-    CapacityError,
     CloudAccess,
+    CloudId,
     ClusterState,
     ClusterStatus,
     CredentialsError,
     JobState,
     LaunchSpec,
-    NotFoundError,
     SkyError,
     UnreachableError,
 )
@@ -37,8 +38,7 @@ T = TypeVar("T")
 
 _LOADING = threading.Lock()
 
-#: What `sky check` writes that is not for us: colours, and a block's beginning; exceptions' classes.
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+#: What `sky check` writes that is not for us: a block's beginning; exceptions' classes.
 _BLOCK = re.compile(r"\n(?=  \S+: (?:enabled|disabled)|    (?:Reason|Hint) \[|\n)")
 _EXCEPTION = re.compile(r"\[[\w.]+\] ")
 
@@ -46,66 +46,10 @@ _EXCEPTION = re.compile(r"\[[\w.]+\] ")
 #: for a listing's result, for a request that makes or ends machines, and for a price: a launch waits for it.
 HEALTH_S, CALL_S, LIST_S, REQUEST_S, RATE_S = 5.0, 45.0, 150.0, 1800.0, 15.0
 
-#: SkyPilot's exceptions by what they mean here; the first that fits counts.
-_MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
-    (UnreachableError, ("KubeAPIUnreachableError",)),
-    (CapacityError, ("ResourcesUnavailableError", "ProvisionPrechecksError")),
-    (
-        CredentialsError,
-        (
-            "ApiServerAuthenticationError",
-            "CloudUserIdentityError",
-            "ClusterOwnerIdentityMismatchError",
-            "InvalidCloudCredentials",
-            "NoCloudAccessError",
-            "PermissionDeniedError",
-        ),
-    ),
-    (NotFoundError, ("ClusterDoesNotExist",)),
-    (
-        UnreachableError,
-        (
-            "ApiServerConnectionError",
-            "ServerTemporarilyUnavailableError",
-            "RequestInterruptedError",
-            "ConcurrentWorkerExhaustedError",
-            "ClusterStatusFetchingError",
-            "ClusterNotUpError",
-            "FetchClusterInfoError",
-            "NetworkError",
-            "CommandError",
-            "SkyletUnavailableError",
-            # of requests, aiohttp and the language
-            "RequestException",
-            "ClientError",
-            "OSError",
-            "TimeoutError",
-        ),
-    ),
-)
-
 _JOB_STATES = {
     **dict.fromkeys(("INIT", "PENDING"), JobState.WAITING),
     **dict.fromkeys(("SETTING_UP", "RUNNING"), JobState.RUNNING),
 }
-
-
-def meaning(error: BaseException) -> SkyError:
-    """A SkyPilot exception as one of ours."""
-    if isinstance(error, SkyError):
-        return error
-    names = {kind.__name__ for kind in type(error).__mro__}
-    text = " ".join(_COLOURS.sub("", str(error)).split()) or type(error).__name__
-    for kind, of in _MEANINGS:
-        if names & set(of):
-            return kind(text)
-    # What the SDK knows by its words only: an id no server knows (after its state was lost), and a server
-    # that is down while we forbid the SDK to start one of its own.
-    if "Failed to get request" in text:
-        return NotFoundError(text) if ": 404" in text else UnreachableError(text)
-    if "local API server" in text or "Connection refused" in text:
-        return UnreachableError(text)
-    return SkyError(text)
 
 
 def reasons_of(log: str) -> dict[str, dict[str, str]]:
@@ -115,7 +59,7 @@ def reasons_of(log: str) -> dict[str, dict[str, str]]:
     """
     reasons: dict[str, dict[str, str]] = {}
     cloud = ""
-    for block in _BLOCK.split(_COLOURS.sub("", log)):
+    for block in _BLOCK.split(COLOURS.sub("", log)):
         if named := re.match(r"\s*(\S+): (?:enabled|disabled)", block):
             cloud = named[1].lower()
         elif told := re.match(r"    Reason \[([^]]*)\]: (.*)", block, re.DOTALL):
@@ -165,12 +109,23 @@ def hourly(launched: Any) -> Money | None:
     return Money.of(dollars) if 0 < dollars < math.inf else None
 
 
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """A request for a listing of these clusters whose clouds are asked."""
+
+    names: tuple[str, ...]
+    request: str
+
+
 class SdkApi:
     """SkyPilot as the environment says: SKYPILOT_API_SERVER_ENDPOINT, or the API server of this machine."""
 
     def __init__(self) -> None:
         #: Calls by name, for whoever counts them.
         self.calls: dict[str, int] = {}
+        self._refreshing = asyncio.Lock()
+        #: A refreshed listing that the server has not answered yet; there is one at a time.
+        self._under_way: Refresh | None = None
 
     async def launch(self, spec: LaunchSpec) -> str:
         """See `SkyApi`."""
@@ -217,15 +172,52 @@ class SdkApi:
 
         return await self._call("launching", ask)
 
-    async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
+    async def finished_at(self, request_id: str) -> float | None:
         """See `SkyApi`."""
 
-        def ask(sky: Any, sdk: Any) -> str:
-            mode = sky.StatusRefreshMode.FORCE if refresh else sky.StatusRefreshMode.NONE
-            return str(sdk.status(refresh=mode, all_users=True, _include_credentials=True))
+        def ask(_sky: Any, sdk: Any) -> float | None:
+            fields = ["request_id", "name", "status", "finished_at"]
+            found = sdk.api_status(request_ids=[request_id], fields=fields)
+            return next((one.finished_at for one in found if one.request_id == request_id), None)
 
-        records = await self._result(await self._ask("status", ask), LIST_S)
-        return [_cluster(record) for record in records]
+        return await self._call("finished-at", ask)
+
+    async def clusters(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
+        """See `SkyApi`."""
+        if not refresh:
+            return await self._listing(await self._status(()))
+        names = tuple(sorted(refresh))
+        async with self._refreshing:
+            if self._under_way is not None:
+                before = self._under_way
+                found = await self._refreshed(before)
+                if set(names) <= set(before.names):
+                    return [status for status in found if status.name in names]
+            self._under_way = Refresh(names, await self._status(names))
+            return await self._refreshed(self._under_way)
+
+    async def _status(self, names: tuple[str, ...]) -> str:
+        def ask(sky: Any, sdk: Any) -> str:
+            mode = sky.StatusRefreshMode.FORCE if names else sky.StatusRefreshMode.NONE
+            named = list(names) or None
+            return str(sdk.status(named, refresh=mode, all_users=True, _include_credentials=True))
+
+        return await self._ask("status", ask)
+
+    async def _refreshed(self, refresh: Refresh) -> list[ClusterStatus]:
+        """Its answer. One that is late goes on: to ask again would only make the server slower."""
+        try:
+            found = await self._listing(refresh.request)
+        except SlowError:
+            raise
+        except SkyError:
+            self._under_way = None
+            raise
+        self._under_way = None
+        return found
+
+    async def _listing(self, request: str) -> list[ClusterStatus]:
+        return [_cluster(record) for record in await self._result(request, LIST_S)]
 
     async def rate(self, status: ClusterStatus) -> Money | None:
         """See `SkyApi`."""
@@ -301,7 +293,7 @@ class SdkApi:
             sky, sdk = load()
             return call(sky, sdk)
 
-        return await _typed(limit_s, in_thread(work))
+        return await within(limit_s, in_thread(work))
 
     async def _result(self, request_id: str, limit_s: float) -> Any:
         def begin() -> Coroutine[Any, Any, Any]:
@@ -315,7 +307,7 @@ class SdkApi:
             # Before it is a coroutine it asks for the server's health, and blocks: not in our loop.
             return await (await in_thread(begin))
 
-        return await _typed(limit_s, get())
+        return await within(limit_s, get())
 
 
 def load() -> tuple[Any, Any]:
@@ -331,24 +323,13 @@ def load() -> tuple[Any, Any]:
     return sky, sdk
 
 
-async def _typed(limit_s: float, call: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.ensure_future(call)
-    try:
-        await asyncio.wait([task], timeout=limit_s)
-        if not task.done():
-            raise UnreachableError(f"SkyPilot's API server gave no answer within {limit_s:g} s")
-        return task.result()
-    except Exception as error:  # the SDK raises whatever the server sends, and whatever its libraries do
-        raise meaning(error) from error
-    finally:
-        task.cancel()
-
-
 def _cluster(record: Any) -> ClusterStatus:
     handle, status = record["handle"], record["status"].value
     if status == "UP":
         state = ClusterState.UP
-    elif status in ("STOPPED", "AUTOSTOPPING"):
+    elif status == "STOPPED":
+        state = ClusterState.STOPPED
+    elif status == "AUTOSTOPPING":
         state = ClusterState.ENDING
     else:
         broken = record.get("init_kind") == "unhealthy"
@@ -362,7 +343,22 @@ def _cluster(record: Any) -> ClusterStatus:
         spot=bool(getattr(resources, "use_spot", False)),
         labels=tuple(sorted(labels.items())),
         access=_access(handle, record.get("credentials")),
+        at=_at(handle, resources),
         launched=resources,
+    )
+
+
+def _at(handle: Any, resources: Any) -> CloudId | None:
+    info = getattr(handle, "cached_cluster_info", None)
+    if info is None or info.head_instance_id is None:
+        return None
+    aws = info.provider_name == "aws"  # there an id is enough
+    return CloudId(
+        provider=str(info.provider_name),
+        region=str(getattr(resources, "region", None) or ""),
+        instance=str(info.head_instance_id),
+        name="" if aws else str(handle.cluster_name_on_cloud),
+        config={} if aws else dict(info.provider_config or {}),
     )
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from starburst.clouds.sky import guest, guest_ray, guest_report, guest_run, guest_tasks
+from starburst.clouds.sky import guest, guest_ray, guest_report, guest_run, guest_switch, guest_tasks
 from starburst.clouds.sky.port import Access, SkyError, UnreachableError
 from starburst.runs import shim
 
@@ -31,7 +31,8 @@ PYTHON = '"$([ -s ~/.sky/python_path ] && cat ~/.sky/python_path || command -v p
 
 #: The agent's files, which lie side by side there.
 SOURCES = tuple(
-    Path(str(module.__file__)) for module in (guest, guest_ray, guest_report, guest_run, guest_tasks, shim)
+    Path(str(module.__file__))
+    for module in (guest, guest_ray, guest_report, guest_run, guest_switch, guest_tasks, shim)
 )
 
 

@@ -18,11 +18,14 @@ from starburst.clouds.sky.port import (
     Access,
     CapacityError,
     CloudAccess,
+    CloudId,
     ClusterState,
     ClusterStatus,
     JobState,
     LaunchSpec,
     NotFoundError,
+    Presence,
+    Sighting,
     SkyError,
     UnreachableError,
 )
@@ -77,10 +80,20 @@ class Vm:
     spot: bool
     gpus: int
     made_at: float
+    id: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
     ended_at: float | None = None
     plugged: bool = True
+    #: SkyPilot's own tags are on the instance: without them it does not find it.
+    tagged: bool = True
+    stopped_at: float | None = None
     lease_until: float = 0.0
+    #: Keepers that were put there, and whether one stands.
     keepers: int = 0
+    kept: bool = False
+    #: Seconds after its lease at which it shuts itself down, once its switch is set; whether it then ends.
+    switch_s: float | None = None
+    ends_when_shut_down: bool = False
     tasks: dict[str, Task] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
 
@@ -88,6 +101,14 @@ class Vm:
         """Ends due, then GPUs to who waits."""
         for task in self.tasks.values():
             task.settle(now, self.lease_until)
+        if self.switch_s is not None and now >= self.lease_until + self.switch_s:
+            self.shut_down(self.lease_until + self.switch_s)
+
+    def shut_down(self, at: float) -> None:
+        """Its own power off: an end or a stop, as its cloud has been told."""
+        if self.ended_at is None and self.stopped_at is None:
+            self.stopped_at = at
+            self.ended_at = at if self.ends_when_shut_down or self.spot else None
 
     def begin(self, task: Task, gpus: int, now: float) -> str:
         self.settle(now)
@@ -107,6 +128,7 @@ class Request:
     name: str
     cluster: str
     done: asyncio.Task[None]
+    finished_at: float | None = None
 
 
 Hook = Callable[[str], Coroutine[Any, Any, None]]
@@ -122,6 +144,13 @@ class FakeSky:
     #: Types that boot, are billed and never get as far as to take jobs.
     broken: set[str] = field(default_factory=set)
     server_up: bool = True
+    #: The cloud's own API answers, and these credentials see instances there.
+    cloud_up: bool = True
+    cloud_sees: bool = True
+    #: The cloud can be searched by labels.
+    cloud_searches: bool = True
+    #: Seconds that a refreshed listing takes.
+    refresh_s: float = 0.0
     version: str = "0.14.1"
     #: What the credentials are good for, by cloud.
     access: dict[str, CloudAccess] = field(default_factory=dict)
@@ -139,17 +168,44 @@ class FakeSky:
     def alive(self, cluster: str | None = None) -> list[Vm]:
         return [vm for vm in self.vms if vm.ended_at is None and cluster in (None, vm.cluster)]
 
+    def calls_of_skypilot(self) -> int:
+        """Calls that its API server had."""
+        others = ("ssh", "sight", "search", "arm", "end")
+        return sum(count for name, count in self.calls.items() if name not in others)
+
     def preempt(self) -> None:
         for vm in self.alive():
             vm.ended_at = wall()
+
+    def lose_state(self) -> None:
+        """The API server's database is gone; the instances are not."""
+        self.clusters_known.clear()
+        self.requests.clear()
+
+    def strange(self, cluster: str) -> Vm:
+        """Somebody launches a cluster of this name by hand."""
+        self.clusters_known[cluster] = LaunchSpec(cluster, "aws/us-east-1", "c7i.large", False, (), 5)
+        vm = Vm(cluster, False, 0, wall(), f"i-{len(self.vms)}")
+        self.vms.append(vm)
+        return vm
+
+    def stop(self, vm: Vm) -> None:
+        """`sky stop`, or the console: its disk is kept."""
+        vm.settle(wall())
+        vm.stopped_at = wall()
 
     # --- the API server ----------------------------------------------------------------------------------
 
     def begin(self, name: str, cluster: str, work: Coroutine[Any, Any, None]) -> str:
         id_ = f"request-{next(self._ids)}"
         task = asyncio.create_task(work)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self.requests[id_] = Request(name, cluster, task)
+        request = self.requests[id_] = Request(name, cluster, task)
+
+        def finish(done: asyncio.Task[None]) -> None:
+            request.finished_at = wall()
+            _ = done.cancelled() or done.exception()
+
+        task.add_done_callback(finish)
         return id_
 
     async def do_launch(self, spec: LaunchSpec) -> None:
@@ -161,7 +217,10 @@ class FakeSky:
         if spec.instance_type in self.sold_out:
             raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
         self.clusters_known[spec.cluster] = spec
-        self.vms.append(Vm(spec.cluster, spec.spot, self.gpus, wall(), lease_until=wall() + 900))
+        id_ = f"i-{len(self.vms)}"
+        self.vms.append(
+            Vm(spec.cluster, spec.spot, self.gpus, wall(), id_, spec.labels, lease_until=wall() + 900)
+        )
         await asyncio.sleep(BOOT_S - RENT_S)
         if spec.instance_type in self.broken:
             raise SkyError(f"{spec.cluster}: setup failed")
@@ -174,7 +233,8 @@ class FakeSky:
             self.lingers_s = 0.0
             return
         for vm in self.alive(cluster):
-            vm.ended_at = wall()
+            if vm.tagged:
+                vm.ended_at = wall()
         self.clusters_known.pop(cluster, None)
 
     def _mine(self) -> Request | None:
@@ -184,27 +244,36 @@ class FakeSky:
         launches = [r for r in self.requests.values() if r.name == "sky.launch" and not r.done.done()]
         return launches[: launches.index(mine)] if (mine := self._mine()) in launches else launches
 
-    def statuses(self, *, refresh: bool) -> list[ClusterStatus]:
+    def statuses(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
         under_way = {request.cluster for request in self._launches()}
         found = []
         for name, spec in list(self.clusters_known.items()):
             vms = self.alive(name)
-            if refresh and not vms and name not in under_way:
+            if refresh and name not in refresh:
+                continue
+            if refresh and not any(vm.tagged for vm in vms) and name not in under_way:
                 del self.clusters_known[name]
                 continue
             state = ClusterState.LAUNCHING if name in under_way else ClusterState.UP
             if vms and not vms[0].plugged and refresh:
                 state = ClusterState.UNHEALTHY
-            access = None if name in under_way else Access("10.0.0.1", "ubuntu", "key")
+            if vms and vms[0].stopped_at is not None and refresh:
+                state = ClusterState.STOPPED
+            launching = name in under_way
+            access = None if launching else Access("10.0.0.1", "ubuntu", "key")
+            at = CloudId("aws", "us-east-1", vms[0].id) if vms and not launching else None
             made_at = vms[0].made_at if vms else 0.0
-            found.append(ClusterStatus(name, state, made_at, spec.spot, spec.labels, access, spec))
+            labels = () if launching else spec.labels  # SkyPilot has not settled on a machine
+            found.append(ClusterStatus(name, state, made_at, spec.spot, labels, access, at, spec))
         return found
 
     # --- the machines ------------------------------------------------------------------------------------
 
     def vm(self, cluster: str) -> Vm:
+        for vm in self.alive(cluster):
+            vm.settle(wall())
         vms = self.alive(cluster)
-        if not vms or not vms[0].plugged:
+        if not vms or not vms[0].plugged or vms[0].stopped_at is not None:
             raise UnreachableError(f"{cluster}: timed out")
         return vms[0]
 
@@ -216,6 +285,11 @@ class FakeSky:
                 name: vm.begin(vm.tasks[task["dir"]], task["gpus"], now)
                 for name, task in payload["tasks"].items()
             }
+        if verb == "retire":
+            vm.shut_down(now)
+            return {"armed": True}
+        if payload.get("switch") is not None:
+            vm.switch_s = payload["switch"]["after_s"]
         if payload.get("lease_s") is not None and now < vm.lease_until:
             vm.lease_until = now + payload["lease_s"]
         for name, spec in payload.get("specs", {}).items():
@@ -230,7 +304,8 @@ class FakeSky:
             changed = said is not None and digest(said) != known
             ranks[name]["report"] = base64.b64encode(said).decode() if said and changed else None
         who = {"host": f"host-{vm.cluster}", "address": "10.0.0.1"}
-        return {"booted_at": vm.made_at, "lapsed": now >= vm.lease_until, "ranks": ranks, **who}
+        ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
+        return {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
 
 
 def _look(task: Task | None, seen: int) -> dict[str, Any]:
@@ -247,6 +322,15 @@ def _look(task: Task | None, seen: int) -> dict[str, Any]:
 def _exit(code: int | None, ended_by: str, at: float) -> dict[str, Any]:
     facts = {"exit_code": code, "signal": None, "ended_by": ended_by, "message": ""}
     return {**facts, "started_at": at, "ended_at": at}
+
+
+def _sighting(vm: Vm) -> Sighting:
+    at = CloudId("aws", "us-east-1", vm.id)
+    if vm.ended_at is not None:
+        return Sighting(at, Presence.ENDED, vm.made_at, vm.ended_at)
+    if vm.stopped_at is not None:
+        return Sighting(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
+    return Sighting(at, Presence.RUNNING, vm.made_at)
 
 
 async def _nothing(_what: str) -> None:
@@ -275,6 +359,7 @@ class Line:
             vm = self.sky.vm(cluster)
             if name == KEEPER:
                 vm.keepers += 1
+                vm.kept = True
                 return
             vm.begin(vm.tasks[run.rpartition("runs/")[2]], sum(accelerators.values()), wall())
 
@@ -308,9 +393,46 @@ class Line:
             ],
         )
 
-    async def clusters(self, *, refresh: bool) -> list[ClusterStatus]:
+    async def finished_at(self, request_id: str) -> float | None:
+        return await self._call("finished-at", lambda: self.sky.requests[request_id].finished_at)
+
+    async def clusters(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
         name = "refresh" if refresh else "status"
+        await asyncio.sleep(self.sky.refresh_s if refresh else 0.0)
         return await self._call(name, lambda: self.sky.statuses(refresh=refresh))
+
+    async def sight(self, at: CloudId) -> Sighting:
+        found = [vm for vm in await self._cloud("sight") if vm.id == at.instance]
+        return _sighting(found[0]) if found else Sighting(at, Presence.ABSENT)
+
+    async def search(
+        self, provider: str, region: str, labels: Sequence[tuple[str, str]]
+    ) -> list[Sighting] | None:
+        vms = await self._cloud("search")
+        if not self.sky.cloud_searches:
+            return None
+        return [_sighting(vm) for vm in vms if set(labels) <= set(vm.labels)]
+
+    async def arm(self, at: CloudId) -> bool:
+        for vm in await self._cloud("arm"):
+            vm.ends_when_shut_down = vm.ends_when_shut_down or vm.id == at.instance
+        return True
+
+    async def end(self, at: CloudId) -> None:
+        for vm in await self._cloud("end"):
+            if vm.id == at.instance:
+                vm.ended_at = vm.ended_at or wall()
+
+    async def _cloud(self, name: str) -> list[Vm]:
+        """What the cloud has, as far as these credentials see it."""
+        self.sky.calls[name] += 1
+        await self.hook(f"before {name}")
+        await asyncio.sleep(CALL_S)
+        if not self.sky.cloud_up:
+            raise UnreachableError("the cloud answers 500")
+        for vm in self.sky.vms:
+            vm.settle(wall())
+        return self.sky.vms if self.sky.cloud_sees else []
 
     async def queue(self, cluster: str) -> dict[str, JobState]:
         return await self._call("queue", dict[str, JobState])

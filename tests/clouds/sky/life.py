@@ -58,6 +58,7 @@ class Life:
     source: Source | None = None
     stores: Mapping[str, Store] = field(default_factory=dict)
     own_prices: bool = False
+    launch_limit_s: float = 1800.0
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -66,6 +67,7 @@ class Life:
     def __post_init__(self) -> None:
         line = Line(self.sky, self.hook)
         self.cloud = SkyCloud(
+            line,
             line,
             line,
             ExecRunner(line) if self.exec_ else RayRunner(line),
@@ -80,6 +82,7 @@ class Life:
             source=self.source,
             stores=self.stores,
             own_prices=self.own_prices,
+            launch_limit_s=self.launch_limit_s,
             wall=wall,
         )
 

@@ -73,7 +73,7 @@ def test_a_launch_that_broke_off_is_made_again_though_its_machine_counts_as_up(t
             for request in sky.requests.values():
                 request.done.cancel()
             sky.requests.clear()  # as an API server does that starts anew
-            assert [status.state for status in sky.statuses(refresh=False)] == [ClusterState.UP]
+            assert [status.state for status in sky.statuses()] == [ClusterState.UP]
         async with Life(sky, tmp_path / "home") as second:
             await second.heard(InstanceReady)
         assert (sky.calls["launch"], len(sky.vms)) == (2, 1)

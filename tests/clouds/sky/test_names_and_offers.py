@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.clouds.sky import sdk
+from starburst.clouds.sky.meanings import meaning as meaning_of
+from starburst.clouds.sky.meanings import within
 from starburst.clouds.sky.naming import LONGEST_NAME, Naming, is_cluster, run_name
 from starburst.clouds.sky.offers import CatalogError, Place, Wanted, cached, read_offers
 from starburst.clouds.sky.port import (
@@ -52,7 +53,8 @@ def test_a_cluster_whose_label_names_another_controller_is_not_ours() -> None:
     name = OURS.cluster("i-1")
     known = ClusterStatus(name, ClusterState.UP, 0, labels=OURS.labels("i-1", 10.0))
     assert OURS.is_ours(known)
-    assert OURS.is_ours(ClusterStatus(name, ClusterState.LAUNCHING, 0))
+    assert OURS.is_ours(ClusterStatus(name, ClusterState.LAUNCHING, 0), {name}), "as asked for"
+    assert not OURS.is_ours(ClusterStatus(name, ClusterState.LAUNCHING, 0)), "a name alone is no claim"
     assert not OURS.is_ours(ClusterStatus(name, ClusterState.UP, 0, labels=(("starburst-controller", "x"),)))
     assert not OURS.is_ours(ClusterStatus("my-cluster", ClusterState.UP, 0))
 
@@ -169,19 +171,19 @@ def test_a_name_of_no_place_is_refused(name: str) -> None:
 def test_what_skypilot_raises_means_one_of_a_few_things(
     name: str, base: type[Exception], meaning: type[SkyError]
 ) -> None:
-    error = sdk.meaning(type(name, (base,), {})("some\nwords"))
+    error = meaning_of(type(name, (base,), {})("some\nwords"))
     assert type(error) is meaning
     assert str(error) == "some words"
 
 
 def test_a_request_that_no_server_knows_is_not_found() -> None:
     lost = RuntimeError("Failed to get request x: 404 {'detail': 'not found'}")
-    assert type(sdk.meaning(lost)) is NotFoundError
-    assert type(sdk.meaning(RuntimeError("Failed to get request x: 502 bad gateway"))) is UnreachableError
+    assert type(meaning_of(lost)) is NotFoundError
+    assert type(meaning_of(RuntimeError("Failed to get request x: 502 bad gateway"))) is UnreachableError
 
 
 def test_a_call_has_a_time_limit() -> None:
     import asyncio
 
     with pytest.raises(UnreachableError, match="no answer within 5 s"):
-        run(sdk._typed(5.0, asyncio.sleep(100)))
+        run(within(5.0, asyncio.sleep(100)))

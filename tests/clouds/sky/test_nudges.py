@@ -48,8 +48,8 @@ def test_however_often_it_is_nudged_a_machine_is_asked_every_two_seconds_and_sky
             await asyncio.sleep(0.01)
         assert 8 <= sky.calls["ssh"] - before["ssh"] <= 12
         more = {name for name, count in sky.calls.items() if count != before[name]}
-        assert more <= {"ssh", "refresh"}
-        assert sky.calls["refresh"] - before["refresh"] <= 1
+        assert more <= {"ssh", "status", "sight"}
+        assert sky.calls["status"] - before["status"] <= 1
 
     play(tmp_path, story)
 

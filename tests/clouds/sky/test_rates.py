@@ -77,7 +77,7 @@ def test_a_file_of_prices_in_the_config_makes_them_the_users_own(tmp_path: Path)
     cloud = sky_cloud(
         config, Home(tmp_path), tmp_path, pace=Pace(), now=lambda: 0.0, controller="c", source=None
     )
-    assert cloud._machines._own_prices
+    assert cloud._machines._launching._own_prices
 
 
 class Launched:
