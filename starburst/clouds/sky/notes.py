@@ -86,7 +86,8 @@ class MachineNote:
     #: It lives, and SkyPilot does not list it.
     forgotten: bool = False
     ending: bool = False
-    #: SkyPilot has taken it down, which it takes for done.
+    #: The request that takes it down, and that this was done, as far as SkyPilot knows.
+    down: str | None = None
     taken_down: bool = False
     #: When its bill ended, by its cloud or else by SkyPilot: it was stopped, or was over.
     halted_at: float | None = None
