@@ -210,6 +210,8 @@ class SkyMachines:
                 if isinstance(error, UnreachableError):
                     self.lookout.suspect(note.id)
             if not (note.kept and note.armed):
+                if not note.armed:
+                    log.warning("no-switch-yet", instance=note.id)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
