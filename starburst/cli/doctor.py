@@ -13,6 +13,7 @@ from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig, SkyConfig
 from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok
 from starburst.app.errors import UserError
+from starburst.app.forgotten import machine_checks
 from starburst.app.home import Home
 from starburst.cli.output import Format, OutputOption, print_data
 
@@ -33,6 +34,8 @@ def doctor(
     checks += more
     if loaded is not None:
         checks += look_at_sites(loaded)
+        if isinstance(loaded.cloud, SkyConfig):
+            checks += machine_checks(home)
     if output is Format.NAME:
         for check in checks:
             print(f"check/{check.check}")

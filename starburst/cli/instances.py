@@ -9,7 +9,7 @@ import typer
 from starburst.app.times import local_clock
 from starburst.app.views import InstanceRow, instance_keys
 from starburst.cli.output import Column, Format, Listing, OutputOption
-from starburst.cli.session import open_backend
+from starburst.cli.session import note_if_forgotten, open_backend
 from starburst.cli.times import age
 
 
@@ -19,6 +19,8 @@ def instances(
 ) -> None:
     """List the rented machines and their cost."""
     with open_backend() as backend:
+        if output.for_people:
+            note_if_forgotten()
         rows = backend.instances(include_ended=all_)
         listing(backend.now()).print(rows, output)
 

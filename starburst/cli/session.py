@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.errors import UserError
+from starburst.app.forgotten import MEND, forgotten, told
 from starburst.app.home import Home
 from starburst.cli.server import chosen, unencrypted
 from starburst.store import queries
@@ -59,6 +60,12 @@ def open_store(busy_ms: int | None = None) -> Iterator[Store]:
 def now_of(store: Store) -> float:
     """The present on the scheduler's clock."""
     return queries.pace(store).scheduler_time(time.time())
+
+
+def note_if_forgotten() -> None:
+    """Say so when SkyPilot has lost machines of this home that run."""
+    if not chosen.get() and (lost := forgotten(Home.default())):
+        print(f"note: {told(lost)}; {MEND}", file=sys.stderr)
 
 
 def note_if_down() -> None:

@@ -15,7 +15,7 @@ from starburst.app.times import local_clock
 from starburst.app.views import job_keys, story_keys
 from starburst.cli.backend import Backend
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data
-from starburst.cli.session import open_backend
+from starburst.cli.session import note_if_forgotten, open_backend
 from starburst.cli.times import age
 from starburst.core.decisions import usd
 from starburst.domain.job import Phase, is_over
@@ -51,6 +51,7 @@ def status(
     with open_backend() as backend:
         if output.for_people:
             backend.note_if_down()
+            note_if_forgotten()
         if job is not None:
             rows = backend.named([job])
             if len(rows) == 1:

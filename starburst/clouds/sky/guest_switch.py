@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
@@ -33,19 +34,27 @@ DOWN = (("sudo", "-n", "shutdown", "-h", "now"), ("sudo", "-n", "poweroff"))
 
 
 def stands(name: str) -> bool:
-    """Whether somebody holds a lock: "switch" or "keeper"."""
-    lock = _take(name)
-    if lock is not None:
+    """Whether somebody holds a lock: "switch" or "keeper". Writes nothing: a disk may be full."""
+    try:
+        lock = os.open(_path(name), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
         os.close(lock)
-    return lock is None
+    return False
 
 
 def arm(settings: dict[str, Any] | None) -> bool:
     """Note new settings, if there are any, and see to it that the switch runs; whether it does."""
     path = os.path.join(base(), "switch.json")
     if settings is not None:
-        os.makedirs(base(), exist_ok=True)
-        write_json(path, settings)
+        with suppress(OSError):  # a full disk: it is told again
+            os.makedirs(base(), exist_ok=True)
+            write_json(path, settings)
     if read_json(path) is None:
         return False
     if not stands("switch"):
@@ -106,10 +115,14 @@ def shut_down() -> None:
             continue
 
 
+def _path(name: str) -> str:
+    return os.path.join(base(), f"{name}.lock")
+
+
 def _take(name: str) -> int | None:
     """A lock of the machine's; None while somebody holds it."""
     os.makedirs(base(), exist_ok=True)
-    lock = os.open(os.path.join(base(), f"{name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -210,6 +210,8 @@ class SkyMachines:
                 if isinstance(error, UnreachableError):
                     self.lookout.suspect(note.id)
             if not (note.kept and note.armed):
+                if not note.armed:
+                    log.warning("no-switch-yet", instance=note.id)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
@@ -238,6 +240,7 @@ class SkyMachines:
         cluster, pause_s = self.naming.cluster(note.id), FIRST_PAUSE_S
         while True:
             try:
+                await self._await_down(note)
                 for request in await self._api.launching(cluster):
                     await self._api.abort(request)
                 status = await self._find(cluster)
@@ -256,11 +259,25 @@ class SkyMachines:
     async def _take_down(self, note: MachineNote, status: ClusterStatus) -> None:
         if not note.is_over:
             self._launching.first_seen(note, status)
-        request = await self._api.down(status.name)
-        await self._api.wait(request)
-        finished_at = await self._api.finished_at(request)
-        note.taken_down = True
-        if finished_at is not None and not note.is_over:
+        note.down = await self._api.down(status.name)
+        self._save(note)
+        await self._await_down(note)
+
+    async def _await_down(self, note: MachineNote) -> None:
+        """Until SkyPilot has taken a machine down; its cloud may tell more exactly when that was."""
+        request, over = note.down, note.is_over
+        if request is None:
+            return
+        try:
+            await self._api.wait(request)
+            finished_at = await self._api.finished_at(request)
+        except UnreachableError:
+            raise
+        except SkyError:
+            note.down = None
+            raise
+        note.down, note.taken_down = None, True
+        if finished_at is not None and not over:
             note.halted_at = self._sightings.since_asked(note, finished_at)
         self._save(note)
 

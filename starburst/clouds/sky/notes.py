@@ -26,8 +26,8 @@ class Notes(Protocol):
     def drop(self, key: str) -> None:
         """Forget a key, if it is there."""
 
-    def all_keys(self) -> list[str]:
-        """Every key, sorted."""
+    def all_keys(self, prefix: str) -> list[str]:
+        """Every key that begins so, sorted."""
 
 
 class FileNotes:
@@ -50,9 +50,10 @@ class FileNotes:
         """See `Notes`."""
         self._path(key).unlink(missing_ok=True)
 
-    def all_keys(self) -> list[str]:
+    def all_keys(self, prefix: str) -> list[str]:
         """See `Notes`."""
-        return sorted(str(read_json(path)["key"]) for path in self._root.glob("*.json"))
+        found = map(read_json, self._root.glob(f"{directory_name(prefix)}*.json"))
+        return sorted(str(value["key"]) for value in found if value is not None)
 
     def _path(self, key: str) -> Path:
         return self._root / f"{directory_name(key)}.json"
@@ -86,7 +87,8 @@ class MachineNote:
     #: It lives, and SkyPilot does not list it.
     forgotten: bool = False
     ending: bool = False
-    #: SkyPilot has taken it down, which it takes for done.
+    #: The request that takes it down, and that this was done, as far as SkyPilot knows.
+    down: str | None = None
     taken_down: bool = False
     #: When its bill ended, by its cloud or else by SkyPilot: it was stopped, or was over.
     halted_at: float | None = None
@@ -220,7 +222,7 @@ def drop_machine(notes: Notes, note: MachineNote) -> None:
 
 def load_machines(notes: Notes) -> dict[str, MachineNote]:
     """Every machine noted, by id."""
-    found = [MachineNote(**_body(notes, key)) for key in notes.all_keys() if key.startswith("machine/")]
+    found = [MachineNote(**_body(notes, key)) for key in notes.all_keys("machine/")]
     for note in found:
         note.access = None if note.access is None else Access(**cast("dict[str, Any]", note.access))
         note.at = None if note.at is None else CloudId(**cast("dict[str, Any]", note.at))
@@ -230,11 +232,10 @@ def load_machines(notes: Notes) -> dict[str, MachineNote]:
 def load_runs(notes: Notes) -> dict[tuple[str, int], RunNote]:
     """Every run noted, by job and attempt."""
     runs = {}
-    for key in notes.all_keys():
-        if key.startswith("run/"):
-            body = _body(notes, key)
-            note = RunNote(**{**body, "ranks": [RankNote(**rank) for rank in body["ranks"]]})
-            runs[note.key] = note
+    for key in notes.all_keys("run/"):
+        body = _body(notes, key)
+        note = RunNote(**{**body, "ranks": [RankNote(**rank) for rank in body["ranks"]]})
+        runs[note.key] = note
     return runs
 
 

@@ -21,6 +21,7 @@ from starburst.clouds.sky.port import (
     CloudId,
     ClusterState,
     ClusterStatus,
+    CredentialsError,
     JobState,
     LaunchSpec,
     NotFoundError,
@@ -149,6 +150,10 @@ class FakeSky:
     cloud_sees: bool = True
     #: The cloud can be searched by labels.
     cloud_searches: bool = True
+    #: The cloud's own API ends what it is told to.
+    takes_orders: bool = True
+    #: What was refreshed, call by call.
+    refreshed: list[tuple[str, ...]] = field(default_factory=list)
     #: Seconds that a refreshed listing takes.
     refresh_s: float = 0.0
     version: str = "0.14.1"
@@ -398,7 +403,9 @@ class Line:
 
     async def clusters(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
         name = "refresh" if refresh else "status"
-        await asyncio.sleep(self.sky.refresh_s if refresh else 0.0)
+        if refresh:
+            self.sky.refreshed.append(tuple(refresh))
+            await asyncio.sleep(self.sky.refresh_s)
         return await self._call(name, lambda: self.sky.statuses(refresh=refresh))
 
     async def sight(self, at: CloudId) -> Sighting:
@@ -419,7 +426,10 @@ class Line:
         return True
 
     async def end(self, at: CloudId) -> None:
-        for vm in await self._cloud("end"):
+        vms = await self._cloud("end")
+        if not self.sky.takes_orders:
+            raise CredentialsError("not authorized to perform: ec2:TerminateInstances")
+        for vm in vms:
             if vm.id == at.instance:
                 vm.ended_at = vm.ended_at or wall()
 

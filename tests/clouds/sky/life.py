@@ -58,6 +58,7 @@ class Life:
     source: Source | None = None
     stores: Mapping[str, Store] = field(default_factory=dict)
     own_prices: bool = False
+    lease_s: float = 900.0
     launch_limit_s: float = 1800.0
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
@@ -82,6 +83,7 @@ class Life:
             source=self.source,
             stores=self.stores,
             own_prices=self.own_prices,
+            lease_s=self.lease_s,
             launch_limit_s=self.launch_limit_s,
             wall=wall,
         )

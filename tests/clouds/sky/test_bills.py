@@ -1,0 +1,187 @@
+"""Bills are the cloud's own seconds, an intent has one machine, and a launch has a limit; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from starburst.core.events import Event, InstanceFailed, InstanceGone, InstanceReady
+from tests.app.virtual import run, wall
+from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky, Vm
+from tests.clouds.sky.life import OFFER, Life, play, ready
+
+
+def bill(event: InstanceGone | InstanceFailed) -> tuple[float | None, float | None]:
+    return event.launched_at, event.ended_at
+
+
+def of_cloud(vm: Vm) -> tuple[float, float | None]:
+    return vm.made_at, vm.ended_at
+
+
+async def autostopped(sky: FakeSky) -> Vm:
+    """The machine comes up, and SkyPilot gives it back before anybody has logged in."""
+    while not sky.vms:
+        await asyncio.sleep(0.5)
+    (vm,) = sky.vms
+    sky.server_up = False  # starved: it launches, and does not answer
+    await asyncio.sleep(300)
+    vm.ended_at = wall()
+    sky.clusters_known.clear()
+    sky.server_up = True
+    return vm
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_machine_that_came_and_went_before_the_first_login_is_billed_and_ends_its_intent(
+    tmp_path: Path, forgets: bool
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", OFFER)
+        vm = await autostopped(sky)
+        if forgets:
+            sky.requests.clear()
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(vm)
+        await asyncio.sleep(3 * BOOT_S)
+        assert (len(sky.vms), sky.calls["launch"]) == (1, 1), "a second machine needs an intent of its own"
+        assert not life.of(InstanceReady)
+
+    play(tmp_path, story)
+
+
+def test_such_a_machine_is_billed_also_where_the_cloud_cannot_be_searched(tmp_path: Path) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky", cloud_searches=False, cloud_sees=False)
+        async with Life(sky, tmp_path / "home") as life:
+            await life.cloud.launch("i-1", OFFER)
+            vm = await autostopped(sky)
+            gone = await life.heard(InstanceGone)
+            assert vm.ended_at is not None
+            assert gone.launched_at <= vm.made_at < vm.ended_at <= gone.ended_at, "never too little"
+            assert len(sky.vms) == 1
+
+    run(main())
+
+
+def test_a_machine_that_is_given_back_is_billed_until_its_end_not_until_we_hear_of_it(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await asyncio.sleep(60)
+        await life.cloud.terminate("i-1")
+        while sky.alive():
+            await asyncio.sleep(0.1)
+        sky.server_up = False
+        await asyncio.sleep(500)
+        sky.server_up = True
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(sky.vms[0])
+        assert wall() - gone.ended_at > 400
+
+    play(tmp_path, story)
+
+
+def test_where_the_cloud_does_not_tell_the_end_of_skypilots_own_request_is_the_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky", cloud_sees=False)
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+            await life.cloud.terminate("i-1")
+            while sky.alive():
+                await asyncio.sleep(0.1)
+            sky.server_up = False
+            await asyncio.sleep(500)
+            sky.server_up = True
+            gone = await life.heard(InstanceGone)
+            assert sky.vms[0].ended_at == pytest.approx(gone.ended_at, abs=1.0)
+
+    run(main())
+
+
+def test_a_machine_that_is_preempted_is_billed_until_its_cloud_took_it(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.server_up = False
+        await asyncio.sleep(10)
+        sky.preempt()
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(sky.vms[0]), "known without SkyPilot"
+
+    play(tmp_path, story)
+
+
+def test_a_stopped_machine_is_billed_until_it_was_stopped_or_ended_by_us(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await asyncio.sleep(30)
+        sky.stop(sky.vms[0])
+        gone = await life.heard(InstanceGone)
+        assert sky.vms[0].ended_at == gone.ended_at
+
+    play(tmp_path, story)
+
+
+def test_a_launch_that_takes_too_long_is_aborted_and_fails(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        stuck = sky.begin("sky.launch", life.cloud._machines.naming.cluster("i-1"), asyncio.sleep(10_000))
+        await life.cloud.launch("i-1", OFFER)
+        since = wall()
+        failed = await life.heard(InstanceFailed)
+        assert 300 <= wall() - since < 330
+        assert "it was not up within 300 s (cloud.launch_limit)" in failed.message
+        assert not failed.sold_out
+        assert sky.requests[stuck].done.cancelled()
+        assert not sky.vms
+
+    play(tmp_path, story, launch_limit_s=300.0)
+
+
+def test_the_limit_of_a_launch_outlasts_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home", launch_limit_s=300.0) as first:
+            sky.begin("sky.launch", first.cloud._machines.naming.cluster("i-1"), asyncio.sleep(10_000))
+            await first.cloud.launch("i-1", OFFER)
+            await asyncio.sleep(200)
+        since = wall()
+        async with Life(sky, tmp_path / "home", launch_limit_s=300.0) as second:
+            await second.heard(InstanceFailed)
+            assert wall() - since < 130
+
+    run(main())
+
+
+def test_a_launch_past_its_limit_whose_machine_is_up_is_ended_and_billed(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", OFFER)
+        while not sky.vms:
+            await asyncio.sleep(0.5)
+        sky.vms[0].plugged = False
+        failed = await life.heard(InstanceFailed)
+        assert not sky.alive()
+        assert bill(failed) == of_cloud(sky.vms[0])
+
+    play(tmp_path, story, launch_limit_s=100.0)
+
+
+@pytest.mark.parametrize("after_s", [0.1, 1.0, RENT_S + 1, BOOT_S - 1])
+def test_an_intent_whose_launch_was_lost_has_one_machine(tmp_path: Path, after_s: float) -> None:
+    """The API server's database is lost while it launches, and the scheduler dies, too."""
+
+    async def main() -> tuple[FakeSky, list[Event]]:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as first:
+            await first.cloud.launch("i-1", OFFER)
+            await asyncio.sleep(after_s)
+        for request in sky.requests.values():
+            request.done.cancel()
+        sky.lose_state()
+        async with Life(sky, tmp_path / "home") as second:
+            await second.heard((InstanceReady, InstanceGone, InstanceFailed))
+            await asyncio.sleep(2 * BOOT_S)
+            return sky, second.events
+
+    sky, _events = run(main())
+    assert len(sky.vms) == 1

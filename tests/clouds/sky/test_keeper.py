@@ -1,0 +1,228 @@
+"""The keeper and the switch: looked at by every exchange, and put back; in virtual time, and for real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from starburst.clouds.sky import guest_switch
+from starburst.clouds.sky.keeper import keeper
+from starburst.clouds.sky.ssh import SOURCES
+from starburst.core.events import RunEnded, RunStarted
+from tests.app.virtual import run
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.life import Life, play, ready, run_of
+
+#: Wall seconds in which a process has done what it is started for.
+SOON_S = 20.0
+
+
+def test_a_keeper_that_was_killed_is_put_back(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 600))
+        await life.heard(RunStarted)
+        (vm,) = sky.vms
+        await asyncio.sleep(60)
+        assert (vm.kept, vm.keepers) == (True, 1)
+        for count in (2, 3):
+            vm.kept = False
+            await asyncio.sleep(150)
+            assert (vm.kept, vm.keepers) == (True, count), "once, for it takes a while to come"
+        assert (await life.heard(RunEnded)).exit_code == 0
+
+    play(tmp_path, story)
+
+
+def test_a_keeper_that_is_on_its_way_is_waited_for(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        (vm,) = sky.vms
+        while not vm.keepers:
+            await asyncio.sleep(0.1)
+        vm.kept = False  # pending in SkyPilot's queue
+        await asyncio.sleep(60)
+        assert vm.keepers == 1
+
+    play(tmp_path, story)
+
+
+def test_a_machine_has_its_switch_before_it_takes_runs_and_gets_it_back(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        (vm,) = sky.vms
+        assert vm.switch_s is not None
+        assert vm.switch_s > 5 * 60, "SkyPilot's autostop comes first"
+        assert vm.ends_when_shut_down
+        vm.switch_s = None
+        await asyncio.sleep(60)
+        assert vm.switch_s is not None
+
+    play(tmp_path, story)
+
+
+def test_a_machine_of_an_older_starburst_is_given_its_switch(tmp_path: Path) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as first:
+            await ready(first)
+        sky.vms[0].switch_s, sky.vms[0].kept = None, False
+        (path,) = (tmp_path / "home" / "notes").glob("*.json")
+        noted = json.loads(path.read_text())
+        new = ("asked", "access", "at", "armed", "forgotten", "taken_down", "halted_at")
+        path.write_text(json.dumps({key: value for key, value in noted.items() if key not in new}))
+        async with Life(sky, tmp_path / "home"):
+            await asyncio.sleep(150)
+        assert sky.vms[0].switch_s is not None
+        assert sky.vms[0].kept
+
+    run(main())
+
+
+def test_the_switch_ends_a_machine_that_neither_we_nor_skypilot_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.app.virtual.LIMIT_S", 10_000.0)
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+        sky.lose_state()
+        await asyncio.sleep(900 + 11 * 60)
+        vm = sky.vms[0]
+        vm.settle(asyncio.get_running_loop().time())
+        assert vm.ended_at is not None
+
+    run(main())
+
+
+# --- the real programs --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home whose `sudo` writes down what it is asked for."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "sudo").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{tmp_path}/told\n')
+    (programs / "sudo").chmod(0o755)
+    (tmp_path / "agent").mkdir()
+    for source in SOURCES:
+        shutil.copy(source, tmp_path / "agent")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    yield tmp_path
+    (tmp_path / "starburst").mkdir(exist_ok=True)
+    for pid in switches(tmp_path):
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
+
+
+def agent(home: Path, verb: str, **ask: object) -> dict[str, object]:
+    """What the agent answers."""
+    command = [sys.executable, "-I", str(home / "agent" / "guest.py"), verb]
+    done = subprocess.run(command, input=json.dumps(ask).encode(), stdout=-1, check=True, timeout=SOON_S)
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def switches(home: Path) -> list[int]:
+    """Switches of this home, by who has its lock open."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            files = {os.readlink(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")}
+            if str(home / "starburst" / "switch.lock") in files and int(name) != os.getpid():
+                found.append(int(name))
+    return found
+
+
+def wait_until(what: str, *files: Path) -> None:
+    end = time.monotonic() + SOON_S
+    while not any(file.exists() and what in file.read_text() for file in files):
+        assert time.monotonic() < end, f"no {what!r}"
+        time.sleep(0.05)
+
+
+def lease(home: Path, until: float) -> None:
+    (home / "starburst").mkdir(exist_ok=True)
+    (home / "starburst" / "lease.json").write_text(json.dumps({"until": until}))
+
+
+def test_the_switch_shuts_down_a_machine_whose_lease_passed_long_ago(machine: Path) -> None:
+    lease(machine, time.time() - 100)
+    assert agent(machine, "tend", switch={"after_s": 60.0})["armed"]
+    wait_until("-n shutdown -h now", machine / "told")
+
+
+def test_the_switch_lets_a_machine_be_whose_lease_runs_until_it_is_retired(machine: Path) -> None:
+    lease(machine, time.time() + 1000)
+    assert agent(machine, "tend", switch={"after_s": 0.0})["armed"]
+    (first,) = switches(machine)
+    assert agent(machine, "tend")["armed"]
+    assert switches(machine) == [first], "one is enough"
+    assert not (machine / "told").exists()
+    assert agent(machine, "retire") == {"armed": True}
+    wait_until("-n shutdown -h now", machine / "told")
+
+
+def test_a_switch_that_was_killed_is_started_anew(machine: Path) -> None:
+    lease(machine, time.time() + 1000)
+    assert agent(machine, "tend", switch={"after_s": 0.0})["armed"]
+    (first,) = switches(machine)
+    os.kill(first, 9)
+    while first in switches(machine):
+        time.sleep(0.02)
+    assert agent(machine, "tend")["armed"]
+    assert switches(machine) != [first]
+
+
+def test_without_settings_there_is_no_switch(machine: Path) -> None:
+    answer = agent(machine, "tend", lease_s=1000)
+    assert (answer["armed"], answer["kept"]) == (False, False)
+    assert not switches(machine)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lease_until", "due"),
+    [
+        (None, 0.0, False),
+        ({"after_s": 10.0}, 95.0, False),
+        ({"after_s": 10.0}, 90.0, True),
+        ({"now": True}, 1e12, True),
+    ],
+)
+def test_when_the_switch_ends_a_machine(
+    settings: dict[str, float] | None, lease_until: float, due: bool
+) -> None:
+    assert guest_switch.is_due(settings, lease_until, 100.0) is due
+
+
+def test_the_keeper_holds_its_lock_till_the_lease_passes_and_a_second_one_ends(machine: Path) -> None:
+    lease(machine, time.time() + 1000)
+    first = subprocess.Popen(["bash", "-c", keeper(60.0)], env={**os.environ, "HOME": str(machine)})
+    try:
+        end = time.monotonic() + SOON_S
+        while not guest_switch.stands("keeper"):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        second = subprocess.run(["bash", "-c", keeper(60.0)], timeout=SOON_S, check=False)
+        assert second.returncode == 0
+        assert first.poll() is None
+        lease(machine, time.time() - 1)
+        assert first.wait(SOON_S) == 0
+        assert not guest_switch.stands("keeper")
+    finally:
+        first.kill()
+        first.wait()
