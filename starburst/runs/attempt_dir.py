@@ -21,22 +21,10 @@ from typing import Any
 
 from starburst.core.events import Progress, RunEnd, RunEnded
 from starburst.runs import shim
+from starburst.runs.exits import Exit, load_exit
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
 from starburst.runs.report import REPORT, Report, read_report
 from starburst.runs.shim import read_json, write_json
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """How a task ended, as its shim saw it."""
-
-    exit_code: int | None
-    signal: int | None
-    ended_by: str
-    message: str
-    #: Epoch seconds of the wall's clock.
-    started_at: float
-    ended_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +44,8 @@ class RankDir:
         return None if started is None else int(started["shim"])
 
     def exit(self) -> Exit | None:
-        """How it ended; None while it runs, or when its shim was killed."""
-        data = read_json(self.path / "exit.json")
-        return None if data is None else Exit(**data)
+        """How it ended; None while it runs, or when its shim was killed, or what it left is no exit."""
+        return load_exit(self.path / "exit.json")
 
     def report(self) -> Report | None:
         """What the task says of its progress; None if it says nothing, or nothing of sense."""

@@ -16,7 +16,8 @@ from uuid import uuid4
 from starburst.core.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs import shim
-from starburst.runs.attempt_dir import AttemptDir, Exit, RankDir, attempts_under
+from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
+from starburst.runs.exits import Exit
 from starburst.runs.files import directory_name
 from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run

@@ -6,7 +6,7 @@ from typing import Any
 
 from starburst.core.events import RunEnd, RunEnded
 from starburst.runs import shim
-from starburst.runs.attempt_dir import Exit
+from starburst.runs.exits import Exit
 
 #: Exit code of a run that met its time limit and then ended in good order; timeout(1) has the same.
 OUT_OF_TIME = 124

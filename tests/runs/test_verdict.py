@@ -6,7 +6,7 @@ import pytest
 
 from starburst.core.events import RunEnd
 from starburst.runs import shim
-from starburst.runs.attempt_dir import Exit
+from starburst.runs.exits import Exit
 from starburst.runs.verdict import verdict
 
 

@@ -30,7 +30,8 @@ from starburst.clouds.sky.runner import Runner, Submission
 from starburst.clouds.sky.spec import spec_of
 from starburst.clouds.sky.storage import NO_STORES, volumes_of
 from starburst.core.events import RunEnd, RunEnded, RunStarted
-from starburst.runs.attempt_dir import Exit, log_path
+from starburst.runs.attempt_dir import log_path
+from starburst.runs.exits import Exit
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
