@@ -24,6 +24,7 @@ from starburst.core.events import (
     InstanceGone,
     InstanceReachable,
     InstanceReady,
+    InstanceUnfit,
     InstanceUnreachable,
     JobSubmitted,
     NodesChanged,
@@ -49,6 +50,7 @@ from starburst.core.machines import (
     instance_gone,
     instance_reachable,
     instance_ready,
+    instance_unfit,
     instance_unreachable,
 )
 from starburst.core.moving import consolidate, consolidate_at
@@ -228,5 +230,6 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceGone: instance_gone,
     InstanceUnreachable: instance_unreachable,
     InstanceReachable: instance_reachable,
+    InstanceUnfit: instance_unfit,
     Tick: _tick,
 }
