@@ -13,6 +13,7 @@ from functools import partial
 
 import structlog
 
+from starburst.clouds.sky.answers import tended
 from starburst.clouds.sky.keeper import KEEPER, keeper
 from starburst.clouds.sky.naming import Naming
 from starburst.clouds.sky.notes import MachineNote, Notes, drop_machine, load_machines, save_machine
@@ -201,7 +202,8 @@ class SkyMachines:
             if status.access is None:
                 raise SkyError(f"{cluster} is up and SkyPilot does not say how to log in")
             try:
-                answer = await self._contact.call(cluster, status.access, "tend", {"lease_s": self._lease_s})
+                lease = {"lease_s": self._lease_s}
+                answer = tended(await self._contact.call(cluster, status.access, "tend", lease))
             except UnreachableError as error:
                 if await self._find(cluster, refresh=True) is None:
                     self._note_gone(note, preempted=note.spot)
@@ -212,7 +214,7 @@ class SkyMachines:
                 continue
             self._access[note.id] = status.access
             note.micro_usd = await self._billed(note, status)
-            booted_at = self._pace.scheduler_time(float(answer["booted_at"]))
+            booted_at = self._pace.scheduler_time(answer.booted_at)
             note.launched_at = min(max(note.asked_at, booted_at), self._now())
             if not note.ending:
                 note.ready = True
