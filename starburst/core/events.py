@@ -20,6 +20,7 @@ class RunEnd(str, Enum):
     LOST = "lost"  # known dead, without a result: its machine or supervisor went away
     DISPLACED = "displaced"  # known dead: its site took its place away (drain, preemption, no room after all)
     REFUSED = "refused"  # could not be started at all; trying again would not help
+    NOT_STARTED = "not-started"  # known not to be alive, and never began: its site would not have it for now
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,9 @@ class Tended:
     booted_at: float
     #: Its lease has passed: it is on its way out.
     lapsed: bool
+    #: Its keeper stands in SkyPilot's queue; its own switch runs.
+    kept: bool
+    armed: bool
     host: str
     address: str
     tasks: dict[str, TaskState]
@@ -95,6 +98,8 @@ class _Task(_Strict):
 class _Machine(_Strict):
     booted_at: float = Field(ge=0, le=MAX_TIME)
     lapsed: bool
+    kept: bool = False
+    armed: bool = False
     host: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$")
     address: str = Field(max_length=45)
     ranks: dict[str, Any]
@@ -141,7 +146,16 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
         except (ValueError, zlib.error, binascii.Error) as error:
             why = _first(error) if isinstance(error, ValidationError) else str(error)
             broken[name] = f"its machine answered {why}"
-    return Tended(machine.booted_at, machine.lapsed, machine.host, machine.address, tasks, broken)
+    return Tended(
+        booted_at=machine.booted_at,
+        lapsed=machine.lapsed,
+        kept=machine.kept,
+        armed=machine.armed,
+        host=machine.host,
+        address=machine.address,
+        tasks=tasks,
+        broken=broken,
+    )
 
 
 def submitted(answer: object, asked: Collection[str]) -> Submitted:

@@ -242,7 +242,7 @@ class SkyRuns:
         why = self._queues.fitness(instance_id).unfit
         for note, rank in list(self._on(instance_id)) if why else ():
             if not rank.started:
-                self._give_up(note, f"{instance_id} takes no work: {why}", RunEnd.LOST)
+                self._give_up(note, f"{instance_id} takes no work: {why}", RunEnd.NOT_STARTED)
         return why
 
     def _specs(

@@ -92,8 +92,8 @@ class SshContact:
                     return
                 if code == archive.IS_LINK:
                     raise SkyError(f"{cluster}: {remote} is a link there")
-                self._check(cluster, unpacked, why)  # first: it may have left the other nobody to write to
                 self._check(cluster, code, err)
+                self._check(cluster, unpacked, why)
                 archive.put(new, local)
         except OSError as error:
             raise LocalError(f"{cluster}: fetching: {error}") from error
