@@ -129,6 +129,8 @@ def bind(path: str, volume: dict[str, Any]) -> list[str]:
     source = os.path.realpath(os.path.join(root, volume["below"]))
     if os.path.commonpath([root, source]) != root:  # a link that somebody put there
         raise Refused(f"{volume['below']} leads out of {volume['told']}; mend subPath")
+    if ":" in source or ":" in volume["path"]:
+        raise Refused(f"{volume['told']}: a path with a colon cannot be mounted; mend subPath or mountPath")
     try:
         if not os.path.exists(source):
             os.makedirs(source)

@@ -19,7 +19,7 @@ from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.answers import TaskState, tended
+from starburst.clouds.sky.answers import TaskState, tended, visible
 from starburst.clouds.sky.carry import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, Carrier
 from starburst.clouds.sky.docker import runs_in_container
 from starburst.clouds.sky.late import LateValues, Source
@@ -33,6 +33,7 @@ from starburst.clouds.sky.runner import Runner, Submission
 from starburst.clouds.sky.spec import spec_of
 from starburst.clouds.sky.storage import NO_STORES, volumes_of
 from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.domain.images import MEND, is_image
 from starburst.runs.attempt_dir import log_path
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
@@ -384,6 +385,9 @@ class SkyRuns:
         absent = [slot.where for slot in slots if not self._takes(slot.where)]
         if not workload.command and not runs_in_container(workload):
             message = "the job has no command and no image to run; set `command` of the job"
+            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=message))
+        elif workload.image is not None and runs_in_container(workload) and not is_image(workload.image):
+            message = f"{visible(repr(workload.image))} {MEND}"
             self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=message))
         elif absent:
             self._settle(note, RunEnded(*note.key, RunEnd.LOST, message=f"{absent[0]} takes no runs"))

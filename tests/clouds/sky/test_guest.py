@@ -225,7 +225,7 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
         f"--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints|"
         f"-v|{machine.dir}/report:/starburst/report|" in ran
     )
-    assert ran.endswith("--entrypoint|train|me/train|@DIR@ $x|")
+    assert ran.endswith("--entrypoint=train|--|me/train|@DIR@ $x|")
     assert removed == "rm|-f|sb-a-1-0|"
     assert (machine.dir / "env").read_text().startswith("TOKEN=s3cret\n")
     assert (machine.dir / "env").stat().st_mode & 0o077 == 0
@@ -263,6 +263,6 @@ def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: M
     machine.run().wait(20)
     assert text(machine.tend()) == "in s3cret\n"
     said = (machine.home / "said").read_text()
-    assert "|-e|TOKEN|--entrypoint|train|me/train|" in said
+    assert "|-e|TOKEN|--entrypoint=train|--|me/train|" in said
     left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
     assert not any(b"s3cret" in path.read_bytes() for path in left)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from starburst.clouds.sky import ssh
-from starburst.clouds.sky.port import Access, JobState, SkyError, UnreachableError, UnsafeError
+from starburst.clouds.sky.port import Access, JobState, SkyError, UnreachableError
 from starburst.clouds.sky.programs import communicate, within
 from starburst.clouds.sky.runner import RayRunner, Submission
 from starburst.clouds.sky.ssh import SOURCES, SshContact, agent_path
