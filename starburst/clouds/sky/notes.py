@@ -220,14 +220,17 @@ def load_machines(notes: Notes) -> dict[str, MachineNote]:
     return {note.id: note for note in found}
 
 
-def load_runs(notes: Notes) -> dict[tuple[str, int], RunNote]:
-    """Every run noted, by job and attempt. A note that cannot be read is its run's matter, and no other's."""
+def load_runs(notes: Notes, now: float) -> dict[tuple[str, int], RunNote]:
+    """Every run noted, by job and attempt; `now` is in wall seconds.
+
+    A note that cannot be read is its run's matter, and no other's.
+    """
     names = [key.split("/") for key in notes.all_keys() if key.startswith("run/")]
     keys = [("/".join(job), int(attempt)) for _, *job, attempt in names if attempt.isdigit()]
-    return {(job, attempt): _load_run(notes, job, attempt) for job, attempt in keys}
+    return {(job, attempt): _load_run(notes, job, attempt, now) for job, attempt in keys}
 
 
-def _load_run(notes: Notes, job: str, attempt: int) -> RunNote:
+def _load_run(notes: Notes, job: str, attempt: int, now: float) -> RunNote:
     body = None
     try:
         body = _body(notes, f"run/{job}/{attempt}")
@@ -237,7 +240,9 @@ def _load_run(notes: Notes, job: str, attempt: int) -> RunNote:
         return note
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         log.error("note-cannot-be-read", job=job, attempt=attempt, error=str(error))
-        return _given_up(job, attempt, body)
+        note = _given_up(job, attempt, body, now)
+        save_run(notes, note)
+        return note
 
 
 def _read_run(body: dict[str, Any]) -> RunNote:
@@ -257,7 +262,7 @@ def _read_run(body: dict[str, Any]) -> RunNote:
     return note
 
 
-def _given_up(job: str, attempt: int, body: Any) -> RunNote:
+def _given_up(job: str, attempt: int, body: Any, now: float) -> RunNote:
     """Of a run whose note says nothing else: it is to end where it is, or is lost if nobody knows where."""
     why = "its note cannot be read"
     try:
@@ -265,9 +270,10 @@ def _given_up(job: str, attempt: int, body: Any) -> RunNote:
     except (TypeError, KeyError):
         places = []
     if places:
-        stop = {"end": RunEnd.LOST.value, "message": why, "grace_s": 0.0, "at": 0.0}
+        stop = {"end": RunEnd.LOST.value, "message": why, "grace_s": 0.0, "at": now}
         return RunNote(job, attempt, [RankNote(place) for place in places], stop=stop)
-    return RunNote(job, attempt, [], end={"end": RunEnd.LOST.value, "exit_code": None, "message": why})
+    end = {"end": RunEnd.LOST.value, "exit_code": None, "message": why}
+    return RunNote(job, attempt, [], end=end, ended_at=now)
 
 
 def _body(notes: Notes, key: str) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class SkyRuns:
         self._hearing = Hearing(report, wall)
         self._stores = stores
         self._wall = wall
-        self._runs = load_runs(notes)
+        self._runs = load_runs(notes, wall())
         self._queues = Queues(runner, tasks, wall)
         for note in [note for note in self._runs.values() if note.end and note.ended_at < wall() - KEPT_S]:
             drop_run(notes, self._runs.pop(note.key))
