@@ -1,4 +1,4 @@
-"""Names of container images, by the grammar of the distribution project (distribution/reference on GitHub)."""
+"""Names of container images, by the grammar of the distribution project (distribution/reference)."""
 
 from __future__ import annotations
 

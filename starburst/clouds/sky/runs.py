@@ -112,8 +112,8 @@ class SkyRuns:
         note = self._runs.get((run.job.id, run.attempt))
         if note is None:
             note = self._noted(run)
-            self._runs[note.key] = note
             save_run(self._notes, note)
+            self._runs[note.key] = note
         self._tell(note)
         return [rank.where for rank in note.ranks if not rank.over]
 
