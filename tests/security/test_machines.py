@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky import carry, fitness, guest
+from starburst.clouds.sky import carry, endings, fitness, guest
 from starburst.clouds.sky.answers import ANSWER_BYTES, AnswerError, decoded, tended, visible
 from starburst.clouds.sky.docker import container
 from starburst.clouds.sky.logs import Logs
@@ -355,6 +355,48 @@ def test_a_run_that_was_stopped_has_minutes_and_a_second_stop_leaves_it_none(
     play(tmp_path, story)
 
 
+def test_a_machine_that_says_for_ever_that_there_is_more_output_holds_no_run(tmp_path: Path) -> None:
+    line = base64.b64encode(zlib.compress(b"x")).decode()
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await two_jobs(life)
+        sky.forge = tampering(A, more=True)
+        assert (await life.heard(RunEnded, of("a"))).exit_code == 0, "none came: there is no more"
+        sky.forge = tampering(B, more=True, log=line)
+        at = wall()
+        await life.cloud.stop("b", 1, 5.0)
+        await life.heard(RunEnded, of("b"))
+        assert wall() - at < endings.DRAIN_S + 30
+
+    play(tmp_path, story)
+
+
+def test_a_machine_that_never_ends_what_it_is_told_to_end_is_unreachable(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await two_jobs(life, 5000)
+        sky.forge = tampering(A, over=False, exit=None)
+        at = wall()
+        await life.cloud.stop("a", 1, 5.0)
+        assert "does not end, though it was told to" in (await life.heard(InstanceUnreachable)).why
+        assert wall() - at < endings.OVERDUE_S + 60
+        await life.cloud.terminate("i-1")
+        assert (await life.heard(RunEnded, of("a"))).end is RunEnd.STOPPED
+
+    play(tmp_path, story)
+
+
+def test_a_job_that_removes_its_own_directory_is_lost_and_is_not_started_there_again(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await two_jobs(life)
+        sky.forge = tampering(A, known=False, began=False, started=False, over=False)
+        end = await life.heard(RunEnded, of("a"))
+        assert (end.end, end.message) == (RunEnd.LOST, "its files are gone from its machine")
+        assert sky.vms[0].tasks[A].begun == 1
+        assert (await life.heard(RunEnded, of("b"))).exit_code == 0
+
+    play(tmp_path, story)
+
+
 def test_a_log_without_end_fills_no_disk(tmp_path: Path) -> None:
     logs, path = Logs(tmp_path, most=1000), tmp_path / "log"
     while (seen := logs.seen(path)) is not None:
@@ -446,6 +488,25 @@ def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
     neighbour = answer.tasks[B].exit
     assert neighbour is not None
     assert (neighbour.exit_code, answer.tasks[B].log) == (0, b"fine\n")
+
+
+@pytest.mark.processes
+def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_over(machine: Machine) -> None:
+    shell = "echo $$ >~/pid; rm -rf ~/starburst/runs/a; exec sleep 60"
+    all_of(machine, lease_s=100, specs={A: {**spec("sh", "-c", shell), "cwd": "/"}}, look={})
+    process = machine.run()
+    while not (machine.home / "pid").exists() or (machine.home / "starburst" / "runs" / "a").exists():
+        assert process.poll() is None
+    for _ in range(100):
+        state = all_of(machine, stops={A: 0.0}, look={A: 0})["ranks"][A]
+        if state["over"]:
+            break
+    assert state["over"]
+    pid = int((machine.home / "pid").read_text())
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    process.kill()
+    process.wait(20)
 
 
 @pytest.mark.processes

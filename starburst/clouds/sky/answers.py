@@ -139,10 +139,11 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
         machine = _Machine.model_validate(answer)
     except ValidationError as error:
         raise AnswerError(f"its machine answered {_first(error)}") from None
-    tasks, broken = {}, {}
+    tasks, broken, room = {}, {}, LOG_BYTES
     for name in asked:
         try:
-            tasks[name] = _task(machine.ranks.get(name))
+            tasks[name] = _task(machine.ranks.get(name), room)
+            room -= len(tasks[name].log)
         except (ValueError, zlib.error, binascii.Error) as error:
             why = _first(error) if isinstance(error, ValidationError) else str(error)
             broken[name] = f"its machine answered {why}"
@@ -182,7 +183,7 @@ def visible(text: str | bytes) -> str:
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
 
-def _task(said: Any) -> TaskState:
+def _task(said: Any, room: int) -> TaskState:
     task = _Task.model_validate(said)
     return TaskState(
         known=task.known,
@@ -190,18 +191,18 @@ def _task(said: Any) -> TaskState:
         started=task.started,
         over=task.over,
         exit=exit_of(task.exit),
-        log=_unpacked(task.log),
+        log=_unpacked(task.log, room),
         more=task.more,
         report=task.report,
         trouble=visible(task.trouble),
     )
 
 
-def _unpacked(log: str) -> bytes:
+def _unpacked(log: str, room: int) -> bytes:
     unpacking = zlib.decompressobj()
-    text = unpacking.decompress(base64.b64decode(log, validate=True), LOG_BYTES + 1)
-    if len(text) > LOG_BYTES or not unpacking.eof:
-        raise ValueError(f"log: no more than {LOG_BYTES} bytes, and all of them, are an answer")
+    text = unpacking.decompress(base64.b64decode(log, validate=True), room + 1)
+    if len(text) > room or not unpacking.eof:
+        raise ValueError(f"log: more than {LOG_BYTES} bytes in all, or not all of them")
     return text
 
 

@@ -148,7 +148,7 @@ def stop(path: str, grace_s: float) -> None:
     if lock is None:
         tell(path, grace_s)
         return
-    if not touched(path):
+    if not touched(path) and not kill_strays(path):  # its job may have removed what would tell
         forget_secrets(path)
         try:
             write_exit(path, "stop", "stopped before it began")

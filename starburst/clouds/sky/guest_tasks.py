@@ -60,9 +60,16 @@ def run_id(path: str) -> str:
 def task_dirs() -> list[tuple[str, str, str]]:
     """Every task there is or was: job, attempt, rank."""
     root = os.path.join(base(), "runs")
-    jobs = os.listdir(root) if os.path.isdir(root) else []
-    attempts = [(job, number) for job in jobs for number in os.listdir(os.path.join(root, job))]
-    return [(*pair, rank) for pair in attempts for rank in os.listdir(os.path.join(root, *pair))]
+    attempts = [(job, number) for job in inside(root) for number in inside(root, job)]
+    return [(*pair, rank) for pair in attempts for rank in inside(root, *pair)]
+
+
+def inside(*path: str) -> list[str]:
+    """Names in a directory; none if there is no such directory."""
+    try:
+        return os.listdir(os.path.join(*path))
+    except OSError:
+        return []
 
 
 def take_lock(path: str) -> int | None:

@@ -22,11 +22,12 @@ import structlog
 from starburst.clouds.sky.answers import TaskState, tended, visible
 from starburst.clouds.sky.carry import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, Carrier
 from starburst.clouds.sky.docker import runs_in_container
+from starburst.clouds.sky.endings import Endings
 from starburst.clouds.sky.late import LateValues, Source
 from starburst.clouds.sky.logs import MAX_LOG, Logs
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
-from starburst.clouds.sky.port import Contact, LocalError, SkyError, UnreachableError, UnsafeError
+from starburst.clouds.sky.port import Contact, LocalError, SkyError, UnsafeError
 from starburst.clouds.sky.progress import Hearing
 from starburst.clouds.sky.queues import RETRY_S, Queues
 from starburst.clouds.sky.runner import Runner, Submission
@@ -102,6 +103,7 @@ class SkyRuns:
         self._wall = wall
         self._runs = load_runs(notes, wall())
         self._queues = Queues(runner, tasks, wall)
+        self._endings = Endings()
         for note in [note for note in self._runs.values() if note.end and note.ended_at < wall() - KEPT_S]:
             drop_run(notes, self._runs.pop(note.key))
 
@@ -202,17 +204,17 @@ class SkyRuns:
         }
         answer = tended(await self._contact.call(berth.cluster, berth.access, "tend", ask), mine)
         self._late.heard(instance_id, answer.address, answer.host)
+        trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():
             try:
-                self._take_in(*mine[name], state, ask["look"][name])
-            except OSError:
+                trouble = self._take_in(*mine[name], state, ask["look"][name]) or trouble
+            except OSError:  # of ours
                 raise
             except Exception:
                 log.exception("run-not-updated", run=name, instance=instance_id)
         self._submit(instance_id, berth, answer.tasks, mine)
         unfit = self._take_back(instance_id)
-        more = any(state.more for state in answer.tasks.values())
-        trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
+        more = any(state.more and state.log for state in answer.tasks.values())
         return News(more, answer.lapsed, trouble, unfit)
 
     def silent(self, instance_id: str) -> None:
@@ -252,7 +254,7 @@ class SkyRuns:
         """What the machine is to run, of tasks that need no checkpoints or have them there."""
         specs = {}
         for name, (note, rank) in mine.items():
-            if not rank.spec:
+            if rank.started or not rank.spec:
                 continue
             if rank.supplied or not note.checkpoint or self._bucket:
                 spec = rank.spec if note.late is None else None if rank.known else self._late.spec(note, rank)
@@ -276,17 +278,24 @@ class SkyRuns:
             self._give_up(note, str(error), RunEnd.REFUSED)
         except (SkyError, OSError) as error:  # the next exchange tries again
             log.warning("checkpoints-not-there", cluster=berth.cluster, job=note.job, error=str(error))
-            if not isinstance(error, (UnreachableError, LocalError, OSError)):
+            if not isinstance(error, (LocalError, OSError)):
                 why = f"checkpoints cannot be brought there: {error}"
                 self._queues.refused(rank.where, name, why)
             await asyncio.sleep(RETRY_S)
 
-    def _take_in(self, note: RunNote, rank: RankNote, state: TaskState, seen: int | None) -> None:
-        """What a machine says of a task."""
+    def _take_in(self, note: RunNote, rank: RankNote, state: TaskState, seen: int | None) -> str:
+        """What a machine says of a task; what is wrong with that, or ""."""
+        name, grace_s = self._name(note, rank), note.grace(rank)
         if seen is not None:
             self._logs.write(self._log(note, rank), seen, state.log)
+        if rank.started and not (state.known or state.began):
+            self._give_up(note, "its files are gone from its machine", RunEnd.LOST)
+        if grace_s is not None:
+            self._endings.told(name, self._wall())
         self._update(note, rank, state)
         self._hearing.heard(note, rank, state.report)
+        overdue = not rank.over and self._endings.is_overdue(name, state, grace_s, self._wall())
+        return f"{name} does not end, though it was told to" if overdue else ""
 
     def _update(self, note: RunNote, rank: RankNote, state: TaskState) -> None:
         before = (rank.started, rank.over, rank.known)
@@ -298,7 +307,8 @@ class SkyRuns:
         # and is not known: nobody brings it there now.
         dropped = self._queues.is_done_with(self._name(note, rank)) and not state.began
         never = note.grace(rank) is not None and not state.known and not state.began
-        if (state.over and not state.more) or dropped or never:
+        name = self._name(note, rank)
+        if self._endings.is_through(name, state, self._wall()) or dropped or never:
             rank.over, rank.exit = True, state.exit
         if before != (rank.started, rank.over, rank.known):
             save_run(self._notes, note)
@@ -374,6 +384,7 @@ class SkyRuns:
         for rank in note.ranks:
             rank.spec = {}
             self._queues.forget(self._name(note, rank))
+            self._endings.forget(self._name(note, rank))
         save_run(self._notes, note)
 
     # --- what a run is to the machines -------------------------------------------------------------------
