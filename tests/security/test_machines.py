@@ -11,6 +11,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -497,6 +498,7 @@ def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_ove
     process = machine.run()
     while not (machine.home / "pid").exists() or (machine.home / "starburst" / "runs" / "a").exists():
         assert process.poll() is None
+        time.sleep(0.02)
     for _ in range(100):
         state = all_of(machine, stops={A: 0.0}, look={A: 0})["ranks"][A]
         if state["over"]:
@@ -524,7 +526,7 @@ def test_a_stop_that_a_job_wrote_itself_gives_it_no_longer_grace(machine: Machin
     machine.tend(lease_s=100, specs={A: spec("sh", "-c", shell)})
     process = machine.run()
     while not (machine.dir / "ready").exists():
-        pass
+        time.sleep(0.02)
     machine.tend(stops={A: 0.1})
     process.wait(20)
     assert machine.tend()["exit"]["signal"] == signal.SIGKILL

@@ -1,4 +1,4 @@
-"""How long tasks take to end: a machine may say for ever that one lives, or that there is more of its output."""
+"""How long tasks take to end: a machine may say for ever that one lives, or that it has more output."""
 
 from __future__ import annotations
 

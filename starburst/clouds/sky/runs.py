@@ -19,28 +19,25 @@ from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.answers import TaskState, tended, visible
+from starburst.clouds.sky.answers import TaskState, tended
 from starburst.clouds.sky.carry import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, Carrier
-from starburst.clouds.sky.docker import runs_in_container
 from starburst.clouds.sky.endings import Endings
 from starburst.clouds.sky.late import LateValues, Source
 from starburst.clouds.sky.logs import MAX_LOG, Logs
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
+from starburst.clouds.sky.noting import noted
 from starburst.clouds.sky.port import Contact, LocalError, SkyError, UnsafeError
 from starburst.clouds.sky.progress import Hearing
 from starburst.clouds.sky.queues import RETRY_S, Queues
 from starburst.clouds.sky.runner import Runner, Submission
-from starburst.clouds.sky.spec import spec_of
-from starburst.clouds.sky.storage import NO_STORES, volumes_of
+from starburst.clouds.sky.storage import NO_STORES
 from starburst.core.events import RunEnd, RunEnded, RunStarted
-from starburst.domain.images import MEND, is_image
 from starburst.runs.attempt_dir import log_path
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
-from translator.late import UnresolvedError
 from translator.stores import Store
 
 log = structlog.get_logger()
@@ -113,8 +110,11 @@ class SkyRuns:
         """Note a run, or find it noted; the machines that should hear of it."""
         note = self._runs.get((run.job.id, run.attempt))
         if note is None:
-            note = self._noted(run)
-            save_run(self._notes, note)
+            note, refused = noted(run, self._takes, self._late.manifest, self._stores, bucket=self._bucket)
+            if refused is None:
+                save_run(self._notes, note)
+            else:
+                self._settle(note, refused)
             self._runs[note.key] = note
         self._tell(note)
         return [rank.where for rank in note.ranks if not rank.over]
@@ -388,33 +388,6 @@ class SkyRuns:
         save_run(self._notes, note)
 
     # --- what a run is to the machines -------------------------------------------------------------------
-
-    def _noted(self, run: Run) -> RunNote:
-        job, workload = run.job, run.workload
-        slots = sorted(run.slots, key=lambda slot: slot.rank)
-        note = RunNote(job.id, run.attempt, [RankNote(slot.where) for slot in slots], job.checkpoint)
-        absent = [slot.where for slot in slots if not self._takes(slot.where)]
-        if not workload.command and not runs_in_container(workload):
-            message = "the job has no command and no image to run; set `command` of the job"
-            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=message))
-        elif workload.image is not None and runs_in_container(workload) and not is_image(workload.image):
-            message = f"{visible(repr(workload.image))} {MEND}"
-            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=message))
-        elif absent:
-            self._settle(note, RunEnded(*note.key, RunEnd.LOST, message=f"{absent[0]} takes no runs"))
-        else:
-            self._fill_in(note, run)
-        return note
-
-    def _fill_in(self, note: RunNote, run: Run) -> None:
-        try:
-            note.late = self._late.manifest(run.workload)
-            volumes = volumes_of(run.workload, self._stores)
-        except UnresolvedError as error:
-            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=str(error)))
-            return
-        for slot, rank in zip(sorted(run.slots, key=lambda slot: slot.rank), note.ranks, strict=True):
-            rank.spec = spec_of(run, slot, volumes, bucket=self._bucket)
 
     def _submission(self, note: RunNote, rank: RankNote, berth: Berth) -> Submission:
         return Submission(
