@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
 from translator.downward import Downward
 from translator.expansion import Expansion, names_in
@@ -65,6 +66,9 @@ def workload(field: Field) -> Workload:
     env = _environment(field, expansion)
     command = _words(field.at("command"), env, expansion)
     args = _words(field.at("args"), env, expansion)
+    image = field.at("image").text()
+    if image and not is_image(image):
+        field.at("image").refuse(MEND)
     if field.report.leaves:
         _keep_secrets_out(field)
     if args and not command:
@@ -81,7 +85,7 @@ def workload(field: Field) -> Workload:
         command=command + args if command else (),  # an image's own program is known to its cluster alone
         env=tuple(env.items()),
         working_dir=field.at("workingDir").text(),
-        image=field.at("image").text(),
+        image=image,
     )
 
 

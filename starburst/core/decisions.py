@@ -82,6 +82,12 @@ def _company(n: Numbers) -> str:
     return f" as {n['others']} move too" if n["others"] else ""
 
 
+def _silence(n: Numbers) -> str:
+    if n.get("why"):
+        return f"answers, but not so that it could be worked with ({n['why']})"
+    return "does not answer, though its cloud says it runs"
+
+
 AT_CAP = {
     "finish": "what runs may end, and nothing more is rented",
     "return": "what saves its progress is fetched home, what does not may end, and nothing more is rented",
@@ -150,10 +156,15 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"{'; bill ' + usd(n['micro_usd']) if 'micro_usd' in n else ''}"
     ),
     "terminating": lambda n: "given back: nothing runs on it any more",
-    "unreachable": lambda n: (
-        f"does not answer, though its cloud says it runs; not heard of for {_span(n, 'grace_s')} it is ended"
-    ),
+    "unreachable": lambda n: f"{_silence(n)}; not heard of for {_span(n, 'grace_s')} it is ended",
     "reachable": lambda n: f"answers again after {_span(n, 'after_s')}",
-    "fenced": lambda n: f"is ended: not heard of for {_span(n, 'after_s')}; then its jobs start anew",
+    "unfit": lambda n: (
+        f"takes no work ({n['why']}): what has not begun there starts elsewhere, no job joins it, and it is "
+        f"ended once nothing runs there; {n['offer']} is left alone for {_span(n, 'pause_s')}"
+    ),
+    "fenced": lambda n: (
+        f"is ended: {'took no work' if n.get('unfit') else 'not heard of'} for {_span(n, 'after_s')}; then "
+        "its jobs start anew"
+    ),
     "gone": lambda n: f"{n['how']} after {_span(n, 'billed_s')}; bill {usd(n['micro_usd'])}",
 }

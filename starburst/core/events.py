@@ -162,9 +162,13 @@ class InstanceGone:
 
 @dataclass(frozen=True, slots=True)
 class InstanceUnreachable:
-    """Nobody gets through to a machine that, by its cloud, runs: what runs there may be alive."""
+    """Nobody gets through to a machine that, by its cloud, runs: what runs there may be alive.
+
+    `why` is set if it answers, but not so that it could be worked with.
+    """
 
     instance_id: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,14 @@ class InstanceReachable:
     """A machine answers again."""
 
     instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceUnfit:
+    """A machine answers and takes no work: what runs there goes on, and nothing new will start there."""
+
+    instance_id: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +208,6 @@ Event = (
     | InstanceGone
     | InstanceUnreachable
     | InstanceReachable
+    | InstanceUnfit
     | Tick
 )

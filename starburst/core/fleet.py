@@ -35,6 +35,8 @@ class InstanceRecord:
     micro_usd: int = 0
     #: Since when nobody gets through to it though the cloud says that it runs.
     unreachable_since: float | None = None
+    #: Since when it is known to take no work though it answers; it never does again.
+    unfit_since: float | None = None
     #: Jobs it is for, in the order they came.
     job_ids: list[str] = field(default_factory=list)
     #: Everyone who shares its bill.
@@ -50,6 +52,12 @@ class InstanceRecord:
             return Money()
         until = self.ended_at if self.ended_at is not None else now
         return self.rate.for_seconds(max(0.0, until - self.launched_at))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is ours, heard of, and takes work."""
+        heard_of = self.unreachable_since is None and self.unfit_since is None
+        return self.phase in OPEN_PHASES and heard_of
 
     @property
     def present(self) -> list[Use]:
@@ -247,8 +255,7 @@ class Fleet:
         free = {
             instance.id: instance.free
             for instance in self.instances.values()
-            if instance.phase in OPEN_PHASES
-            and instance.unreachable_since is None
+            if instance.is_sound
             and instance.held.keys() == set(instance.job_ids)
             and busy_until.get(instance.id, 0.0) >= leaver.until
             and instance.id not in leaver.shuns

@@ -113,9 +113,7 @@ def run_ended(state: State, event: RunEnded) -> None:
         _exited(state, record, event)
     elif event.end is RunEnd.REFUSED:
         finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
-    elif event.end is RunEnd.NOT_STARTED:
-        _not_started(state, record, event)
-    elif event.end is RunEnd.STOPPED and record.phase is Phase.STARTING:  # not by the core
+    elif event.end is RunEnd.NOT_STARTED or (event.end is RunEnd.STOPPED and record.phase is Phase.STARTING):
         _not_started(state, record, event)
     elif event.end is RunEnd.DISPLACED:
         gone(state, record, event.message or "its place was taken away", preempted=True)

@@ -13,6 +13,7 @@ from starburst.core.events import (
     InstanceGone,
     InstanceReachable,
     InstanceReady,
+    InstanceUnfit,
     InstanceUnreachable,
 )
 from starburst.core.fleet import OPEN_PHASES, InstanceRecord
@@ -99,6 +100,8 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
     how = "given back" if instance.phase is InstancePhase.TERMINATING else "ended by itself"
     if instance.unreachable_since is not None:
         how = "ended, for nobody got through to it"
+    elif instance.unfit_since is not None:
+        how = "ended, for it took no work"
     if event.preempted:
         how = "preempted by the cloud"
     elif known and instance.phase is InstancePhase.LAUNCHING:
@@ -121,7 +124,8 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
         return
     instance.unreachable_since = state.now
     state.touch_instance(instance)
-    state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s)
+    why = {"why": event.why} if event.why else {}
+    state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s, **why)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         _forgo(state, record, instance, f"nobody gets through to {instance.id}")
 
@@ -136,23 +140,48 @@ def instance_reachable(state: State, event: InstanceReachable) -> None:
     state.touch_instance(instance)
 
 
+def instance_unfit(state: State, event: InstanceUnfit) -> None:
+    """Nothing new goes there, and its offer is left alone: the next machine of it may be no better.
+
+    Its site takes back what has not begun there; what runs goes on to its end.
+    """
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None or instance.phase not in OPEN_PHASES or instance.unfit_since is not None:
+        return
+    instance.unfit_since = state.now
+    state.touch_instance(instance)
+    offer, pause_s = instance.offer.name, state.settings.offer_pause_s
+    state.fleet.paused[offer] = state.now + pause_s
+    state.decide(instance.id, "unfit", why=event.why, offer=offer, pause_s=pause_s)
+    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+        if _on(instance, record.moving):
+            _forgo(state, record, instance, f"{instance.id} takes no work")
+
+
 def fence_at(state: State) -> float:
-    """When the next grace of a machine that is not heard of is over; infinity if none is running."""
-    since = (i.unreachable_since for i in state.fleet.instances.values() if i.phase in OPEN_PHASES)
-    return min((at for at in since if at is not None), default=inf) + state.settings.unreachable_s
+    """When the next grace of a machine that is not heard of, or of no use, is over; infinity if none is."""
+    since = (_useless_since(state, i) for i in state.fleet.instances.values() if i.phase in OPEN_PHASES)
+    return min(since, default=inf) + state.settings.unreachable_s
+
+
+def _useless_since(state: State, instance: InstanceRecord) -> float:
+    """Since when nobody gets through to a machine, or it does nothing though jobs are for it; infinity."""
+    if instance.unreachable_since is not None:
+        return instance.unreachable_since
+    busy = any(state.jobs[job_id].started_at is not None for job_id in instance.job_ids)
+    return inf if instance.unfit_since is None or busy else instance.unfit_since
 
 
 def fence(state: State) -> None:
-    """End machines that were not heard of for too long. Their jobs go on only once they are known dead."""
+    """End machines that were of no use for too long. Their jobs go on only once they are known dead."""
     if fence_at(state) > state.now:
         return
     for instance in state.fleet.instances.values():
-        since = instance.unreachable_since
-        if since is None or instance.phase not in OPEN_PHASES:
-            continue
-        if since + state.settings.unreachable_s <= state.now:
+        since = _useless_since(state, instance)
+        if instance.phase in OPEN_PHASES and since + state.settings.unreachable_s <= state.now:
+            unfit = {"unfit": True} if instance.unreachable_since is None else {}
             instance.phase = InstancePhase.TERMINATING
-            state.decide(instance.id, "fenced", after_s=state.now - since)
+            state.decide(instance.id, "fenced", after_s=state.now - since, **unfit)
             state.touch_instance(instance)
             state.do(TerminateInstance(instance.id))
 

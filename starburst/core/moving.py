@@ -94,7 +94,7 @@ def _movable_from(state: State, record: JobRecord) -> float:
 
 def _open_from(state: State, machine: InstanceRecord) -> float:
     """From when on all jobs of a machine may move; infinity while they may not."""
-    up = machine.phase is InstancePhase.READY and machine.unreachable_since is None
+    up = machine.phase is InstancePhase.READY and machine.is_sound
     if not up or machine.id in state.unconfirmed_instances or machine.held.keys() != set(machine.job_ids):
         return inf
     return max((_movable_from(state, state.jobs[job_id]) for job_id in machine.job_ids), default=inf)

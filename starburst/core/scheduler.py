@@ -24,6 +24,7 @@ from starburst.core.events import (
     InstanceGone,
     InstanceReachable,
     InstanceReady,
+    InstanceUnfit,
     InstanceUnreachable,
     JobSubmitted,
     LeaveRuled,
@@ -50,6 +51,7 @@ from starburst.core.machines import (
     instance_gone,
     instance_reachable,
     instance_ready,
+    instance_unfit,
     instance_unreachable,
 )
 from starburst.core.moving import consolidate, consolidate_at
@@ -235,5 +237,6 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceGone: instance_gone,
     InstanceUnreachable: instance_unreachable,
     InstanceReachable: instance_reachable,
+    InstanceUnfit: instance_unfit,
     Tick: _tick,
 }

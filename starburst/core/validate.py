@@ -149,7 +149,9 @@ def _fleet(state: State) -> Iterator[str]:
         if record.phase is Phase.OFFLOADING or runs:
             for slot in record.slots:
                 instance_of = state.fleet.instances.get(slot.where)
-                fenced = instance_of is not None and instance_of.unreachable_since is not None
+                fenced = instance_of is not None and (
+                    instance_of.unreachable_since is not None or instance_of.unfit_since is not None
+                )
                 if instance_of is None or (instance_of.phase is InstancePhase.TERMINATING and not fenced):
                     yield f"{record.id} is on {slot.where}, which is not ours any more"
 
@@ -166,7 +168,7 @@ def _moves(state: State) -> Iterator[str]:
         if not (told or record.phase is Phase.RUNNING) or record.site is not Site.CLOUD:
             yield f"{record.id} is {record.phase.value} and moves"
         targets = [state.fleet.instances.get(slot.where) for slot in record.moving]
-        up = [i for i in targets if i and i.phase in OPEN_PHASES and i.unreachable_since is None]
+        up = [i for i in targets if i and i.is_sound]
         if len(up) < len(targets) or any(record.id not in i.job_ids for i in up):
             yield f"{record.id} moves to where nothing is held for it"
         elif told != state.fleet.ready(record.moving):

@@ -21,6 +21,7 @@ from starburst.core.events import (
     InstanceGone,
     InstanceReachable,
     InstanceReady,
+    InstanceUnfit,
     InstanceUnreachable,
     JobSubmitted,
     NodesChanged,
@@ -99,7 +100,8 @@ class Chaos:
             case TerminateInstance(name):
                 assert name in self.machines, "a machine is given back that we do not have"
                 busy = [run for run in self.runs.values() if name in {slot.where for slot in run.slots}]
-                fenced = self.scheduler.fleet.instances[name].unreachable_since is not None
+                machine = self.scheduler.fleet.instances[name]
+                fenced = machine.unreachable_since is not None or machine.unfit_since is not None
                 assert fenced or not busy, "a machine is given back under a live run"
 
     def step(self, what: str, pick: int) -> None:
@@ -196,6 +198,8 @@ class Chaos:
         if self.machines:
             name = list(self.machines)[pick % len(self.machines)]
             self.tell((InstanceUnreachable, InstanceReachable)[pick % 3 == 0](name))
+            if pick % 7 == 0:
+                self.tell(InstanceUnfit(name, "it takes none"))
 
     def _spoil(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         """What a job moves to is lost."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from starburst.clouds.sky.carry import Berth
 from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.machines import SkyMachines
 from starburst.clouds.sky.naming import Naming
@@ -25,14 +27,24 @@ from starburst.clouds.sky.port import (
     ClusterState,
     ClusterStatus,
     Contact,
+    LocalError,
     SkyApi,
     SkyError,
     UnreachableError,
 )
 from starburst.clouds.sky.runner import Runner
-from starburst.clouds.sky.runs import Berth, News, SkyRuns
+from starburst.clouds.sky.runs import News, SkyRuns
 from starburst.clouds.sky.storage import NO_STORES, all_mounts
-from starburst.core.events import Event, InstanceReachable, InstanceUnreachable, OffersChanged, SiteSynced
+from starburst.core.events import (
+    Event,
+    InstanceFailed,
+    InstanceGone,
+    InstanceReachable,
+    InstanceUnfit,
+    InstanceUnreachable,
+    OffersChanged,
+    SiteSynced,
+)
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
@@ -57,6 +69,14 @@ _PHASES = {
     ClusterState.STOPPED: InstancePhase.TERMINATING,
     ClusterState.ENDING: InstancePhase.TERMINATING,
 }
+
+
+@dataclass(slots=True)
+class Silence:
+    """Exchanges with a machine that came to nothing, in a row: how many, and since when."""
+
+    misses: int = 0
+    since: float = 0.0
 
 
 class SkyCloud:
@@ -94,6 +114,7 @@ class SkyCloud:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._offers = offers
+        self._contact = contact
         self._now = now
         self._lease_s = lease_s
         self._wall = wall
@@ -103,6 +124,8 @@ class SkyCloud:
         self._renewed: set[str] = set()
         #: Whether a machine answers, as last said. None in this life: the core may remember another one.
         self._answers: dict[str, bool] = {}
+        #: Machines that were reported as such in this life.
+        self._unfit: set[str] = set()
         #: Set once a machine's attendant has tried an exchange.
         self._greeted: dict[str, asyncio.Event] = {}
         self._nudges = Nudges(self._look_in)
@@ -230,6 +253,8 @@ class SkyCloud:
             await self._tell_offers()
 
     def _report(self, event: Event) -> None:
+        if isinstance(event, (InstanceGone, InstanceFailed)):
+            self._contact.forget(self._machines.naming.cluster(event.instance_id))
         self._out(event)
 
     def _attended(self) -> list[str]:
@@ -239,6 +264,7 @@ class SkyCloud:
         self._runs.machine_gone(instance_id)
         self._renewed.discard(instance_id)
         self._answers.pop(instance_id, None)
+        self._unfit.discard(instance_id)
         self._wake([instance_id])
 
     # --- attending to a machine --------------------------------------------------------------------------
@@ -261,11 +287,11 @@ class SkyCloud:
         note = self._machines.notes[instance_id]
         return Berth(self._machines.naming.cluster(instance_id), access, note.gpu_type)
 
-    async def _exchange(self, instance_id: str) -> News:
+    async def _exchange(self, instance_id: str, *, renews: bool) -> News:
         berth = self._berth(instance_id)
         if berth is None:
             raise UnreachableError(f"{instance_id}: SkyPilot does not say how to log in")
-        renews = instance_id in self._renewed
+        renews = renews and instance_id in self._renewed
         news = await self._runs.exchange(instance_id, berth, self._lease_s if renews else None)
         if renews:
             self._renewed.discard(instance_id)
@@ -273,34 +299,10 @@ class SkyCloud:
 
     async def _look_after(self, instance_id: str) -> None:
         """Exchange news with a machine as long as it takes runs."""
-        wake = self._wakes[instance_id]
-        misses, silent_since = 0, 0.0
+        wake, silence = self._wakes[instance_id], Silence()
         while self._machines.takes_runs(instance_id):
             wake.clear()
-            pause_s = 0.0
-            try:
-                news = await self._exchange(instance_id)
-            except UnreachableError as error:
-                misses += 1
-                if misses == 1:
-                    silent_since = self._now()
-                    log.warning("machine-does-not-answer", instance=instance_id, error=str(error))
-                    self._machines.lookout.suspect(instance_id)
-                looked = self._machines.lookout.looked_at.get(instance_id, 0.0) > silent_since
-                if misses >= MISSES and looked:
-                    self._say(instance_id, answers=False)
-                pause_s = PAUSES["changing" if self._answers.get(instance_id, True) else "steady"]
-            except SkyError as error:
-                log.warning("exchange-failed", instance=instance_id, error=str(error))
-                pause_s = PAUSES["steady"]
-            else:
-                misses = 0
-                self._machines.heard(instance_id, kept=news.kept, armed=news.armed)
-                self._say(instance_id, answers=True)
-                if news.lapsed and self._runs.none_on(instance_id):  # we were away too long
-                    log.warning("lease-passed", instance=instance_id)
-                    self._machines.terminate(instance_id)
-                pause_s = 0.0 if news.more else PAUSES[self._runs.pace(instance_id)]
+            pause_s = await self._round(instance_id, silence)
             self._greeted[instance_id].set()
             timer = asyncio.get_running_loop().call_later(pause_s, wake.set)
             await wake.wait()
@@ -308,11 +310,58 @@ class SkyCloud:
         self._answers.pop(instance_id, None)
         self._greeted[instance_id].set()
 
-    def _say(self, instance_id: str, *, answers: bool) -> None:
+    async def _round(self, instance_id: str, silence: Silence) -> float:
+        """One exchange, and what follows from it; wall seconds until the next.
+
+        A machine's lease is renewed only while exchanges with it succeed, so that its keeper ends it else."""
+        try:
+            news = await self._exchange(instance_id, renews=not silence.misses)
+        except (LocalError, OSError) as error:
+            log.error("exchange-waits", instance=instance_id, error=str(error))
+            return PAUSES["steady"]
+        except UnreachableError as error:
+            self._missed(instance_id, silence, str(error), heard=False)
+        except SkyError as error:
+            self._missed(instance_id, silence, str(error), heard=True)
+        except Exception as error:  # whatever it is, it is this machine's alone
+            log.exception("exchange-failed", instance=instance_id)
+            self._missed(instance_id, silence, f"{type(error).__name__}: {error}", heard=True)
+        else:
+            return self._heard(instance_id, silence, news)
+        return PAUSES["changing" if self._answers.get(instance_id, True) else "steady"]
+
+    def _heard(self, instance_id: str, silence: Silence, news: News) -> float:
+        self._machines.heard(instance_id, kept=news.kept, armed=news.armed)
+        if news.unfit and instance_id not in self._unfit:
+            self._unfit.add(instance_id)
+            self._report(InstanceUnfit(instance_id, news.unfit))
+        if news.trouble:
+            self._missed(instance_id, silence, news.trouble, heard=True)
+            return PAUSES["steady"]
+        silence.misses = 0
+        self._say(instance_id, answers=True)
+        if news.lapsed and self._runs.none_on(instance_id):  # we were away too long
+            log.warning("lease-passed", instance=instance_id)
+            self._machines.terminate(instance_id)
+        return 0.0 if news.more else PAUSES[self._runs.pace(instance_id)]
+
+    def _missed(self, instance_id: str, silence: Silence, why: str, *, heard: bool) -> None:
+        """An exchange came to nothing; `heard` if the machine answered, though not so that it was of use."""
+        silence.misses += 1
+        self._runs.silent(instance_id)
+        if silence.misses == 1:
+            silence.since = self._now()
+            log.warning("machine-does-not-answer", instance=instance_id, error=why)
+            self._machines.lookout.suspect(instance_id)
+        looked = self._machines.lookout.looked_at.get(instance_id, 0.0) > silence.since
+        if silence.misses >= MISSES and (heard or looked):
+            self._say(instance_id, answers=False, why=why if heard else "")
+
+    def _say(self, instance_id: str, *, answers: bool, why: str = "") -> None:
         if self._answers.get(instance_id) is not answers:
             self._answers[instance_id] = answers
-            self._report(_answer(instance_id, answers))
+            self._report(_answer(instance_id, answers, why))
 
 
-def _answer(instance_id: str, answers: bool) -> Event:
-    return InstanceReachable(instance_id) if answers else InstanceUnreachable(instance_id)
+def _answer(instance_id: str, answers: bool, why: str = "") -> Event:
+    return InstanceReachable(instance_id) if answers else InstanceUnreachable(instance_id, why)

@@ -53,11 +53,11 @@ def container(name: str, workload: Workload, resources: Resources, env: Mapping[
 
 
 def what_runs(image: str, working_dir: str | None, command: Sequence[str]) -> list[str]:
-    """The end of the command line: where, which image, and what of it."""
-    rest = ["--workdir", working_dir] if working_dir else []
+    """The end of the command line: where, which image, and what of it. None of it can be an option."""
+    rest = [f"--workdir={working_dir}"] if working_dir else []
     if command:
-        rest += ["--entrypoint", command[0]]
-    return [*rest, image, *command[1:]]
+        rest.append(f"--entrypoint={command[0]}")
+    return [*rest, "--", image, *command[1:]]
 
 
 def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:

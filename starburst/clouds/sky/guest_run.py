@@ -16,6 +16,7 @@ if TYPE_CHECKING or __package__:
     from starburst.clouds.sky.guest_report import VARIABLE, make_room, report_path
     from starburst.clouds.sky.guest_tasks import (
         base,
+        facts,
         forget_secrets,
         is_free,
         private_umask,
@@ -26,11 +27,12 @@ if TYPE_CHECKING or __package__:
         touched,
         write_exit,
     )
-    from starburst.runs.shim import LOCK_FD, REFUSAL, read_json, write_json
+    from starburst.runs.shim import LOCK_FD, REFUSAL, write_json
 else:  # on a machine, where all files of the agent lie side by side
     from guest_report import VARIABLE, make_room, report_path
     from guest_tasks import (
         base,
+        facts,
         forget_secrets,
         is_free,
         private_umask,
@@ -41,7 +43,7 @@ else:  # on a machine, where all files of the agent lie side by side
         touched,
         write_exit,
     )
-    from shim import LOCK_FD, REFUSAL, read_json, write_json
+    from shim import LOCK_FD, REFUSAL, write_json
 
 
 def run(path: str) -> None:
@@ -53,7 +55,9 @@ def run(path: str) -> None:
     log = os.open(os.path.join(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    spec = read_json(os.path.join(path, "spec.json"))
+    spec = facts(os.path.join(path, "spec.json"))
+    if spec is None:
+        return  # it was never taken in
     try:
         prepare(path, spec)
     except Refused as refused:
@@ -99,7 +103,7 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
         options = [re.sub("@[A-Z]+@", lambda m: known[m[0]], option) for option in spec["docker"]["options"]]
         for volume in spec["docker"].get("volumes", ()):
             options += bind(path, volume)
-        secrets = read_json(os.path.join(path, "secrets.json")) or {}
+        secrets = facts(os.path.join(path, "secrets.json")) or {}
         passed = [part for key in sorted({*spec["docker"]["env"], *secrets}) for part in ("-e", key)]
         spec["command"] = [*options, *passed, *spec["docker"]["rest"]]
         spec["env"] = {**machine, **spec["docker"]["env"], "STARBURST_RUN": run_id(path)}
@@ -125,6 +129,8 @@ def bind(path: str, volume: dict[str, Any]) -> list[str]:
     source = os.path.realpath(os.path.join(root, volume["below"]))
     if os.path.commonpath([root, source]) != root:  # a link that somebody put there
         raise Refused(f"{volume['below']} leads out of {volume['told']}; mend subPath")
+    if ":" in source or ":" in volume["path"]:
+        raise Refused(f"{volume['told']}: a path with a colon cannot be mounted; mend subPath or mountPath")
     try:
         if not os.path.exists(source):
             os.makedirs(source)
@@ -144,13 +150,19 @@ def bind_cpus(path: str, count: int) -> None:
         taken = set()
         for job, attempt, rank in task_dirs():
             other = os.path.join(base(), "runs", job, attempt, rank)
-            cpus = read_json(os.path.join(other, "cpus.json"))
+            cpus = cpus_of(other)
             if cpus and other != path and not is_free(other):
                 taken.update(cpus)
         free = [cpu for cpu in own if cpu not in taken]
         chosen = free[:count] if 0 < count <= len(free) else []
-        write_json(os.path.join(path, "cpus.json"), chosen)
+        write_json(os.path.join(path, "cpus.json"), {"cpus": chosen})
         if chosen:
             os.sched_setaffinity(0, chosen)
     finally:
         os.close(guard)
+
+
+def cpus_of(path: str) -> list[int]:
+    """Those that a task was bound to; none if its job has put something else there."""
+    cpus = (facts(os.path.join(path, "cpus.json")) or {}).get("cpus")
+    return [cpu for cpu in cpus if isinstance(cpu, int)] if isinstance(cpus, list) else []

@@ -11,17 +11,25 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from starburst.runs.shim import read_json, write_json
+    from starburst.runs.exits import read_plain
+    from starburst.runs.shim import write_json
 else:  # on a machine, where all files of the agent lie side by side
-    from shim import read_json, write_json
+    from exits import read_plain
+    from shim import write_json
+
+#: A larger file is none of ours; a spec has a job's environment in it.
+MAX_BYTES = 1 << 24
+#: Seconds for the container engine to remove a container.
+REMOVE_S = 10.0
 
 
 def base() -> str:
@@ -34,6 +42,16 @@ def rank_dir(name: str) -> str:
     return os.path.join(base(), "runs", name)
 
 
+def facts(path: str) -> dict[str, Any] | None:
+    """What a file of ours says; None if there is none, or a job has put something else in its place."""
+    try:
+        text = read_plain(path, MAX_BYTES)
+        said = None if text is None else json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
 def run_id(path: str) -> str:
     """What marks the processes of a task."""
     return "/".join(path.split(os.sep)[-3:])
@@ -42,16 +60,24 @@ def run_id(path: str) -> str:
 def task_dirs() -> list[tuple[str, str, str]]:
     """Every task there is or was: job, attempt, rank."""
     root = os.path.join(base(), "runs")
-    jobs = os.listdir(root) if os.path.isdir(root) else []
-    attempts = [(job, number) for job in jobs for number in os.listdir(os.path.join(root, job))]
-    return [(*pair, rank) for pair in attempts for rank in os.listdir(os.path.join(root, *pair))]
+    attempts = [(job, number) for job in inside(root) for number in inside(root, job)]
+    return [(*pair, rank) for pair in attempts for rank in inside(root, *pair)]
+
+
+def inside(*path: str) -> list[str]:
+    """Names in a directory; none if there is no such directory."""
+    try:
+        return os.listdir(os.path.join(*path))
+    except OSError:
+        return []
 
 
 def take_lock(path: str) -> int | None:
     """The task's lock; None while somebody holds it, -1 if there is no such task."""
     if not os.path.isdir(path):
         return -1
-    lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(os.path.join(path, "lock"), flags, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -99,15 +125,21 @@ def kill_strays(path: str) -> bool:
             if ours:
                 os.kill(int(name), signal.SIGKILL)
                 found = True
-    remove_container(path)
-    return found
+    return found or not remove_container(path)
 
 
-def remove_container(path: str) -> None:
-    """A container outlives the client that was killed; its name is the task's."""
-    spec = read_json(os.path.join(path, "spec.json")) or {}
-    if spec.get("docker"):
-        subprocess.run(["docker", "rm", "-f", spec["docker"]["name"]], stdout=subprocess.DEVNULL, check=False)
+def remove_container(path: str) -> bool:
+    """Whether a task has no container any more: one outlives the client that was killed."""
+    box = (facts(os.path.join(path, "spec.json")) or {}).get("docker")
+    if isinstance(box, dict):
+        argv = ["docker", "rm", "-f", str(box.get("name"))]
+        try:
+            subprocess.run(argv, stdout=subprocess.DEVNULL, timeout=REMOVE_S, check=False)
+        except subprocess.TimeoutExpired:
+            return False
+        except (OSError, ValueError):  # no engine, or no name: there is none
+            return True
+    return True
 
 
 class private_umask:  # noqa: N801 - reads as a statement

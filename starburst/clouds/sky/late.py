@@ -68,9 +68,9 @@ class LateValues:
             self._give_up(note, str(error))
             return None
 
-    def heard(self, instance_id: str, answer: dict[str, Any]) -> None:
+    def heard(self, instance_id: str, address: str, host: str) -> None:
         """A machine answered."""
-        self._machines[instance_id] = (answer["address"], answer["host"])
+        self._machines[instance_id] = (address, host)
 
     def want(self, note: RunNote) -> None:
         """A machine does not know a task of this run: read what it needs, beside the exchanges."""

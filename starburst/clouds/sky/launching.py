@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 
+from starburst.clouds.sky.answers import Tended, tended
 from starburst.clouds.sky.ledger import Ledger
 from starburst.clouds.sky.naming import Naming
 from starburst.clouds.sky.notes import MachineNote
@@ -140,7 +141,7 @@ class Launching:
             if note.access is None:
                 raise SkyError(f"{cluster} is up and SkyPilot does not say how to log in")
             try:
-                answer = await self._contact.call(cluster, note.access, "tend", hello)
+                answer = tended(await self._contact.call(cluster, note.access, "tend", hello))
             except UnreachableError as error:
                 traces = await self._sightings.traces(note)
                 if traces and all(seen.presence is Presence.ENDED for seen in traces):
@@ -169,13 +170,13 @@ class Launching:
             note.launched_at = note.launched_at or note.asked_at
             self._gone(note)
 
-    async def _take(self, note: MachineNote, status: ClusterStatus, answer: Mapping[str, Any]) -> None:
+    async def _take(self, note: MachineNote, status: ClusterStatus, answer: Tended) -> None:
         """A machine that answers is up."""
         self._sightings.heard(note.id)
         note.micro_usd = await self._billed(note, status)
-        note.launched_at = self._sightings.since_asked(note, float(answer["booted_at"]))
+        note.launched_at = self._sightings.since_asked(note, answer.booted_at)
         await self._sightings.meet(note, status)
-        note.armed = bool(answer["armed"])
+        note.armed = answer.armed
         if not note.ending:
             note.ready = True
             self._ledger.save(note)

@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from starburst.clouds.sky.alive import Verdict
+from starburst.clouds.sky.answers import tended
 from starburst.clouds.sky.keeper import KEEPER, keeper
 from starburst.clouds.sky.launching import Launching, greeting
 from starburst.clouds.sky.ledger import Ledger
@@ -199,8 +200,7 @@ class SkyMachines:
         while self.takes_runs(note.id) and not (note.kept and note.armed):
             try:
                 if not note.armed and note.access is not None:
-                    answer = await self._contact.call(cluster, note.access, "tend", hello)
-                    note.armed = bool(answer["armed"])
+                    note.armed = tended(await self._contact.call(cluster, note.access, "tend", hello)).armed
                 if not note.kept:
                     await self._api.wait(await self._api.exec(cluster, KEEPER, keeper(self._lease_s), {}))
                     note.kept, self._kept_at[note.id] = True, self._wall()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+import structlog
+from pydantic import TypeAdapter
 
 from starburst.clouds.sky.port import Access, CloudId
 from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
-from starburst.runs.files import directory_name
-from starburst.runs.shim import ITSELF, STOP, read_json, write_json
+from starburst.runs.exits import Exit, exit_of
+from starburst.runs.files import directory_name, id_of
+from starburst.runs.shim import read_json, write_json
+from starburst.runs.verdict import verdict
+
+log = structlog.get_logger()
 
 
 class Notes(Protocol):
@@ -52,8 +60,8 @@ class FileNotes:
 
     def all_keys(self, prefix: str) -> list[str]:
         """See `Notes`."""
-        found = map(read_json, self._root.glob(f"{directory_name(prefix)}*.json"))
-        return sorted(str(value["key"]) for value in found if value is not None)
+        files = self._root.glob(f"{directory_name(prefix)}*.json")
+        return sorted(id_of(path.with_suffix("")) for path in files)
 
     def _path(self, key: str) -> Path:
         return self._root / f"{directory_name(key)}.json"
@@ -144,7 +152,7 @@ class RankNote:
     #: Nothing of it is alive.
     over: bool = False
     #: How it ended, as its supervisor says; None if that was killed, too, or never was.
-    exit: dict[str, Any] | None = None
+    exit: Exit | None = None
     #: Seconds of grace it was told to end in, because another task of its gang ended badly.
     told: float | None = None
     #: Checkpoints of the job were brought to its machine.
@@ -155,8 +163,7 @@ class RankNote:
     @property
     def went_well(self) -> bool:
         """Whether it ended as it should."""
-        exit_ = self.exit
-        return exit_ is not None and exit_["exit_code"] == 0 and exit_["ended_by"] in (ITSELF, STOP)
+        return self.exit is not None and self.exit.went_well
 
 
 @dataclass(slots=True)
@@ -167,12 +174,15 @@ class RunNote:
     attempt: int
     ranks: list[RankNote]
     checkpoint: bool = False
-    #: The first stop it was told, as `verdict` takes it: end, message, grace_s, and at (wall seconds).
+    #: The first stop it was told, as `verdict` takes it: end, message, grace_s, and at (wall seconds); a
+    #: later one can only shorten the grace.
     stop: dict[str, Any] | None = None
     end: dict[str, Any] | None = None
     ended_at: float = 0.0
     #: Its manifest, if that takes values from elsewhere; they are noted nowhere (`late.py`).
     late: str | None = None
+    #: Until when its checkpoints may be brought home, wall seconds; None while it is not over.
+    home_by: float | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -229,14 +239,60 @@ def load_machines(notes: Notes) -> dict[str, MachineNote]:
     return {note.id: note for note in found}
 
 
-def load_runs(notes: Notes) -> dict[tuple[str, int], RunNote]:
-    """Every run noted, by job and attempt."""
-    runs = {}
-    for key in notes.all_keys("run/"):
-        body = _body(notes, key)
-        note = RunNote(**{**body, "ranks": [RankNote(**rank) for rank in body["ranks"]]})
-        runs[note.key] = note
-    return runs
+def load_runs(notes: Notes, now: float) -> dict[tuple[str, int], RunNote]:
+    """Every run noted, by job and attempt; `now` is in wall seconds.
+
+    A note that cannot be read is its run's matter, and no other's.
+    """
+    names = [key.split("/") for key in notes.all_keys("run/")]
+    keys = [("/".join(job), int(attempt)) for _, *job, attempt in names if attempt.isdigit()]
+    return {(job, attempt): _load_run(notes, job, attempt, now) for job, attempt in keys}
+
+
+def _load_run(notes: Notes, job: str, attempt: int, now: float) -> RunNote:
+    body = None
+    try:
+        body = _body(notes, f"run/{job}/{attempt}")
+        note = _read_run(body)
+        if note.key != (job, attempt):
+            raise ValueError("it is of another run")
+        return note
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        log.error("note-cannot-be-read", job=job, attempt=attempt, error=str(error))
+        note = _given_up(job, attempt, body, now)
+        save_run(notes, note)
+        return note
+
+
+def _read_run(body: dict[str, Any]) -> RunNote:
+    """A run by what was noted of it; an exit that is none counts as none.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError, RecursionError: it is no run.
+    """
+    exits = [exit_of(rank["exit"]) for rank in body["ranks"]]
+    bare = [{**rank, "exit": None} for rank in body["ranks"]]
+    note = TypeAdapter(RunNote).validate_json(json.dumps({**body, "ranks": bare}), strict=True)
+    for rank, exit_ in zip(note.ranks, exits, strict=True):
+        rank.exit = exit_
+    if note.stop is not None:
+        verdict(note.key, [None], note.stop)
+    note.ended()
+    return note
+
+
+def _given_up(job: str, attempt: int, body: Any, now: float) -> RunNote:
+    """Of a run whose note says nothing else: it is to end where it is, or is lost if nobody knows where."""
+    why = "its note cannot be read"
+    try:
+        places = [str(rank["where"]) for rank in body["ranks"]]
+    except (TypeError, KeyError):
+        places = []
+    if places:
+        stop = {"end": RunEnd.LOST.value, "message": why, "grace_s": 0.0, "at": now}
+        return RunNote(job, attempt, [RankNote(place) for place in places], stop=stop)
+    end = {"end": RunEnd.LOST.value, "exit_code": None, "message": why}
+    return RunNote(job, attempt, [], end=end, ended_at=now)
 
 
 def _body(notes: Notes, key: str) -> dict[str, Any]:

@@ -34,6 +34,14 @@ class UnreachableError(SkyError):
     """No answer, from the API server or from a machine. What was asked may have happened."""
 
 
+class LocalError(SkyError):
+    """Something of ours is lacking, such as room on a disk or processes: it says nothing of a machine."""
+
+
+class UnsafeError(SkyError):
+    """A directory of ours is not what it should be: somebody put something else in its place."""
+
+
 class NotFoundError(SkyError):
     """There is no such cluster, or no such request any more."""
 
@@ -229,13 +237,23 @@ class CloudApi(Protocol):
 
 
 class Contact(Protocol):
-    """The way to what runs on machines. Raises UnreachableError when there is none just now."""
+    """The way to what runs on machines. Raises UnreachableError when there is none just now.
+
+    The key that a machine has at first contact is its key from then on; to another one nothing is said.
+    """
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
-        """Have the machine's agent (`guest.py`) do something, and what it answers."""
+        """Have the machine's agent (`guest.py`) do something, and what it answers (`answers.py`)."""
 
     async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
-        """Make a directory of the machine what this one is."""
+        """Make a directory of the machine what this one is.
+
+        Raises:
+            UnsafeError: ours is a link, or no directory.
+        """
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
         """Make this directory what one of the machine is; as it was if the machine has none."""
+
+    def forget(self, cluster: str) -> None:
+        """There is no such machine any more; what is called so next is another one."""

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from starburst.clouds.sky.port import Access, Contact, JobState, SkyApi
+from starburst.clouds.sky.answers import Submitted, submitted
+from starburst.clouds.sky.port import Access, Contact, JobState, SkyApi, SkyError, UnreachableError
 from starburst.clouds.sky.ssh import PYTHON, agent_path
 
 
@@ -36,11 +37,12 @@ class Submission:
 class Runner(Protocol):
     """A queue on machines."""
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> dict[str, JobState]:
-        """Put tasks into the machine's queue unless they are there, and how each stands there, by name.
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> Submitted:
+        """Put tasks into the machine's queue unless they are there; how each stands, or why it does not.
 
         Raises:
-            SkyError: it could not be done; doing it again does no harm.
+            UnreachableError: nobody knows what the machine would have said.
+            SkyError: the machine's queue takes none; doing it again does no harm.
         """
 
 
@@ -50,12 +52,13 @@ class RayRunner:
     def __init__(self, contact: Contact) -> None:
         self._contact = contact
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> dict[str, JobState]:
-        """See `Runner`."""
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> Submitted:
+        """See `Runner`. A machine that is silent here only, and answers else, takes none."""
         asked = {task.name: {"dir": task.dir, "gpus": task.gpus} for task in tasks}
-        states = await self._contact.call(cluster, access, "submit", {"tasks": asked})
-        known = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING}
-        return {name: known.get(state, JobState.ENDED) for name, state in states.items()}
+        try:
+            return submitted(await self._contact.call(cluster, access, "submit", {"tasks": asked}), asked)
+        except UnreachableError as error:
+            raise SkyError(str(error)) from error
 
 
 class ExecRunner:
@@ -64,13 +67,13 @@ class ExecRunner:
     def __init__(self, api: SkyApi) -> None:
         self._api = api
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> dict[str, JobState]:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> Submitted:
         """See `Runner`."""
         queue = await self._api.queue(cluster)
         missing = [task for task in tasks if task.name not in queue]
         requests = [await self._exec(cluster, task) for task in missing]
         await asyncio.gather(*(self._api.wait(request) for request in requests))
-        return {task.name: queue.get(task.name, JobState.WAITING) for task in tasks}
+        return Submitted({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
 
     async def _exec(self, cluster: str, task: Submission) -> str:
         run = f"exec {PYTHON} -I {agent_path()}/guest.py run ~/starburst/runs/{task.dir}"

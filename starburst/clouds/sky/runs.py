@@ -10,49 +10,40 @@ neither.
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.docker import runs_in_container
+from starburst.clouds.sky.answers import TaskState, tended
+from starburst.clouds.sky.carry import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, Carrier
+from starburst.clouds.sky.endings import Endings
 from starburst.clouds.sky.late import LateValues, Source
+from starburst.clouds.sky.logs import MAX_LOG, Logs
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
-from starburst.clouds.sky.port import Access, Contact, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.noting import noted
+from starburst.clouds.sky.port import Contact, LocalError, SkyError, UnsafeError
 from starburst.clouds.sky.progress import Hearing
+from starburst.clouds.sky.queues import RETRY_S, Queues
 from starburst.clouds.sky.runner import Runner, Submission
-from starburst.clouds.sky.spec import spec_of
-from starburst.clouds.sky.storage import NO_STORES, volumes_of
+from starburst.clouds.sky.storage import NO_STORES
 from starburst.core.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
-from starburst.runs.exits import Exit
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
-from translator.late import UnresolvedError
 from translator.stores import Store
 
 log = structlog.get_logger()
 
-#: Wall seconds: until a task that has not begun is looked for in its queue again; between tries of a
-#: transfer; and how long a run that is over is remembered, in case nobody stored its end.
-RESUBMIT_S, RETRY_S, KEPT_S = 30.0, 2.0, 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Berth:
-    """A machine that takes runs."""
-
-    cluster: str
-    access: Access
-    gpu_type: str
+#: Wall seconds for which a run that is over is remembered, in case nobody stored its end.
+KEPT_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +57,10 @@ class News:
     #: Its keeper stands in SkyPilot's queue; its own switch runs.
     kept: bool
     armed: bool
-
-
-@dataclass(slots=True)
-class Queued:
-    """A task that was put into a queue."""
-
-    at: float
-    state: JobState
+    #: Why nobody knows how some task stands, though the machine answered; "" if all is known.
+    trouble: str
+    #: Why the machine takes no work; "" if it does.
+    unfit: str
 
 
 class SkyRuns:
@@ -96,6 +83,7 @@ class SkyRuns:
         tasks: TaskSet,
         logs: Path,
         checkpoints: Path,
+        max_log: int = MAX_LOG,
         bucket: bool = False,
         source: Source | None = None,
         stores: Mapping[str, Store] = NO_STORES,
@@ -103,20 +91,19 @@ class SkyRuns:
     ) -> None:
         self._notes = notes
         self._contact = contact
-        self._runner = runner
         self._takes = takes
-        self._berth = berth
         self._report = report
         self._tasks = tasks
-        self._logs = logs
-        self._checkpoints = checkpoints
+        self._logs = Logs(logs, max_log)
+        self._carrier = Carrier(contact, checkpoints, takes=takes, berth=berth, wall=wall)
         self._bucket = bucket
         self._late = LateValues(source, tasks, self._give_up)
         self._hearing = Hearing(report, wall)
         self._stores = stores
         self._wall = wall
-        self._runs = load_runs(notes)
-        self._queued: dict[str, Queued] = {}
+        self._runs = load_runs(notes, wall())
+        self._queues = Queues(runner, tasks, wall)
+        self._endings = Endings()
         for note in [note for note in self._runs.values() if note.end and note.ended_at < wall() - KEPT_S]:
             drop_run(notes, self._runs.pop(note.key))
 
@@ -126,9 +113,12 @@ class SkyRuns:
         """Note a run, or find it noted; the machines that should hear of it."""
         note = self._runs.get((run.job.id, run.attempt))
         if note is None:
-            note = self._noted(run)
+            note, refused = noted(run, self._takes, self._late.manifest, self._stores, bucket=self._bucket)
+            if refused is None:
+                save_run(self._notes, note)
+            else:
+                self._settle(note, refused)
             self._runs[note.key] = note
-            save_run(self._notes, note)
         self._tell(note)
         return [rank.where for rank in note.ranks if not rank.over]
 
@@ -139,11 +129,19 @@ class SkyRuns:
         if note is None:
             note = self._runs[job_id, attempt] = RunNote(job_id, attempt, [], stop=asked)
             self._settle(note, RunEnded(job_id, attempt, RunEnd.STOPPED, message="stopped before it began"))
-        elif note.end is None and note.stop is None:
-            note.stop = asked
-            save_run(self._notes, note)
+        elif note.end is None:
+            self._stop(note, asked)
         self._tell(note)
         return [rank.where for rank in note.ranks if not rank.over]
+
+    def _stop(self, note: RunNote, asked: dict[str, Any]) -> None:
+        """A stop of what is to end already can only shorten its grace; it outranks bringing things home."""
+        if note.stop is not None:
+            asked = {**note.stop, "grace_s": min(note.stop["grace_s"], asked["grace_s"])}
+        if note.home_by is not None:
+            note.home_by = min(note.home_by, self._wall() + asked["grace_s"])
+        note.stop = asked
+        save_run(self._notes, note)
 
     def list_all(self) -> frozenset[tuple[str, int]]:
         """Report how every run stands, and which there are."""
@@ -155,6 +153,7 @@ class SkyRuns:
     def machine_gone(self, instance_id: str) -> None:
         """The cloud no longer has a machine: what ran there is dead."""
         self._hearing.gone(instance_id)
+        self._queues.gone(instance_id)
         for note, rank in list(self._on(instance_id)):
             rank.over = True
             save_run(self._notes, note)
@@ -199,36 +198,67 @@ class SkyRuns:
         mine = {self._dir(note, rank): (note, rank) for note, rank in self._on(instance_id)}
         ask: dict[str, Any] = {
             "lease_s": lease_s,
-            "specs": self._specs(mine, berth),
+            "specs": self._specs(instance_id, mine, berth),
             "stops": {
                 name: grace for name, pair in mine.items() if (grace := RunNote.grace(*pair)) is not None
             },
-            "look": {name: self._seen(note, rank) for name, (note, rank) in mine.items()},
+            "look": {name: self._logs.seen(self._log(*pair)) for name, pair in mine.items()},
             "hear": self._hearing.ask(instance_id, mine),
         }
-        answer = await self._contact.call(berth.cluster, berth.access, "tend", ask)
-        states = answer["ranks"]
-        self._late.heard(instance_id, answer)
-        for name, (note, rank) in mine.items():
-            self._write_log(note, rank, ask["look"][name], base64.b64decode(states[name]["log"]))
-            self._update(note, rank, states[name])
-            self._hearing.heard(note, rank, states[name].get("report"))
-        waiting = [
-            self._submission(note, rank, berth)
-            for name, (note, rank) in mine.items()
-            if states[name]["known"] and not (states[name]["began"] or rank.over or name in ask["stops"])
-        ]
-        now = self._wall()
-        due = [task for task in waiting if now - self._asked_at(task) >= RESUBMIT_S]
-        if due:
-            self._tasks.ensure(("submit", instance_id), partial(self._submit, berth, due))
-        more = any(states[name]["more"] for name in mine)
-        return News(more, answer["lapsed"], answer["kept"], answer["armed"])
+        answer = tended(await self._contact.call(berth.cluster, berth.access, "tend", ask), mine)
+        self._late.heard(instance_id, answer.address, answer.host)
+        trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
+        for name, state in answer.tasks.items():
+            try:
+                trouble = self._take_in(*mine[name], state, ask["look"][name]) or trouble
+            except OSError:  # of ours
+                raise
+            except Exception:
+                log.exception("run-not-updated", run=name, instance=instance_id)
+        self._submit(instance_id, berth, answer.tasks, mine)
+        unfit = self._take_back(instance_id)
+        more = any(state.more and state.log for state in answer.tasks.values())
+        return News(more, answer.lapsed, answer.kept, answer.armed, trouble, unfit)
 
-    def _specs(self, mine: dict[str, tuple[RunNote, RankNote]], berth: Berth) -> dict[str, Any]:
+    def silent(self, instance_id: str) -> None:
+        """A machine was not to be had."""
+        self._queues.fitness(instance_id).silent()
+
+    def _submit(
+        self,
+        instance_id: str,
+        berth: Berth,
+        states: Mapping[str, TaskState],
+        mine: Mapping[str, tuple[RunNote, RankNote]],
+    ) -> None:
+        """Put what has not begun into the machine's queue."""
+        waiting = []
+        for name, state in states.items():
+            note, rank = mine[name]
+            if state.began or rank.over or note.grace(rank) is not None:
+                continue
+            if state.trouble:
+                self._queues.refused(instance_id, self._name(note, rank), state.trouble)
+            if state.known:
+                waiting.append(self._submission(note, rank, berth))
+        self._queues.submit(instance_id, berth, waiting)
+
+    def _take_back(self, instance_id: str) -> str:
+        """If a machine takes no work, what has not begun there ends, so that it can start elsewhere; why."""
+        why = self._queues.fitness(instance_id).unfit
+        for note, rank in list(self._on(instance_id)) if why else ():
+            if not rank.started:
+                self._give_up(note, f"{instance_id} takes no work: {why}", RunEnd.NOT_STARTED)
+        return why
+
+    def _specs(
+        self, instance_id: str, mine: dict[str, tuple[RunNote, RankNote]], berth: Berth
+    ) -> dict[str, Any]:
         """What the machine is to run, of tasks that need no checkpoints or have them there."""
         specs = {}
         for name, (note, rank) in mine.items():
+            if rank.started or not rank.spec:
+                continue
             if rank.supplied or not note.checkpoint or self._bucket:
                 spec = rank.spec if note.late is None else None if rank.known else self._late.spec(note, rank)
                 if spec is not None:
@@ -241,28 +271,48 @@ class SkyRuns:
 
     async def _supply(self, note: RunNote, rank: RankNote, berth: Berth, there: str) -> None:
         """Bring the job's checkpoints to the machine; beside the exchanges, for they may be large."""
-        here = self._checkpoints / directory_name(note.job)
+        name = self._name(note, rank)
         try:
-            if here.is_dir() and any(here.iterdir()):
-                await self._contact.send(berth.cluster, berth.access, here, there)
-        except SkyError as error:  # the next exchange tries again
+            await self._carrier.supply(note.job, berth, there)
+            self._queues.fitness(rank.where).took(name)
+            rank.supplied = True
+            save_run(self._notes, note)
+        except UnsafeError as error:
+            self._give_up(note, str(error), RunEnd.REFUSED)
+        except (SkyError, OSError) as error:  # the next exchange tries again
             log.warning("checkpoints-not-there", cluster=berth.cluster, job=note.job, error=str(error))
+            if not isinstance(error, (LocalError, OSError)):
+                why = f"checkpoints cannot be brought there: {error}"
+                self._queues.refused(rank.where, name, why)
             await asyncio.sleep(RETRY_S)
-            return
-        rank.supplied = True
-        save_run(self._notes, note)
 
-    def _update(self, note: RunNote, rank: RankNote, state: dict[str, Any]) -> None:
+    def _take_in(self, note: RunNote, rank: RankNote, state: TaskState, seen: int | None) -> str:
+        """What a machine says of a task; what is wrong with that, or ""."""
+        name, grace_s = self._name(note, rank), note.grace(rank)
+        if seen is not None:
+            self._logs.write(self._log(note, rank), seen, state.log)
+        if rank.started and not (state.known or state.began):
+            self._give_up(note, "its files are gone from its machine", RunEnd.LOST)
+        if grace_s is not None:
+            self._endings.told(name, self._wall())
+        self._update(note, rank, state)
+        self._hearing.heard(note, rank, state.report)
+        overdue = not rank.over and self._endings.is_overdue(name, state, grace_s, self._wall())
+        return f"{name} does not end, though it was told to" if overdue else ""
+
+    def _update(self, note: RunNote, rank: RankNote, state: TaskState) -> None:
         before = (rank.started, rank.over, rank.known)
-        rank.started = rank.started or state["started"]
+        rank.started = rank.started or state.started
         if note.late is not None:
-            rank.known = state["known"]
+            rank.known = state.known
             self._look_up(note)
-        # Its queue is done with it and it never began: it cannot begin any more.
-        queued = self._queued.get(self._name(note, rank))
-        dropped = queued is not None and queued.state is JobState.ENDED and not state["began"]
-        if (state["over"] and not state["more"]) or dropped:
-            rank.over, rank.exit = True, state["exit"]
+        # Its queue is done with it and it never began: it cannot begin any more. Nor can what is told to stop
+        # and is not known: nobody brings it there now.
+        dropped = self._queues.is_done_with(self._name(note, rank)) and not state.began
+        never = note.grace(rank) is not None and not state.known and not state.began
+        name = self._name(note, rank)
+        if self._endings.is_through(name, state, self._wall()) or dropped or never:
+            rank.over, rank.exit = True, state.exit
         if before != (rank.started, rank.over, rank.known):
             save_run(self._notes, note)
             if rank.started and not before[0] and note.started:
@@ -275,26 +325,10 @@ class SkyRuns:
         else:
             self._late.want(note)
 
-    def _give_up(self, note: RunNote, why: str) -> None:
+    def _give_up(self, note: RunNote, why: str, end: RunEnd = RunEnd.REFUSED) -> None:
         """Nothing of a run starts any more: what it asks for is not to be had."""
         if note.stop is None and note.end is None:
-            note.stop = {"end": RunEnd.REFUSED.value, "message": why, "grace_s": 0.0, "at": self._wall()}
-            save_run(self._notes, note)
-
-    def _asked_at(self, task: Submission) -> float:
-        """When a task was last put into its queue, or tried to be; wall seconds."""
-        queued = self._queued.get(task.name)
-        return -RESUBMIT_S if queued is None else queued.at
-
-    async def _submit(self, berth: Berth, tasks: list[Submission]) -> None:
-        """Beside the exchanges: a queue may be slow."""
-        try:
-            states = await self._runner.submit(berth.cluster, berth.access, tasks)
-        except SkyError as error:  # the next exchange that is due tries again
-            log.warning("not-submitted", cluster=berth.cluster, error=str(error))
-            await asyncio.sleep(RETRY_S)
-            return
-        self._queued |= {name: Queued(self._wall(), state) for name, state in states.items()}
+            self._stop(note, {"end": end.value, "message": why, "grace_s": 0.0, "at": self._wall()})
 
     # --- ends --------------------------------------------------------------------------------------------
 
@@ -305,32 +339,44 @@ class SkyRuns:
         if any(rank.over and not rank.went_well for rank in note.ranks):
             for rank in note.ranks:
                 if not rank.over and rank.told is None:
-                    rank.told = float(rank.spec["grace_s"])
+                    rank.told = float(rank.spec.get("grace_s", 0.0))
         if all(rank.over for rank in note.ranks):
+            if note.home_by is None:
+                note.home_by = self._wall() + (HOME_S if note.stop is None else STOPPED_S)
+                save_run(self._notes, note)
             self._tasks.ensure(("finish", note.key), partial(self._finish, note))
 
     async def _finish(self, note: RunNote) -> None:
         """Take the checkpoints home, then let the end be known: the next attempt starts from them."""
+        lost = ""
         if note.checkpoint and not self._bucket:
             for rank in reversed(note.ranks):  # so that those of rank 0 come last and stay
-                await self._bring_home(note, rank)
-        exits = [None if rank.exit is None else Exit(**rank.exit) for rank in note.ranks]
-        end = verdict(note.key, exits, note.stop)
-        self._settle(note, end)
+                lost = await self._bring_home(note, rank) or lost
+        end = verdict(note.key, [rank.exit for rank in note.ranks], note.stop)
+        if lost:
+            end = replace(end, message=f"{end.message}; {lost}" if end.message else lost)
+        while note.end is None:
+            try:
+                self._settle(note, end)
+            except OSError as error:  # a full disk: nothing is told before it is noted
+                note.end = None
+                log.error("end-not-noted", job=note.job, error=str(error))
+                await asyncio.sleep(LAST_PAUSE_S)
         self._report(end)
 
-    async def _bring_home(self, note: RunNote, rank: RankNote) -> None:
-        here = self._checkpoints / directory_name(note.job)
-        while rank.started and self._takes(rank.where):
-            berth = self._berth(rank.where)
-            try:
-                if berth is None:
-                    raise UnreachableError("SkyPilot does not say how to log in")
-                await self._contact.fetch(berth.cluster, berth.access, rank.spec["checkpoints"], here)
-                return
-            except SkyError as error:
-                log.warning("checkpoints-not-home", job=note.job, instance=rank.where, error=str(error))
-                await asyncio.sleep(RETRY_S)
+    async def _bring_home(self, note: RunNote, rank: RankNote) -> str:
+        """The checkpoints of a task; what to say of them if they are lost."""
+        try:
+            why = await self._carrier.bring_home(note, rank)
+        except Exception as error:  # the end is told whatever becomes of them
+            log.exception("checkpoint-not-home", job=note.job)
+            why = str(error)
+        if not why:
+            return ""
+        log.error("checkpoint-lost", job=note.job, attempt=note.attempt, instance=rank.where, error=why)
+        lost = f"checkpoint lost: {why}; the one from before is kept"
+        self._logs.add(self._log(note, rank), lost)
+        return lost
 
     def _settle(self, note: RunNote, end: RunEnded) -> None:
         note.end = {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
@@ -340,34 +386,11 @@ class SkyRuns:
         self._hearing.drop(note)
         for rank in note.ranks:
             rank.spec = {}
-            self._queued.pop(self._name(note, rank), None)
+            self._queues.forget(self._name(note, rank))
+            self._endings.forget(self._name(note, rank))
         save_run(self._notes, note)
 
     # --- what a run is to the machines -------------------------------------------------------------------
-
-    def _noted(self, run: Run) -> RunNote:
-        job, workload = run.job, run.workload
-        slots = sorted(run.slots, key=lambda slot: slot.rank)
-        note = RunNote(job.id, run.attempt, [RankNote(slot.where) for slot in slots], job.checkpoint)
-        absent = [slot.where for slot in slots if not self._takes(slot.where)]
-        if not workload.command and not runs_in_container(workload):
-            message = "the job has no command and no image to run; set `command` of the job"
-            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=message))
-        elif absent:
-            self._settle(note, RunEnded(*note.key, RunEnd.LOST, message=f"{absent[0]} takes no runs"))
-        else:
-            self._fill_in(note, run)
-        return note
-
-    def _fill_in(self, note: RunNote, run: Run) -> None:
-        try:
-            note.late = self._late.manifest(run.workload)
-            volumes = volumes_of(run.workload, self._stores)
-        except UnresolvedError as error:
-            self._settle(note, RunEnded(*note.key, RunEnd.REFUSED, message=str(error)))
-            return
-        for slot, rank in zip(sorted(run.slots, key=lambda slot: slot.rank), note.ranks, strict=True):
-            rank.spec = spec_of(run, slot, volumes, bucket=self._bucket)
 
     def _submission(self, note: RunNote, rank: RankNote, berth: Berth) -> Submission:
         return Submission(
@@ -383,15 +406,4 @@ class SkyRuns:
         return f"{directory_name(note.job)}/{note.attempt}/{note.number(rank)}"
 
     def _log(self, note: RunNote, rank: RankNote) -> Path:
-        return log_path(self._logs, note.job, note.attempt, note.number(rank))
-
-    def _seen(self, note: RunNote, rank: RankNote) -> int:
-        path = self._log(note, rank)
-        return path.stat().st_size if path.exists() else 0
-
-    def _write_log(self, note: RunNote, rank: RankNote, offset: int, text: bytes) -> None:
-        path = self._log(note, rank)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            if file.tell() == offset:
-                file.write(text)
+        return log_path(self._logs.root, note.job, note.attempt, note.number(rank))

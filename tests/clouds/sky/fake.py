@@ -6,6 +6,7 @@ import asyncio
 import base64
 import itertools
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,6 +89,8 @@ class Vm:
     #: SkyPilot's own tags are on the instance: without them it does not find it.
     tagged: bool = True
     stopped_at: float | None = None
+    #: It runs what it runs, and its queue takes nothing.
+    queue_down: bool = False
     lease_until: float = 0.0
     #: Keepers that were put there, and whether one stands.
     keepers: int = 0
@@ -164,6 +167,8 @@ class FakeSky:
     rates: dict[str, Money] = field(default_factory=dict)
     #: VMs whose `down` returns although the cloud has not ended them yet.
     lingers_s: float = 0.0
+    #: What machines say instead of the truth.
+    forge: Callable[[Vm, dict[str, Any]], Any] | None = None
     vms: list[Vm] = field(default_factory=list)
     clusters_known: dict[str, LaunchSpec] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
@@ -286,10 +291,13 @@ class FakeSky:
         now = wall()
         vm.settle(now)
         if verb == "submit":
-            return {
+            if vm.queue_down:
+                return {"states": {}, "refused": dict.fromkeys(payload["tasks"], "Connection refused")}
+            states = {
                 name: vm.begin(vm.tasks[task["dir"]], task["gpus"], now)
                 for name, task in payload["tasks"].items()
             }
+            return {"states": states, "refused": {}}
         if verb == "retire":
             vm.shut_down(now)
             return {"armed": True}
@@ -310,18 +318,19 @@ class FakeSky:
             ranks[name]["report"] = base64.b64encode(said).decode() if said and changed else None
         who = {"host": f"host-{vm.cluster}", "address": "10.0.0.1"}
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
-        return {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
+        answer = {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
+        return answer if self.forge is None else self.forge(vm, answer)
 
 
-def _look(task: Task | None, seen: int) -> dict[str, Any]:
+def _look(task: Task | None, seen: int | None) -> dict[str, Any]:
     if task is None:
         task = Task({})
     began = task.began_at is not None or task.exit is not None
-    text = base64.b64encode(task.log[seen:]).decode()
+    text = base64.b64encode(zlib.compress(task.log[seen or 0 :])).decode()
     started = task.began_at is not None
     over = task.exit is not None
     state = {"known": bool(task.spec), "began": began, "started": started, "over": over}
-    return {**state, "exit": task.exit, "log": text, "more": False}
+    return {**state, "exit": task.exit, "log": text, "more": False, "trouble": "", "report": None}
 
 
 def _exit(code: int | None, ended_by: str, at: float) -> dict[str, Any]:
@@ -478,6 +487,9 @@ class Line:
         target = self.sky.root / cluster / remote.replace("~/", "")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(local, target)
+
+    def forget(self, cluster: str) -> None:
+        """No keys here."""
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
         self.sky.vm(cluster)

@@ -21,7 +21,7 @@ def test_a_task_gets_its_gpus_cpus_and_memory_and_no_more() -> None:
     made = boxed(Workload(("python", "train.py", "--lr", "1"), image="me/train:2"), Resources.of(2, 7.5, 16))
     limits = ["--gpus", '"device=@GPUS@"', "--cpus", "7.5", "--memory", "16384m"]
     assert made.options == [*START, *limits, *ALWAYS]
-    assert made.rest == ["--entrypoint", "python", "me/train:2", "train.py", "--lr", "1"]
+    assert made.rest == ["--entrypoint=python", "--", "me/train:2", "train.py", "--lr", "1"]
 
 
 def test_what_is_not_asked_for_is_not_limited() -> None:
@@ -29,12 +29,12 @@ def test_what_is_not_asked_for_is_not_limited() -> None:
 
 
 def test_without_a_command_the_image_runs_its_own() -> None:
-    assert boxed(Workload(image="busybox"), Resources()).rest == ["busybox"]
+    assert boxed(Workload(image="busybox"), Resources()).rest == ["--", "busybox"]
 
 
 def test_the_working_directory_is_the_users() -> None:
     made = boxed(Workload(("ls",), working_dir="/@DIR@/src", image="busybox"), Resources())
-    assert made.rest == ["--workdir", "/@DIR@/src", "--entrypoint", "ls", "busybox"]
+    assert made.rest == ["--workdir=/@DIR@/src", "--entrypoint=ls", "--", "busybox"]
     assert "/@DIR@/src" not in made.options
 
 

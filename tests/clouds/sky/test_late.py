@@ -253,7 +253,7 @@ def test_a_container_takes_its_command_and_settings_anew() -> None:
     }
     values = Values({"LR": "0.1", "PEM": "a\nb"}, {"URL": "db://s3cret"}, ("new", "--lr=0.1"))
     found = filled(spec, values)
-    assert found["docker"]["rest"] == ["--workdir", "/w", "--entrypoint", "new", "me/train", "--lr=0.1"]
+    assert found["docker"]["rest"] == ["--workdir=/w", "--entrypoint=new", "--", "me/train", "--lr=0.1"]
     assert found["docker"]["env_file"].splitlines()[:2] == ["LR=0.1", "STARBURST_RANK=0"]
     assert found["docker"]["env"] == {"PEM": "a\nb"}
     assert found["secrets"] == {"URL": "db://s3cret"}

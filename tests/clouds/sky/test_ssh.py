@@ -16,6 +16,7 @@ import pytest
 
 from starburst.clouds.sky import ssh
 from starburst.clouds.sky.port import Access, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.programs import communicate, within
 from starburst.clouds.sky.runner import RayRunner, Submission
 from starburst.clouds.sky.ssh import SOURCES, SshContact, agent_path
 
@@ -27,6 +28,19 @@ ACCESS = Access("10.0.0.1", "ubuntu", "the key\n", proxy_command="tunnel %h %p")
 SSH = """#!/bin/bash
 printf '%s\\n' "$*" | head -1 >>"$SEEN"
 [ ! -e "$SEEN.down" ] || { echo "no route to host" >&2; exit 255; }
+for part in "$@"; do
+  case "$part" in
+    UserKnownHostsFile=*) known="${part#*=}" ;;
+    StrictHostKeyChecking=*) check="${part#*=}" ;;
+    HostKeyAlias=*) alias="${part#*=}" ;;
+  esac
+done
+key="$alias $(cat "$SEEN.key" 2>/dev/null || echo its-key)"
+if [ "$check" = accept-new ] && [ ! -s "$known" ]; then
+  echo "$key" >>"$known"
+elif [ "$(cat "$known")" != "$key" ]; then
+  echo "Host key verification failed." >&2; exit 255
+fi
 HOME=$MACHINE exec bash -c "${@: -1}"
 """
 
@@ -139,7 +153,7 @@ def test_a_call_that_gets_no_answer_is_given_up(
 def test_a_child_that_a_program_leaves_behind_holds_nobody_up() -> None:
     """As ssh's own master process of a shared connection, which may keep the output open for minutes."""
     leaves = ["bash", "-c", "cat; sleep 60 & echo $!; echo oh >&2; exit 3"]
-    code, out, err = run(ssh._within(20, ssh._communicate(leaves, b"given "), "c"))
+    code, out, err = run(within(20, communicate(leaves, b"given "), "c"))
     given, pid = out.split()
     os.kill(int(pid), signal.SIGKILL)
     assert (code, given, err) == (3, b"given", b"oh\n")
@@ -157,7 +171,7 @@ def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
 
     async def main() -> None:
         with pytest.raises(UnreachableError):
-            await ssh._within(0, cleans_up(), "c")
+            await within(0, cleans_up(), "c")
         assert ended
 
     run(main())
@@ -210,8 +224,9 @@ def test_a_task_is_put_into_the_machines_ray_once(contact: SshContact, machine: 
     finally:
         server.shutdown()
         server.server_close()
-    assert first == {"sb-a-1-0": JobState.WAITING, "sb-b-1-0": JobState.WAITING}
-    assert second == {"sb-a-1-0": JobState.ENDED, "sb-b-1-0": JobState.RUNNING}
+    assert first.states == {"sb-a-1-0": JobState.WAITING, "sb-b-1-0": JobState.WAITING}
+    assert second.states == {"sb-a-1-0": JobState.ENDED, "sb-b-1-0": JobState.RUNNING}
+    assert first.refused == second.refused == {}
     assert Ray.jobs["sb-a-1-0"]["entrypoint_num_gpus"] == 2
     assert "entrypoint_num_gpus" not in Ray.jobs["sb-b-1-0"]
     assert Ray.jobs["sb-b-1-0"]["entrypoint"].endswith(f"run {machine}/starburst/runs/b/1/0")

@@ -200,7 +200,7 @@ def test_a_container_is_shown_its_part_of_a_store_and_directories_of_its_own(mac
         f"|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints"
         f"|-v|{machine.dir}/report:/starburst/report"
         f"|-v|{there}/train/a b:/in:ro|-v|{there}:/all|-v|{machine.dir}/volumes/1/s:/scratch"
-        "|-e|KEY|--entrypoint|train|me/train|"
+        "|-e|KEY|--entrypoint=train|--|me/train|"
     )
     assert (there / "train/a b").is_dir(), "as the cluster makes a subPath"
     assert not (machine.dir / "volumes").exists(), "what is its own goes with the attempt"

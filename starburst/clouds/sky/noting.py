@@ -1,0 +1,55 @@
+"""What is noted of a run before anything is asked of its machines, or why it cannot be had there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from starburst.clouds.sky.answers import visible
+from starburst.clouds.sky.docker import runs_in_container
+from starburst.clouds.sky.notes import RankNote, RunNote
+from starburst.clouds.sky.spec import spec_of
+from starburst.clouds.sky.storage import volumes_of
+from starburst.core.events import RunEnd, RunEnded
+from starburst.domain.images import MEND, is_image
+from starburst.domain.job import Workload
+from starburst.runs.ports import Run
+from translator.late import UnresolvedError
+from translator.stores import Store
+
+
+def noted(
+    run: Run,
+    takes: Callable[[str], bool],
+    late: Callable[[Workload], str | None],
+    stores: Mapping[str, Store],
+    *,
+    bucket: bool,
+) -> tuple[RunNote, RunEnded | None]:
+    """The note of a run, and its end if it has one already; `late` as of `LateValues.manifest`."""
+    slots = sorted(run.slots, key=lambda slot: slot.rank)
+    ranks = [RankNote(slot.where) for slot in slots]
+    note = RunNote(run.job.id, run.attempt, ranks, run.job.checkpoint)
+    absent = [slot.where for slot in slots if not takes(slot.where)]
+    why = _refusal(run.workload)
+    if not why and absent:
+        return note, RunEnded(*note.key, RunEnd.LOST, message=f"{absent[0]} takes no runs")
+    try:
+        note.late = None if why else late(run.workload)
+        volumes = [] if why else volumes_of(run.workload, stores)
+    except UnresolvedError as error:
+        why = str(error)
+    if why:
+        return note, RunEnded(*note.key, RunEnd.REFUSED, message=why)
+    for slot, rank in zip(slots, ranks, strict=True):
+        rank.spec = spec_of(run, slot, volumes, bucket=bucket)
+    return note, None
+
+
+def _refusal(workload: Workload) -> str:
+    """Why no machine could run this; "" if one could."""
+    boxed = runs_in_container(workload)
+    if not workload.command and not boxed:
+        return "the job has no command and no image to run; set `command` of the job"
+    if boxed and not is_image(workload.image or ""):
+        return f"{visible(repr(workload.image))} {MEND}"
+    return ""

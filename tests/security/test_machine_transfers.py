@@ -1,0 +1,373 @@
+"""What goes to a rented machine over ssh, and what comes: keys, Secrets, directories (6 s).
+
+The stand-in for ssh is that of tests/clouds/sky/test_ssh.py: it stays on this machine and keeps to ssh's own
+rules for host keys.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from starburst.clouds.sky import archive
+from starburst.clouds.sky.answers import ANSWER_BYTES, AnswerError
+from starburst.clouds.sky.port import Access, LocalError, SkyError, UnreachableError, UnsafeError
+from starburst.clouds.sky.ssh import SshContact, agent_path
+from tests.clouds.sky.test_ssh import ACCESS, contact, machine, run
+
+__all__ = ["contact", "machine"]  # fixtures
+
+pytestmark = pytest.mark.processes
+
+SECRET = {"specs": {"a/1/0": {"secrets": {"PASSWORD": "s3cret"}}}}
+THERE = "~/starburst/checkpoints/a"
+
+
+def said(machine: Path) -> list[str]:
+    """The command lines of ssh, one each."""
+    return (machine.parent / "seen").read_text().splitlines()
+
+
+# --- keys -------------------------------------------------------------------------------------------------
+
+
+def test_first_contact_asks_for_the_key_and_nothing_is_said_before_it_is_pinned(
+    contact: SshContact, machine: Path
+) -> None:
+    run(contact.call("c", ACCESS, "tend", SECRET))
+    first, *others = said(machine)
+    assert first.endswith("bash -c true")
+    assert "StrictHostKeyChecking=accept-new" in first
+    assert "ControlPath=none" in first
+    assert others
+    assert all("StrictHostKeyChecking=yes" in line and "HostKeyAlias=c" in line for line in others)
+
+
+def test_a_machine_with_another_key_than_at_first_is_told_nothing(
+    contact: SshContact, machine: Path, tmp_path: Path
+) -> None:
+    run(contact.call("c", ACCESS, "tend", {}))
+    (tmp_path / "seen.key").write_text("another-key")
+    for call in (
+        contact.call("c", ACCESS, "tend", SECRET),
+        contact.send("c", ACCESS, tmp_path, "~/x"),
+        contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
+    ):
+        with pytest.raises(SkyError, match="its ssh host key is not the one of the first contact") as told:
+            run(call)
+        assert not isinstance(told.value, UnreachableError), "it answers, but it is not the machine we know"
+    assert not list(machine.rglob("secrets.json"))
+
+
+def test_the_key_is_remembered_by_the_next_scheduler_and_forgotten_with_its_machine(
+    contact: SshContact, machine: Path, tmp_path: Path
+) -> None:
+    run(contact.call("c", ACCESS, "tend", {}))
+    (tmp_path / "seen.key").write_text("another-key")
+    second = SshContact(tmp_path / "ours")
+    try:
+        with pytest.raises(SkyError, match="not trusted"):
+            run(second.call("c", ACCESS, "tend", {}))
+        assert run(second.call("other", ACCESS, "tend", {}))["ranks"] == {}
+        second.forget("c")
+        assert run(second.call("c", ACCESS, "tend", {}))["ranks"] == {}
+    finally:
+        second.close()
+    pinned = list((tmp_path / "ours" / "hosts").iterdir())
+    assert sorted(path.name for path in pinned) == ["c", "other"]
+    assert not any(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in pinned)
+
+
+def test_two_machines_share_no_connection_even_at_one_address(contact: SshContact, machine: Path) -> None:
+    for cluster in ("c", "d"):
+        run(contact.call(cluster, ACCESS, "tend", {}))
+    paths = {part for line in said(machine) for part in line.split() if part.startswith("ControlPath=/")}
+    assert len(paths) == 2
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_answers_without_end_is_cut_off(contact: SshContact, machine: Path) -> None:
+    run(contact.call("c", ACCESS, "tend", {}))
+    program = machine / agent_path().removeprefix("~/") / "guest.py"
+    program.write_text("import os\nwhile True: os.write(1, b'x' * 65536)")
+    with pytest.raises(AnswerError, match=f"more than {ANSWER_BYTES >> 10} KiB"):
+        run(contact.call("c", ACCESS, "tend", {}))
+
+
+def test_what_its_agent_complains_of_does_nothing_to_a_terminal(contact: SshContact, machine: Path) -> None:
+    run(contact.call("c", ACCESS, "tend", {}))
+    program = machine / agent_path().removeprefix("~/") / "guest.py"
+    program.write_text("raise SystemExit('\\x1b]0;owned\\x07')")
+    with pytest.raises(SkyError) as told:
+        run(contact.call("c", ACCESS, "tend", {}))
+    assert str(told.value).isprintable()
+
+
+# --- directories ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Of the scheduler's user, whose secrets nobody may have."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "credentials").write_text("AWS SECRET of the scheduler's user")
+    return home
+
+
+def test_a_link_in_place_of_a_jobs_checkpoints_hands_out_nothing_of_this_host(
+    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+) -> None:
+    here = tmp_path / "checkpoints" / "a"
+    here.parent.mkdir()
+    here.symlink_to(home)
+    with pytest.raises(UnsafeError, match="not a directory of its own"):
+        run(contact.send("c", ACCESS, here, THERE))
+    assert not list(machine.rglob("credentials"))
+
+
+def test_a_link_within_them_goes_as_a_link(
+    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+) -> None:
+    here = tmp_path / "checkpoints" / "a"
+    here.mkdir(parents=True)
+    (here / "step-5").write_text("5")
+    (here / "latest").symlink_to("step-5")
+    (here / "evil").symlink_to(home)
+    run(contact.send("c", ACCESS, here, THERE))
+    there = machine / "starburst" / "checkpoints" / "a"
+    assert (there / "latest").read_text() == "5"
+    assert os.readlink(there / "evil") == str(home)
+    assert not [path for path in there.rglob("*") if path.name == "credentials" and not path.is_symlink()]
+
+
+def test_a_link_in_their_place_on_a_machine_is_not_followed_and_ours_stay(
+    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+) -> None:
+    here = tmp_path / "checkpoints" / "a"
+    here.mkdir(parents=True)
+    (here / "step").write_text("1")
+    there = machine / "starburst" / "checkpoints" / "a"
+    there.parent.mkdir(parents=True)
+    there.symlink_to(home)
+    with pytest.raises(SkyError, match="is a link there"):
+        run(contact.fetch("c", ACCESS, THERE, here))
+    assert [path.name for path in here.iterdir()] == ["step"]
+
+
+def test_a_link_in_place_of_ours_is_replaced_and_not_written_through(
+    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+) -> None:
+    there = machine / "starburst" / "checkpoints" / "a"
+    there.mkdir(parents=True)
+    (there / "credentials").write_text("planted")
+    here = tmp_path / "checkpoints" / "a"
+    here.parent.mkdir()
+    here.symlink_to(home)
+    run(contact.fetch("c", ACCESS, THERE, here))
+    assert not here.is_symlink()
+    assert (here / "credentials").read_text() == "planted"
+    assert (home / "credentials").read_text().startswith("AWS SECRET")
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "", mode: int = 0o644) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, to, mode
+    return info
+
+
+def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for info, body in members:
+            info.size = len(body)
+            tar.addfile(info, io.BytesIO(body))
+    return made.getvalue()
+
+
+def answering(machine: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes) -> None:
+    """A machine whose tar packs what an attacker likes."""
+    (machine / "packed").write_bytes(packed)
+    monkeypatch.setattr(archive, "pack_there", lambda _remote: "cat ~/packed")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [(member("../planted"), b"x")],
+        [(member("/planted"), b"x")],
+        [(member("out", tarfile.SYMTYPE, ".."), b""), (member("out/planted"), b"x")],
+        [(member("out", tarfile.SYMTYPE, "/"), b""), (member("out/planted"), b"x")],
+        [(member("a"), b"x"), (member("hard", tarfile.LNKTYPE, "../kept/step"), b"")],
+        [(member("pipe", tarfile.FIFOTYPE), b"")],
+        [(member("sda", tarfile.BLKTYPE), b"")],
+    ],
+    ids=["dots", "root", "through a link", "through a link to /", "hard link", "pipe", "device"],
+)
+def test_nothing_of_a_hostile_archive_is_planted_outside(
+    contact: SshContact,
+    machine: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    members: list[tuple[tarfile.TarInfo, bytes]],
+) -> None:
+    answering(machine, monkeypatch, archive_of(*members))
+    here = tmp_path / "checkpoints" / "a"
+    (tmp_path / "checkpoints" / "kept").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "kept" / "step").write_text("1")
+    try:
+        run(contact.fetch("c", ACCESS, THERE, here))
+    except SkyError:
+        assert not here.exists()
+    assert not (tmp_path / "planted").exists()
+    assert not (tmp_path / "checkpoints" / "planted").exists()
+    assert not Path("/planted").exists()
+    assert (tmp_path / "checkpoints" / "kept" / "step").stat().st_nlink == 1
+    kinds = [os.lstat(path).st_mode for path in here.rglob("*")] if here.exists() else []
+    assert all(stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind) for kind in kinds)
+    assert not list((tmp_path / "checkpoints").glob(".a-*")), "nothing half is left"
+
+
+def test_what_comes_has_no_rights_of_others_and_can_be_removed(
+    contact: SshContact, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shut = (member("shut", tarfile.DIRTYPE, mode=0), b"")
+    answering(machine, monkeypatch, archive_of((member("root", mode=0o6755), b"x"), shut))
+    here = tmp_path / "a"
+    for _ in range(2):
+        run(contact.fetch("c", ACCESS, THERE, here))
+    assert stat.S_IMODE((here / "root").stat().st_mode) & 0o7000 == 0
+    assert sorted(path.name for path in here.iterdir()) == ["root", "shut"]
+    assert not list(tmp_path.glob(".a*"))
+
+
+def test_what_comes_is_bounded_and_leaves_the_disk_some_room(
+    contact: SshContact, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(machine, monkeypatch, archive_of((member("large"), bytes(1 << 20))))
+    here = tmp_path / "a"
+    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 19)
+    with pytest.raises(SkyError):
+        run(contact.fetch("c", ACCESS, THERE, here))
+    monkeypatch.setattr(archive, "KEPT_FREE", 1 << 62)
+    with pytest.raises(LocalError, match="of the disk is free"):
+        run(contact.fetch("c", ACCESS, THERE, here))
+    assert not here.exists()
+    assert not list(tmp_path.glob(".a-*"))
+
+
+def test_files_that_only_root_can_read_come_home_too(
+    contact: SshContact, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image whose user is root leaves such; here a tar that fails for whoever did not come by sudo."""
+    tools = tmp_path / "bin"
+    (tools / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && shift\nIS_ROOT=1 exec "$@"\n')
+    (tools / "tar").write_text(
+        '#!/bin/sh\ncase "$*" in *-cf*) [ "$IS_ROOT" ] || { echo "Permission denied" >&2; exit 2; };; esac\n'
+        'PATH="${PATH#*:}" exec tar "$@"\n'
+    )
+    for tool in ("sudo", "tar"):
+        (tools / tool).chmod(0o755)
+    there = machine / "starburst" / "checkpoints" / "a"
+    there.mkdir(parents=True)
+    (there / "step").write_text("2")
+    (there / "step").chmod(0)
+    run(contact.fetch("c", ACCESS, THERE, tmp_path / "a"))
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["step"]
+
+
+# --- the same with ssh's own client and server --------------------------------------------------------------
+
+SSHD = Path("/usr/sbin/sshd")
+
+
+class Server:
+    """An sshd on loopback, with a host key of its own; it lets in whoever has the key `user`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir()
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.new_key()
+        self._keygen("user")
+
+    def _keygen(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._root / name], check=True, timeout=20
+        )
+
+    def new_key(self) -> None:
+        """Another machine, then."""
+        self._keygen("host")
+
+    def start(self) -> Access:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", self.port))
+            self.port = probe.getsockname()[1]
+        options = {
+            "ListenAddress": f"127.0.0.1:{self.port}",
+            "HostKey": self._root / "host",
+            "AuthorizedKeysFile": self._root / "user.pub",
+            "PidFile": "none",
+            "StrictModes": "no",
+            "UsePAM": "no",
+            "PermitRootLogin": "yes",
+        }
+        flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
+        argv = [str(SSHD), "-D", "-e", "-f", "/dev/null", *flags]
+        self._process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+        for _ in range(1000):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                break
+        user = pwd.getpwuid(os.getuid()).pw_name
+        return Access("127.0.0.1", user, (self._root / "user").read_text(), self.port)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    if not SSHD.exists() or os.getuid():
+        pytest.skip("needs root, and Debian's openssh-server")
+    Path("/run/sshd").mkdir(exist_ok=True)  # as its service does it
+    made = Server(tmp_path / "server")
+    yield made
+    made.stop()
+
+
+def test_ssh_itself_keeps_to_the_pinned_key(tmp_path: Path, server: Server) -> None:
+    def login(cluster: str) -> str:
+        made = SshContact(tmp_path / "ours")  # a connection of its own each time, as after a restart
+        try:
+            code, out, _ = run(made._run(cluster, access, "cat; exit 3", b"for that machine alone"))
+            return f"{code} {out.decode()}"
+        finally:
+            made.close()
+
+    access = server.start()
+    assert login("c") == login("c") == "3 for that machine alone"
+    assert (tmp_path / "ours" / "hosts" / "c").read_text().startswith("c ssh-ed25519 ")
+    server.stop()
+    server.new_key()
+    server.start()
+    with pytest.raises(SkyError, match="its ssh host key is not the one of the first contact"):
+        login("c")
+    assert login("d") == "3 for that machine alone", "the address belongs to another machine now"
