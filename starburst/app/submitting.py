@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from starburst.app import reading
 from starburst.app.build import carries, live_core, stored_config
-from starburst.app.config import Config
 from starburst.app.errors import UserError
 from starburst.app.following import resolved
+from starburst.app.reading import Answer, Texts
 from starburst.app.sources import Source
 from starburst.app.times import local_clock
 from starburst.app.views import Keys, explanation_keys
@@ -20,77 +20,55 @@ from starburst.core.explain import foretell
 from starburst.core.holding import HOLDABLE as PHASES
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import CloudChoice, Submission, is_over
+from starburst.domain.user import USER_IS, as_user, is_user
 from starburst.store.pages import Queues
 from starburst.store.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
-from translator.errors import ManifestErrors
-from translator.field import did_you_mean
-from translator.manifest import read_manifests
+from translator.arrays import members
 
 #: Phases of jobs that can be held.
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
-#: Letters and digits of id suffixes; none that is easily taken for another, no vowels, so no words.
-ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+Read = Callable[[Texts], Answer]
 
 
 def read_sources(
     store: Store,
     sources: Iterable[Source],
     user: str,
-    suffix: Callable[[], str] | None = None,
     queues: Queues = None,
+    *,
+    admin: bool = True,
+    seed: str | None = None,
+    read: Read = reading.read,
 ) -> list[Submission]:
     """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
 
-    `suffix` makes the ends of ids; None draws them. What jobs may come after is in these `queues`, or in any.
+    What jobs may come after is in these `queues`, or in any. Who is no `admin` has bounds that admins have
+    not. `seed` is what the ends of ids are made of; None draws them. `read` reads the texts, maybe elsewhere.
 
     Raises:
         UserError: something could not be read or is bad; every problem of every text is a line.
     """
+    if user and not is_user(user):
+        raise UserError(f"user: {user!r}: {USER_IS}")
     config = stored_config(store)
-    native = config.cluster.kind == "kubernetes"
-    submissions: list[Submission] = []
-    problems: list[str] = []
-    for source in sources:
-        if source.problem:
-            problems.append(source.problem)
-            continue
-        try:
-            found = read_manifests(
-                source.text,
-                source.name,
-                suffix=suffix or _suffix,
-                user=user,
-                native=native,
-                carries=carries(config),
-            )
-        except ManifestErrors as error:
-            problems += str(error).splitlines()
-            continue
-        if not found:
-            problems.append(f"{source.name}: there is no Job or Pod in it; write at least one")
-        problems += [
-            f"{source.name}, job {s.job.name}: containers[0].command: is missing; the embedded cluster runs "
-            "commands of this machine, not images: write the command out"
-            for s in found
-            if not native and not s.workload.command
-        ]
-        problems += _strange_queues(config, source.name, found)
-        submissions += found
+    answer = read(
+        Texts(
+            tuple(sources),
+            native=config.cluster.kind == "kubernetes",
+            carries=carries(config),
+            queues=tuple(queue.name for queue in config.queues),
+            most_tasks=config.limits.tasks_per_submission,
+            seed=seed,
+        )
+    )
+    problems = list(answer.problems)
+    if not admin:
+        problems += reading.too_urgent(config.limits.priority, answer.submissions)
     if problems:
         raise UserError("\n".join(problems))
-    return resolved(store, submissions, queues)
-
-
-def _strange_queues(config: Config, source: str, found: Iterable[Submission]) -> list[str]:
-    """Jobs for queues that there are not, if the config says which there are."""
-    known = [queue.name for queue in config.queues]
-    return [
-        f"{source}, job {item.job.name}: starburst.io/queue: {item.job.queue!r}: "
-        + did_you_mean(item.job.queue, known, f"there is no such queue; the queues are {', '.join(known)}")
-        for item in found
-        if known and item.job.queue not in known
-    ]
+    owned = [replace(item, job=replace(item.job, user=user)) for item in answer.submissions]
+    return resolved(store, [job for first in owned for job in members(first)], queues)
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:
@@ -103,9 +81,11 @@ def submit(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
 
     Raises:
         UserError: one demands machines that nobody offers.
+        QuotaError: more jobs would wait than may.
     """
     _refuse_barred(store, submissions)
-    store.submit(submissions, time.time())
+    config = stored_config(store)
+    store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
 
 
@@ -139,7 +119,7 @@ def release(store: Store, rows: Iterable[JobRow]) -> None:
 def this_user() -> str:
     """Who runs this process."""
     try:
-        return getpass.getuser()
+        return as_user(getpass.getuser())
     except (KeyError, OSError):  # a number without a name, as in some containers
         return str(os.getuid())
 
@@ -158,7 +138,3 @@ def _refuse_barred(store: Store, submissions: Sequence[Submission]) -> None:
     ]
     if problems:
         raise UserError("\n".join(problems))
-
-
-def _suffix() -> str:
-    return "".join(secrets.choice(ALPHABET) for _ in range(5))

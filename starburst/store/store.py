@@ -38,6 +38,7 @@ from starburst.domain.node import Node
 from starburst.store import codec, rows, tallies
 from starburst.store.engine import open_engine, writer
 from starburst.store.errors import DuplicateJobError, StoreError
+from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
 
 #: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
@@ -119,11 +120,12 @@ class Store:
 
     # What users ask for.
 
-    def submit(self, submissions: Sequence[Submission], now_wall: float) -> None:
+    def submit(self, submissions: Sequence[Submission], now_wall: float, quota: Quota | None = None) -> None:
         """Ask for new jobs: all of them or, on an error, none.
 
         Raises:
             DuplicateJobError: one of the ids is taken.
+            QuotaError: there would be more jobs waiting than the quota allows.
         """
         try:
             with self._writer.begin() as conn:
@@ -132,6 +134,8 @@ class Store:
                     taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
                     if taken is not None:
                         raise DuplicateJobError(taken)
+                if quota is not None:
+                    quota.keep(conn, submissions)
         except IntegrityError:
             raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
 

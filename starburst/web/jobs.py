@@ -11,16 +11,17 @@ from fastapi.responses import JSONResponse
 from starburst.app import submitting
 from starburst.app.errors import UserError
 from starburst.app.explaining import explanation
-from starburst.app.sources import Source
 from starburst.app.views import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.explain import Explanation
 from starburst.domain.job import Phase
+from starburst.domain.user import MAX_USER
 from starburst.store import pages, queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
-from starburst.web.bodies import BODY, NAMES_BODY, names, sources
+from starburst.web.bodies import BODY, NAMES_BODY, names
 from starburst.web.errors import RefusedError
+from starburst.web.turns import Handed, handed_in
 from starburst.web.visit import Submitter, Viewer, Visit
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -38,11 +39,11 @@ After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this o
 @router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
 def submit(
     visit: Submitter,
-    manifests: Annotated[list[Source], Depends(sources)],
+    handed: Annotated[Handed, Depends(handed_in)],
     *,
     dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
     hold: Annotated[bool, Query(description="keep them out of the queue until they are released")] = False,
-    user: Annotated[str, Query(max_length=63, description="whose jobs; an admin may say so")] = "",
+    user: Annotated[str, Query(max_length=MAX_USER, description="whose jobs; an admin may say so")] = "",
 ) -> JSONResponse:
     """Answers `id`, `name` and `notes` of each; of a dry run what `starburst submit --dry-run` does.
 
@@ -54,7 +55,14 @@ def submit(
         raise RefusedError(
             403, f"user: {user!r}: the token {caller.name!r} submits for {own!r} only; leave it out"
         )
-    found = submitting.read_sources(visit.store, manifests, user or own, queues=visit.caller.queues)
+    found = submitting.read_sources(
+        visit.store,
+        handed.sources,
+        user or own,
+        caller.queues,
+        admin=caller.may(Role.ADMIN),
+        read=handed.read,
+    )
     strange = {s.job.queue for s in found if not caller.sees(s.job.queue)}
     if strange:
         known = " and ".join(caller.queues or ())

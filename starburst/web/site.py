@@ -17,6 +17,7 @@ from starburst.web.errors import add_handlers
 from starburst.web.gate import Gate
 from starburst.web.metrics import metrics
 from starburst.web.office import Office
+from starburst.web.turns import Turns
 from starburst.web.visit import Desk, LiveCore, overseer
 
 ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys of its `-o json`.
@@ -54,6 +55,7 @@ def make_app(
         redirect_slashes=False,
     )
     gate = Gate(office, settings, clock=clock, wall=wall)
+    app.state.turns = Turns()
     app.state.desk = Desk(office, settings, gate, LiveCore(office), Event())
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.adoption import Adoption, Read
 from starburst.clusters.kubernetes.manifest import restarts_in_place
 from starburst.clusters.kubernetes.mirror import Mirror
 from starburst.clusters.kubernetes.orders import Orders, Reporting
@@ -20,7 +20,6 @@ from starburst.kube.api import Api, ApiError, Object, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.runs.ports import Desk, Report, Run
-from translator.stores import Carried
 
 log = structlog.get_logger()
 
@@ -36,8 +35,8 @@ class KubernetesCluster:
     `controller` names this scheduler's store: objects of other schedulers are other people's. Submitted jobs
     go to `namespace` unless their manifest names one. `checkpoints` is a volume source in which every job is
     given a directory of its own. A run whose pods cannot be bound for `bind_limit_s` wall seconds is taken
-    back. Logs of runs that are ended early are kept below `logs`. `carries` is what jobs that leave are given
-    of the cluster; `reporting` what runs are told of where to say how far they are.
+    back. Logs of runs that are ended early are kept below `logs`. `read` reads objects
+    that users put there; `reporting` is what runs are told of where to say how far they are.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class KubernetesCluster:
         checkpoints: Object | None,
         bind_limit_s: float,
         logs: Path,
-        carries: Carried | None = None,
+        read: Read,
         queues: Collection[str] = (),
         reporting: Reporting = lambda _run: {},
     ) -> None:
@@ -58,7 +57,7 @@ class KubernetesCluster:
         self._desk = desk
         self._controller = controller
         self._bind_limit_s = bind_limit_s
-        self._carries = carries
+        self._read = read
         self._queues = queues
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
         #: Reports from before anybody watched.
@@ -125,7 +124,7 @@ class KubernetesCluster:
                 self._controller,
                 recorder,
                 found=mirror.found,
-                carries=self._carries,
+                read=self._read,
                 queues=self._queues,
             ),
             recorder=recorder,
