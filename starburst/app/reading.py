@@ -41,8 +41,8 @@ class Texts:
     #: The cluster is a real Kubernetes; what jobs that leave it are given of it.
     native: bool = False
     carries: Carried | None = None
-    #: The queues there are; none is any.
-    queues: tuple[str, ...] = ()
+    #: The queues there are; None is any.
+    queues: tuple[str, ...] | None = None
     #: 0 is no limit.
     most_tasks: int = 0
     #: What the ends of ids are made of: always the same ones. None draws them.
@@ -147,13 +147,15 @@ def _read_source(source: Source, texts: Texts, suffix: Callable[[], str], load: 
     return found
 
 
-def _strange_queues(known: tuple[str, ...], source: str, found: list[Submission]) -> list[str]:
+def _strange_queues(known: tuple[str, ...] | None, source: str, found: list[Submission]) -> list[str]:
     """Jobs for queues that there are not, if the config says which there are."""
+    if known is None:
+        return []
     return [
         f"{source}, job {item.job.name}: starburst.io/queue: {item.job.queue!r}: "
         + did_you_mean(item.job.queue, known, f"there is no such queue; the queues are {', '.join(known)}")
         for item in found
-        if known and item.job.queue not in known
+        if item.job.queue not in known
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from starburst.app import reading
 from starburst.app.build import carries, live_core, stored_config
+from starburst.app.config import Config
 from starburst.app.errors import UserError
 from starburst.app.following import resolved
 from starburst.app.reading import Answer, Texts
@@ -57,7 +58,7 @@ def read_sources(
             tuple(sources),
             native=config.cluster.kind == "kubernetes",
             carries=carries(config),
-            queues=tuple(queue.name for queue in config.queues),
+            queues=_queues(config, queues),
             most_tasks=config.limits.tasks_per_submission,
             seed=seed,
         )
@@ -69,6 +70,12 @@ def read_sources(
         raise UserError("\n".join(problems))
     owned = [replace(item, job=replace(item.job, user=user)) for item in answer.submissions]
     return resolved(store, [job for first in owned for job in members(first)], queues)
+
+
+def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
+    """The queues that there are, as far as the submitter sees them; None is any."""
+    there = [queue.name for queue in config.queues]
+    return tuple(name for name in there if seen is None or name in seen) if there else None
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:

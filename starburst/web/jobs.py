@@ -70,7 +70,7 @@ def submit(
     if hold:
         found = submitting.held(found)
     if dry_run:
-        return JSONResponse(submitting.dry_run(visit.store, found))
+        return JSONResponse(visit.shown(submitting.dry_run(visit.store, found)))
     return JSONResponse(submitting.submit(visit.store, found), 201)
 
 
@@ -102,7 +102,7 @@ def jobs(
     else:
         last = None if after is None else visit.job(after)
         rows = pages.page(visit.store, phases=phase, user=user, queues=queues, after=last, limit=limit)
-    return JSONResponse([job_keys(row) for row in rows])
+    return JSONResponse(visit.shown([job_keys(row) for row in rows]))
 
 
 @router.get("/{job}", summary="One job's story")
@@ -110,21 +110,21 @@ def job(visit: Viewer, job: JobText) -> JSONResponse:
     """What `starburst status JOB -o json` shows."""
     row = visit.job(job)
     story = queries.decisions(visit.store, row.id)
-    return JSONResponse(story_keys(row, _explained(visit, row).sentence, story))
+    return JSONResponse(visit.shown([story_keys(row, _explained(visit, row).sentence, story)])[0])
 
 
 @router.get("/{job}/explain", summary="Where a job stands and why, in one sentence")
 def explain(visit: Viewer, job: JobText) -> JSONResponse:
     """What `starburst explain -o json` shows. Times in the sentence are of the server's zone."""
     row = visit.job(job)
-    return JSONResponse({"id": row.id, **explanation_keys(_explained(visit, row))})
+    return JSONResponse(visit.shown([{"id": row.id, **explanation_keys(_explained(visit, row))}])[0])
 
 
 @router.get("/{job}/events", summary="What was decided on a job")
 def events(visit: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
     """An array of what `starburst events JOB -o json` shows."""
     rows = queries.decisions(visit.store, visit.job(job).id, after_seq=after, limit=limit)
-    return JSONResponse([decision_keys(row) for row in rows])
+    return JSONResponse(visit.shown([decision_keys(row) for row in rows]))
 
 
 @router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
@@ -174,9 +174,9 @@ def _steer(visit: Visit, rows: list[JobRow], tell: Callable[[Store, list[JobRow]
             whose = f"job {row.id} is {row.user or 'nobody'}'s"
             raise RefusedError(403, f"{whose}; the token {caller.name!r} steers its own only")
     tell(visit.store, rows)
-    return [job_keys(row) for row in rows]
+    return visit.shown([job_keys(row) for row in rows])
 
 
 def _explained(visit: Visit, row: JobRow) -> Explanation:
     with visit.desk.live.lock:
-        return explanation(row, visit.desk.live.get)
+        return explanation(row, visit.desk.live.get, visit.caller.sees)

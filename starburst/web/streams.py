@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from starburst.app.job_log import Part, read_log, refuse_unknown
 from starburst.app.logs import Position
-from starburst.app.views import decision_keys
+from starburst.app.views import Keys, decision_keys
 from starburst.store import pages
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.queries import JobRow
 from starburst.web.jobs import JobText
 from starburst.web.visit import Viewer, Visit
 
@@ -138,9 +138,7 @@ async def _decisions(visit: Visit, seq: int) -> AsyncIterator[str]:
     yield f"id: {seq}\n\n"
     said_at = time.monotonic()
     while not visit.desk.closing.is_set():
-        rows, seq = await run_in_threadpool(
-            pages.decisions, visit.store, visit.caller.queues, after_seq=seq, limit=ROWS
-        )
+        rows, seq = await run_in_threadpool(_news, visit, seq)
         if rows:
             yield "".join(map(_event, rows))
         if len(rows) == ROWS:
@@ -153,9 +151,14 @@ async def _decisions(visit: Visit, seq: int) -> AsyncIterator[str]:
         await asyncio.sleep(POLL_S)
 
 
-def _event(row: DecisionRow) -> str:
-    data = json.dumps(decision_keys(row), ensure_ascii=False)
-    return f"id: {row.seq}\nevent: decision\ndata: {data}\n\n"
+def _news(visit: Visit, seq: int) -> tuple[list[Keys], int]:
+    """Rows after `seq` as the caller may see them, and up to where the log was looked at."""
+    rows, end = pages.decisions(visit.store, visit.caller.queues, after_seq=seq, limit=ROWS)
+    return visit.shown([decision_keys(row) for row in rows]), end
+
+
+def _event(row: Keys) -> str:
+    return f"id: {row['seq']}\nevent: decision\ndata: {json.dumps(row, ensure_ascii=False)}\n\n"
 
 
 class _Piece(NamedTuple):
