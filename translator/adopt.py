@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from starburst.domain.job import Adopted, Submission
+from starburst.domain.user import USER_IS, is_user
 from translator.errors import ManifestErrors
 from translator.field import Field, Report
 from translator.hints import OWN_KEYS, PREFIX
@@ -37,11 +38,11 @@ _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 
 
 def read_object(
-    obj: Mapping[str, Any], *, job_id: str, user: str = "", carries: Carried | None = None
+    obj: Mapping[str, Any], *, job_id: str, user: str | None = None, carries: Carried | None = None
 ) -> Submission:
     """The job that a Job or Pod, as the API server returns it, stands for; its id is `job_id`.
 
-    `user` is whose it is, unless its label or annotation starburst.io/user says so; `carries` as for
+    `user` is whose it is; None is as its label or annotation starburst.io/user says. `carries` as for
     `read_manifests`.
 
     Raises:
@@ -61,7 +62,8 @@ def read_object(
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
-    found = submission(manifest, lambda: "", _user(metadata) or user) if has_kind(manifest) else None
+    whose = _user(metadata, manifest) if user is None else user
+    found = submission(manifest, lambda: "", whose) if has_kind(manifest) else None
     if found is not None and found.job.array is not None:
         manifest.at("spec").refuse(
             "an object that lies in a cluster cannot be split into an array; give it to starburst submit, or "
@@ -159,9 +161,15 @@ def _keys_of_users(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _user(metadata: dict[str, Any]) -> str:
+def _user(metadata: dict[str, Any], manifest: Field) -> str:
     key = f"{PREFIX}user"
-    return str(_mapping(metadata, "annotations").get(key) or _mapping(metadata, "labels").get(key) or "")
+    for kind in ("annotations", "labels"):
+        name = str(_mapping(metadata, kind).get(key) or "")
+        if name and not is_user(name):
+            manifest.at("metadata").at(kind).at(key).refuse(USER_IS)
+        if name:
+            return name
+    return ""
 
 
 def _controller(metadata: dict[str, Any]) -> str:

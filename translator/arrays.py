@@ -48,6 +48,11 @@ def read_span(field: Field) -> Span | None:
     return Span(first, last, at_once)
 
 
+def jobs_in(item: Submission) -> int:
+    """How many jobs a submission stands for that may be the first of an array."""
+    return 1 if item.job.array is None else item.job.array.size
+
+
 def members(item: Submission) -> list[Submission]:
     """The jobs that a submission stands for: itself, unless it is the first of an array."""
     job, place = item.job, item.job.array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -103,7 +104,7 @@ def load(chunk: Chunk, source: str, document: int) -> object:
 class _TooLargeError(Exception):
     """A document is more than any manifest is."""
 
-    def __init__(self, mark: yaml.Mark, why: str) -> None:
+    def __init__(self, mark: Any, why: str) -> None:
         super().__init__(why)
         self.mark = mark
 
@@ -120,9 +121,8 @@ def _measure(text: str) -> None:
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise yaml.composer.ComposerError(
-                    None, None, f"found undefined alias {event.anchor!r}", event.start_mark
-                )
+                mark: Any = event.start_mark  # libyaml's own kind
+                raise yaml.composer.ComposerError(None, None, f"found undefined alias {event.anchor!r}", mark)
             nodes += sizes[event.anchor]
         elif isinstance(event, yaml.NodeEvent):
             if event.anchor is not None:

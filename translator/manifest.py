@@ -20,6 +20,8 @@ from translator.stores import Carried
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
 TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
 
+#: Documents of one text.
+MAX_DOCUMENTS = 10_000
 #: A gang larger than this is taken for a slip of the keyboard.
 MAX_TASKS = 1000
 MAX_ID = 63
@@ -98,9 +100,28 @@ def read_manifests(
     Raises:
         ManifestErrors: something is wrong with any of them; it holds every problem found.
     """
+    found = read_firsts(text, source, suffix=suffix, user=user, native=native, carries=carries)
+    return [item for first in found for item in members(first)]
+
+
+def read_firsts(
+    text: str,
+    source: str,
+    *,
+    suffix: Callable[[], str],
+    user: str = "",
+    native: bool = False,
+    carries: Carried | None = None,
+) -> list[Submission]:
+    """As `read_manifests`, but of each array its first job alone."""
     submissions: list[Submission] = []
     errors: list[ManifestError] = []
-    for index, chunk in enumerate(chunks(text), 1):
+    parts = chunks(text)
+    if len(parts) > MAX_DOCUMENTS:
+        raise ManifestErrors(
+            [ManifestError(source, 0, "", None, f"has more than {MAX_DOCUMENTS} documents; split it up")]
+        )
+    for index, chunk in enumerate(parts, 1):
         try:
             report = Report(source, index, native=native, carries=carries)
             manifests = _manifests(load(chunk, source, index), report)
@@ -109,7 +130,7 @@ def read_manifests(
             continue
         for manifest in manifests:
             if has_kind(manifest):
-                submissions += members(submission(manifest, suffix, user))
+                submissions.append(submission(manifest, suffix, user))
             errors += manifest.report.errors
     if errors:
         raise ManifestErrors(errors)
@@ -204,8 +225,8 @@ def _bound_labels(metadata: Field) -> None:
             left -= len(key.encode()) + len(value.encode() if isinstance(value, str) else b"")
             if left < 0:
                 metadata.at(kind).at(key).refuse(
-                    f"brings labels and annotations to more than the {MAX_LABELS} bytes that Kubernetes takes; "
-                    "make them smaller",
+                    f"brings labels and annotations to more than the {MAX_LABELS} bytes that Kubernetes "
+                    "takes; make them smaller",
                     show=False,
                 )
                 return

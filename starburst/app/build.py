@@ -14,6 +14,7 @@ from starburst.app.config_sites import CloudSection, KubernetesConfig, LocalClus
 from starburst.app.controller import Companion, Controller
 from starburst.app.desk import StoreDesk
 from starburst.app.errors import UserError
+from starburst.app.finding import object_reader
 from starburst.app.held import Held
 from starburst.app.home import Home
 from starburst.app.keeping import keep_watch
@@ -193,11 +194,13 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
 
     return KubernetesCluster(
         connect=lambda: connect(chosen),
-        desk=StoreDesk(store, Store.open(home.database, BUSY_MS), scheduler),
+        desk=StoreDesk(
+            store, Store.open(home.database, BUSY_MS), scheduler, config.limits.quota(config.queues)
+        ),
         controller=_controller_id(store),
         tenancy=tenancy,
         bind_limit_s=chosen.bind_limit,
-        carries=carries(config),
+        read=object_reader(config, chosen, carries(config)),
         queues=[queue.name for queue in config.queues],
         logs=home.cluster,
         reporting=reporting(config, store),

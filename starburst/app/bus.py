@@ -11,6 +11,7 @@ from starburst.app import submitting
 from starburst.app.config_bus import BusConfig
 from starburst.app.controller import Companion
 from starburst.app.errors import UserError
+from starburst.app.reader import shared
 from starburst.app.reports import Tasks
 from starburst.app.sources import Source
 from starburst.app.views import decision_keys, job_keys
@@ -25,6 +26,7 @@ from starburst.domain.job import Phase, Site, is_over
 from starburst.runs.ports import Report, RunSite
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
+from starburst.store.quota import QuotaError
 from starburst.store.store import Store
 
 
@@ -94,16 +96,19 @@ class _Desk:
     def submit(self, hint: Submit, user: str | None) -> None:
         if user is not None and hint.user not in ("", user):
             raise RefusedError(Outcome.REFUSED, f"user: {hint.user!r}: this is the topic of {user!r}")
-        ends = hint.suffixes(user)
         source = Source(f"hint {hint.id}", hint.manifest)
         try:
             found = submitting.read_sources(
-                self.store, [source], user or hint.user, suffix=lambda: next(ends)
+                self.store,
+                [source],
+                user or hint.user,
+                seed=hint.seed(user),
+                read=shared().read,
             )
             submitting.submit(self.store, found)
         except DuplicateJobError:
             raise RefusedError(Outcome.DOUBLED) from None
-        except UserError as error:
+        except (UserError, QuotaError) as error:
             raise RefusedError(Outcome.REFUSED, str(error)) from None
 
     def cancel(self, hint: Cancel, user: str | None) -> None:

@@ -20,6 +20,7 @@ from starburst.app.config_fields import (
     Section,
 )
 from starburst.app.config_http import HttpConfig
+from starburst.app.config_limits import LimitsConfig
 from starburst.app.config_policy import (
     PolicyConfig,
 )
@@ -81,6 +82,7 @@ class Config(Section):
     )
     caps: CapsConfig = Field([], description="what may be spent in the cloud, in all and by whom")
     queues: QueuesConfig = Field([], description="the queues there are; none is any that jobs name")
+    limits: LimitsConfig = Field(LimitsConfig(), description="how much users may hand in")
 
     def tenancy(self) -> Tenancy | None:
         """What submitted jobs may ask of the cluster; None if it is no Kubernetes."""
@@ -199,6 +201,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "offers": OfferConfig,
     "caps": CapConfig,
     "queues": QueueConfig,
+    "limits": LimitsConfig,
 }
 
 

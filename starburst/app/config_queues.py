@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from starburst.app.config_fields import Namespace, ObjectName, Positive, Section
+from starburst.app.config_fields import MOST, Namespace, ObjectName, Positive, Section
 from starburst.policy.fair import MOST_PRIORITY, Queue, named_twice
 
 
@@ -26,6 +26,12 @@ class QueueConfig(Section):
     )
     budget_percent: float | None = Field(
         None, gt=0, le=10_000, allow_inf_nan=False, description="P of its jobs; null is policy.budget_percent"
+    )
+    max_pending: int | None = Field(
+        None,
+        ge=0,
+        le=MOST,
+        description="of its jobs so many may wait; 0 is no limit, null is limits.pending_per_queue",
     )
 
     namespaces: list[Namespace] = Field(

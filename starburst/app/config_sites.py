@@ -124,6 +124,11 @@ class KubernetesConfig(Section):
     bind_limit: BindLimit = Field(
         60.0, description="a placed run whose pods are not bound in this time is taken back"
     )
+    user_from: Literal["annotation", "namespace"] = Field(
+        "annotation",
+        description="whose adopted jobs are: annotation: as their starburst.io/user says, which whoever may "
+        "create them can write; namespace: their namespace's, whatever they say",
+    )
     usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
 
     @field_validator("checkpoints_here")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 
 from starburst.core.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Submission
-from starburst.runs.ports import Desk
+from starburst.runs.ports import Desk, NoRoomError
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
+from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
 
 
 class StoreDesk(Desk):
     """The store, and the scheduler that runs on it."""
 
-    def __init__(self, store: Store, intake: Store, scheduler: Scheduler) -> None:
+    def __init__(self, store: Store, intake: Store, scheduler: Scheduler, quota: Quota | None = None) -> None:
         """`intake` is another connection to the same database: the controller hears of what others write."""
+        self._quota = quota
         self._store = store
         self._intake = intake
         self._scheduler = scheduler
@@ -36,6 +37,14 @@ class StoreDesk(Desk):
         return queries.adopted(self._store)
 
     def submit(self, submission: Submission) -> None:
-        """Hand in a job that was found; doing it twice is doing it once."""
-        with suppress(DuplicateJobError):
-            self._intake.submit([submission], time.time())
+        """Hand in a job that was found; doing it twice is doing it once.
+
+        Raises:
+            NoRoomError: more jobs would wait than may.
+        """
+        try:
+            self._intake.submit([submission], time.time(), self._quota)
+        except DuplicateJobError:
+            return
+        except QuotaError as error:
+            raise NoRoomError(str(error)) from None

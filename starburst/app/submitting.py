@@ -5,15 +5,16 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from starburst.app import reading
 from starburst.app.build import carries, live_core, stored_config
 from starburst.app.config import Config
 from starburst.app.errors import UserError
 from starburst.app.following import resolved
+from starburst.app.reading import Answer, Texts
 from starburst.app.sources import Source
 from starburst.app.times import local_clock
 from starburst.app.views import Keys, explanation_keys
@@ -21,103 +22,81 @@ from starburst.core.explain import foretell
 from starburst.core.holding import HOLDABLE as PHASES
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
+from starburst.domain.user import USER_IS, as_user, is_user
 from starburst.store.pages import Queues
 from starburst.store.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
-from translator.errors import ManifestErrors
-from translator.field import did_you_mean
-from translator.manifest import read_manifests
+from translator.arrays import members
 from translator.tenancy import rule
 
 #: Phases of jobs that can be held.
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
-#: Letters and digits of id suffixes; none that is easily taken for another, no vowels, so no words.
-ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+Read = Callable[[Texts], Answer]
 
 
 def read_sources(
     store: Store,
     sources: Iterable[Source],
     user: str,
-    suffix: Callable[[], str] | None = None,
     queues: Queues = None,
     *,
     submitter: Submitter = ANYBODY,
+    seed: str | None = None,
+    read: Read = reading.read,
 ) -> list[Submission]:
     """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
 
-    `suffix` makes the ends of ids; None draws them. What jobs may come after is in these `queues`, or in any.
-    `submitter` is what the one who hands them in may ask of a Kubernetes.
+    What jobs may come after is in these `queues`, or in any. `submitter` is what the one who hands them in may
+    ask for. `seed` is what the ends of ids are made of; None draws them. `read` reads the texts, maybe elsewhere.
 
     Raises:
         UserError: something could not be read or is bad; every problem of every text is a line.
     """
+    if user and not is_user(user):
+        raise UserError(f"user: {user!r}: {USER_IS}")
     config = stored_config(store)
-    native = config.cluster.kind == "kubernetes"
-    submissions: list[Submission] = []
-    problems: list[str] = []
-    for source in sources:
-        if source.problem:
-            problems.append(source.problem)
-            continue
-        try:
-            found = read_manifests(
-                source.text,
-                source.name,
-                suffix=suffix or _suffix,
-                user=user,
-                native=native,
-                carries=carries(config),
-            )
-        except ManifestErrors as error:
-            problems += str(error).splitlines()
-            continue
-        if not found:
-            problems.append(f"{source.name}: there is no Job or Pod in it; write at least one")
-        problems += [
-            f"{source.name}, job {s.job.name}: containers[0].command: is missing; the embedded cluster runs "
-            "commands of this machine, not images: write the command out"
-            for s in found
-            if not native and not s.workload.command
-        ]
-        problems += _strange_queues(config, source.name, found)
-        problems += _not_allowed(config, source.name, found, submitter)
-        submissions += found
+    answer = read(
+        Texts(
+            tuple(sources),
+            native=config.cluster.kind == "kubernetes",
+            carries=carries(config),
+            queues=_queues(config, queues),
+            most_tasks=config.limits.tasks_per_submission,
+            seed=seed,
+        )
+    )
+    problems = [*answer.problems, *_not_allowed(config, answer.submissions, submitter)]
+    if not submitter.admin:
+        problems += reading.too_urgent(config.limits.priority, answer.submissions)
     if problems:
         raise UserError("\n".join(problems))
-    return [
-        replace(item, workload=replace(item.workload, submitter=submitter))
-        for item in resolved(store, submissions, queues)
+    owned = [
+        replace(item, job=replace(item.job, user=user), workload=replace(item.workload, submitter=submitter))
+        for item in answer.submissions
     ]
+    return resolved(store, [job for first in owned for job in members(first)], queues)
 
 
-def _strange_queues(config: Config, source: str, found: Iterable[Submission]) -> list[str]:
-    """Jobs for queues that there are not, if the config says which there are."""
-    known = [queue.name for queue in config.queues]
-    return [
-        f"{source}, job {item.job.name}: starburst.io/queue: {item.job.queue!r}: "
-        + did_you_mean(item.job.queue, known, f"there is no such queue; the queues are {', '.join(known)}")
-        for item in found
-        if known and item.job.queue not in known
-    ]
+def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
+    """The queues that there are, as far as the submitter sees them; None is any."""
+    there = [queue.name for queue in config.queues]
+    return tuple(name for name in there if seen is None or name in seen) if there else None
 
 
-def _not_allowed(config: Config, source: str, found: Iterable[Submission], submitter: Submitter) -> list[str]:
-    """What jobs ask of a Kubernetes that their submitter may not; those of an array ask for the same."""
+def _not_allowed(config: Config, found: Iterable[Submission], submitter: Submitter) -> list[str]:
+    """What jobs ask of a Kubernetes that their submitter may not."""
     tenancy = config.tenancy()
     if tenancy is None:
         return []
-    problems: dict[str, None] = {}
-    judged: set[tuple[str, str | None]] = set()
+    problems = []
     for item in found:
         job, manifest = item.job, item.workload.manifest
-        if manifest is None or (job.name, manifest) in judged:
+        if manifest is None:
             continue
-        judged.add((job.name, manifest))
         leaves = job.cloud is not CloudChoice.NEVER
         ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
-        problems |= dict.fromkeys(f"{source}, job {job.name}: {error.line}" for error in ruling.errors)
-    return list(problems)
+        problems += [f"job {job.name}: {error.line}" for error in ruling.errors]
+    return problems
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:
@@ -130,9 +109,11 @@ def submit(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
 
     Raises:
         UserError: one demands machines that nobody offers.
+        QuotaError: more jobs would wait than may.
     """
     _refuse_barred(store, submissions)
-    store.submit(submissions, time.time())
+    config = stored_config(store)
+    store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
 
 
@@ -166,7 +147,7 @@ def release(store: Store, rows: Iterable[JobRow]) -> None:
 def this_user() -> str:
     """Who runs this process."""
     try:
-        return getpass.getuser()
+        return as_user(getpass.getuser())
     except (KeyError, OSError):  # a number without a name, as in some containers
         return str(os.getuid())
 
@@ -185,7 +166,3 @@ def _refuse_barred(store: Store, submissions: Sequence[Submission]) -> None:
     ]
     if problems:
         raise UserError("\n".join(problems))
-
-
-def _suffix() -> str:
-    return "".join(secrets.choice(ALPHABET) for _ in range(5))

@@ -9,10 +9,8 @@ kind once in a while.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator
 from enum import Enum
 from typing import Annotated, Literal, Protocol
 
@@ -20,6 +18,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from starburst.core.events import Progress
+from starburst.domain.user import MAX_USER, USER_IS, is_user
 
 log = structlog.get_logger()
 
@@ -27,10 +26,6 @@ log = structlog.get_logger()
 MAX_BYTES = 256 * 1024
 #: Wall seconds in which one kind of outcome is said once.
 SAY_S = 60.0
-#: Signs of the ends of ids; as those that are drawn, but so many that no two hints share them by chance.
-SIGNS, LENGTH = "bcdfghjklmnpqrstvwxz2456789", 10
-
-LONGEST_USER = 253
 
 Id = Annotated[str, Field(min_length=1, max_length=253)]
 Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -47,16 +42,11 @@ class Submit(_Hint):
     id: Id
     manifest: Annotated[str, Field(min_length=1)]
     #: Whose jobs they are, if its topic does not say.
-    user: Annotated[str, Field(max_length=LONGEST_USER)] = ""
+    user: Annotated[str, Field(max_length=MAX_USER)] = ""
 
-    def suffixes(self, user: str | None) -> Iterator[str]:
-        """Ends of the ids of its jobs: always the same ones, and of each `user` others."""
-        name = self.id if user is None else f"{user}\0{self.id}"
-        number = 0
-        while True:
-            digest = hashlib.sha256(f"{number}/{name}".encode()).digest()
-            yield "".join(SIGNS[byte % len(SIGNS)] for byte in digest[:LENGTH])
-            number += 1
+    def seed(self, user: str | None) -> str:
+        """What the ids of its jobs are made of: always the same ones, and of each `user` others."""
+        return self.id if user is None else f"{user}\0{self.id}"
 
 
 class Cancel(_Hint):
@@ -176,8 +166,8 @@ class Hints:
     async def _do(self, kind: str, user: str | None, payload: bytes) -> None:
         if kind not in self._accept or (user is None and not self._anybody):
             raise RefusedError(Outcome.OFF)
-        if user is not None and not 1 <= len(user) <= LONGEST_USER:
-            raise RefusedError(Outcome.MALFORMED, f"a user of {len(user)} signs; 1 to {LONGEST_USER}")
+        if user is not None and not is_user(user):
+            raise RefusedError(Outcome.MALFORMED, f"user: {user[: 2 * MAX_USER]!r}: {USER_IS}")
         hint = _read(kind, payload)
         if isinstance(hint, Submit):
             await asyncio.to_thread(self._desk.submit, hint, user)

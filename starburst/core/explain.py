@@ -51,12 +51,14 @@ class Explanation:
     offers: tuple[str, ...] = ()
 
 
-def explain(state: State, record: JobRecord, clock: Clock) -> Explanation:
-    """Where the job stands at `state.now`."""
+def explain(
+    state: State, record: JobRecord, clock: Clock, sees: Callable[[str], bool] = lambda _: True
+) -> Explanation:
+    """Where the job stands at `state.now`; how others stand only if the reader `sees` their queues."""
     if record.phase is Phase.QUEUED:
         return _queued(state, record, clock)
     if record.phase in (Phase.HELD, Phase.BLOCKED):
-        return Explanation(record.id, record.phase.value, _kept_out(state, record, clock))
+        return Explanation(record.id, record.phase.value, _kept_out(state, record, clock, sees))
     if record.phase is Phase.OFFLOADING:
         sentence = _offloading(state, record, clock)
     elif record.phase is Phase.STOPPING:
@@ -144,10 +146,11 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
     return Explanation(record.id, record.phase.value, "; ".join(parts), leaves_at, position, cost, names)
 
 
-def _kept_out(state: State, record: JobRecord, clock: Clock) -> str:
-    if record.phase is Phase.BLOCKED and record.awaits:
-        stand = ", ".join(f"{name} is {state.jobs[name].phase.value}" for name in record.awaits[:SOME])
-        more = f" and {len(record.awaits) - SOME} more" if len(record.awaits) > SOME else ""
+def _kept_out(state: State, record: JobRecord, clock: Clock, sees: Callable[[str], bool]) -> str:
+    seen = [name for name in record.awaits if sees(state.jobs[name].job.queue)]
+    if record.phase is Phase.BLOCKED and seen:
+        stand = ", ".join(f"{name} is {state.jobs[name].phase.value}" for name in seen[:SOME])
+        more = f" and {len(seen) - SOME} more" if len(seen) > SOME else ""
         return f"{record.message}; {stand}{more}"
     if record.phase is Phase.BLOCKED and record.not_before > state.now:
         return _pauses(record, clock)
@@ -201,7 +204,9 @@ def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
         known = state.refusals
         since, words = clock(known.first_at), known.message
         again = clock(max(state.now, known.next_at))
-        told.append(f"the cluster has refused every start since {since} ({words}); it is tried again at {again}")
+        told.append(
+            f"the cluster has refused every start since {since} ({words}); it is tried again at {again}"
+        )
     return told
 
 

@@ -65,6 +65,10 @@ class Cluster(RunSite, Protocol):
         """A step was stored; for sites that show users what becomes of their jobs. Returns at once."""
 
 
+class NoRoomError(Exception):
+    """More jobs would wait than may; the message says how many, and which setting."""
+
+
 class Desk(Protocol):
     """What a cluster in which users put jobs down may ask of the scheduler, and where it hands them in."""
 
@@ -78,7 +82,11 @@ class Desk(Protocol):
         """Every job that is not over and was found in the cluster, by id."""
 
     def submit(self, submission: Submission) -> None:
-        """Hand in a job that was found; doing it twice is doing it once."""
+        """Hand in a job that was found; doing it twice is doing it once.
+
+        Raises:
+            NoRoomError: it has to wait outside.
+        """
 
 
 class Cloud(RunSite, Protocol):

@@ -113,6 +113,17 @@ def among(store: Store, job_ids: Collection[str], queues: Queues) -> set[str]:
     return found
 
 
+def elsewhere(store: Store, words: Collection[str], queues: Sequence[str]) -> set[str]:
+    """Those of the words that are ids of jobs in other queues than these."""
+    found: set[str] = set()
+    with store.read() as conn:
+        for some in chunks(list(words)):
+            for table, id_ in ((t.jobs, t.jobs.c.id), (t.requests, t.requests.c.job_id)):
+                others = table.c.queue.not_in([*queues, ""])  # "" is that of a wish about a job
+                found |= set(conn.scalars(select(id_).where(id_.in_(some), others)))
+    return found
+
+
 def decisions(
     store: Store,
     queues: Queues,

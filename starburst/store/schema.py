@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0003"
+HEAD = "0004"
 
 #: A 64-bit number the database counts up; SQLite does so for INTEGER alone, which has 64 bits there.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -48,6 +48,8 @@ jobs = Table(
     Column("notes", Text, nullable=False),
     Column("record", Text, nullable=False),
     Index("ix_jobs_phase", "phase", "open_bills"),
+    Index("ix_jobs_phase_user", "phase", "user"),
+    Index("ix_jobs_phase_queue", "phase", "queue"),
     Index("ix_jobs_submitted", "submitted_at", "seq"),
     Index("ix_jobs_name", "name", "id"),
 )

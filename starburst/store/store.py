@@ -39,6 +39,7 @@ from starburst.domain.node import Node
 from starburst.store import codec, rows, tallies
 from starburst.store.engine import open_engine, path_of, readers, writer
 from starburst.store.errors import DuplicateJobError, StoreError
+from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
 from starburst.store.trouble import trouble
 
@@ -158,11 +159,12 @@ class Store:
 
     # What users ask for.
 
-    def submit(self, submissions: Sequence[Submission], now_wall: float) -> None:
+    def submit(self, submissions: Sequence[Submission], now_wall: float, quota: Quota | None = None) -> None:
         """Ask for new jobs: all of them or, on an error, none.
 
         Raises:
             DuplicateJobError: one of the ids is taken.
+            QuotaError: there would be more jobs waiting than the quota allows.
         """
         try:
             with self.write() as conn:
@@ -171,6 +173,8 @@ class Store:
                     taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
                     if taken is not None:
                         raise DuplicateJobError(taken)
+                if quota is not None:
+                    quota.keep(conn, submissions)
         except IntegrityError:
             raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -16,6 +17,8 @@ JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 #: Jobs and arrays that may be named in one request.
 MOST_NAMES = 1000
+#: Half of a character that JSON writes as two, without the other.
+_HALF = re.compile("[\ud800-\udfff]")
 #: What errors call a text without a name.
 NAME = "body"
 MANIFEST: dict[str, Any] = {
@@ -116,9 +119,7 @@ async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> l
 
 def _is_name(value: object) -> bool:
     """Whether it can be asked for: a store takes no NUL, and no half characters (JSON's \\ud800)."""
-    if not isinstance(value, str) or "\0" in value:
-        return False
-    return not any("\ud800" <= sign <= "\udfff" for sign in value)
+    return isinstance(value, str) and "\0" not in value and not _HALF.search(value)
 
 
 def _json(body: bytes | str, mend: str) -> Any:
@@ -135,8 +136,14 @@ def _of_json(text: str) -> list[Source]:
     if isinstance(value, dict) and "files" in value:
         return [_file(entry) for entry in _list(value["files"])]
     manifests = value if isinstance(value, list) else [value]
-    # YAML has JSON in it, but for half characters written as \u…, which this writes out.
-    return [Source(NAME, "\n---\n".join(json.dumps(it, ensure_ascii=False) for it in manifests))]
+    # YAML has JSON in it, but for characters written as two halves, \ud83d\ude80, which this writes out.
+    return [_source(NAME, "\n---\n".join(json.dumps(it, ensure_ascii=False) for it in manifests))]
+
+
+def _source(name: str, text: str) -> Source:
+    if _HALF.search(name) or _HALF.search(text):
+        raise RefusedError(400, f"{NAME}: holds half a character, such as \\ud800; remove it")
+    return Source(name, text)
 
 
 def _list(value: object) -> list[object]:
@@ -149,5 +156,5 @@ def _file(entry: object) -> Source:
     if isinstance(entry, dict) and entry.keys() == {"name", "text"}:
         name, text = entry["name"], entry["text"]
         if isinstance(name, str) and isinstance(text, str):
-            return Source(name, text)
+            return _source(name, text)
     raise RefusedError(400, f"{NAME}: files: each must have name and text, which are text, and nothing else")

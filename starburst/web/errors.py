@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from starburst.app.errors import UserError
 from starburst.store.errors import NotFoundError, StoreError
+from starburst.store.quota import QuotaError
 
 log = structlog.get_logger()
 
@@ -47,7 +48,8 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(StoreError)
     def not_stored(_: Request, error: StoreError) -> Response:
-        return answer(404 if isinstance(error, NotFoundError) else 400, str(error))
+        status = {NotFoundError: 404, QuotaError: 403}.get(type(error), 400)
+        return answer(status, str(error))
 
     @app.exception_handler(HTTPException)
     def of_routing(_: Request, error: HTTPException) -> Response:

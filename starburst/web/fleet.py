@@ -81,7 +81,7 @@ def events(
     rows, _ = pages.decisions(
         visit.store, visit.caller.queues, subject, after_seq=after, limit=limit, newest=newest
     )
-    return JSONResponse([decision_keys(row) for row in rows])
+    return JSONResponse(visit.shown([decision_keys(row) for row in rows]))
 
 
 @router.get("/nodes", summary="The cluster's nodes and what is free on them", tags=["machines"])

@@ -11,16 +11,17 @@ from fastapi.responses import JSONResponse
 from starburst.app import submitting
 from starburst.app.errors import UserError
 from starburst.app.explaining import explanation
-from starburst.app.sources import Source
 from starburst.app.views import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.explain import Explanation
 from starburst.domain.job import Phase
+from starburst.domain.user import MAX_USER
 from starburst.store import pages, queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
-from starburst.web.bodies import BODY, NAMES_BODY, names, sources
+from starburst.web.bodies import BODY, NAMES_BODY, names
 from starburst.web.errors import RefusedError
+from starburst.web.turns import Handed, handed_in
 from starburst.web.visit import Submitter, Viewer, Visit
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -38,11 +39,11 @@ After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this o
 @router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
 def submit(
     visit: Submitter,
-    manifests: Annotated[list[Source], Depends(sources)],
+    handed: Annotated[Handed, Depends(handed_in)],
     *,
     dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
     hold: Annotated[bool, Query(description="keep them out of the queue until they are released")] = False,
-    user: Annotated[str, Query(max_length=63, description="whose jobs; an admin may say so")] = "",
+    user: Annotated[str, Query(max_length=MAX_USER, description="whose jobs; an admin may say so")] = "",
 ) -> JSONResponse:
     """Answers `id`, `name` and `notes` of each; of a dry run what `starburst submit --dry-run` does.
 
@@ -55,7 +56,12 @@ def submit(
             403, f"user: {user!r}: the token {caller.name!r} submits for {own!r} only; leave it out"
         )
     found = submitting.read_sources(
-        visit.store, manifests, user or own, queues=caller.queues, submitter=caller.submitter
+        visit.store,
+        handed.sources,
+        user or own,
+        caller.queues,
+        submitter=caller.submitter,
+        read=handed.read,
     )
     strange = {s.job.queue for s in found if not caller.sees(s.job.queue)}
     if strange:
@@ -64,7 +70,7 @@ def submit(
     if hold:
         found = submitting.held(found)
     if dry_run:
-        return JSONResponse(submitting.dry_run(visit.store, found))
+        return JSONResponse(visit.shown(submitting.dry_run(visit.store, found)))
     return JSONResponse(submitting.submit(visit.store, found), 201)
 
 
@@ -96,7 +102,7 @@ def jobs(
     else:
         last = None if after is None else visit.job(after)
         rows = pages.page(visit.store, phases=phase, user=user, queues=queues, after=last, limit=limit)
-    return JSONResponse([job_keys(row) for row in rows])
+    return JSONResponse(visit.shown([job_keys(row) for row in rows]))
 
 
 @router.get("/{job}", summary="One job's story")
@@ -104,21 +110,21 @@ def job(visit: Viewer, job: JobText) -> JSONResponse:
     """What `starburst status JOB -o json` shows."""
     row = visit.job(job)
     story = queries.decisions(visit.store, row.id)
-    return JSONResponse(story_keys(row, _explained(visit, row).sentence, story))
+    return JSONResponse(visit.shown([story_keys(row, _explained(visit, row).sentence, story)])[0])
 
 
 @router.get("/{job}/explain", summary="Where a job stands and why, in one sentence")
 def explain(visit: Viewer, job: JobText) -> JSONResponse:
     """What `starburst explain -o json` shows. Times in the sentence are of the server's zone."""
     row = visit.job(job)
-    return JSONResponse({"id": row.id, **explanation_keys(_explained(visit, row))})
+    return JSONResponse(visit.shown([{"id": row.id, **explanation_keys(_explained(visit, row))}])[0])
 
 
 @router.get("/{job}/events", summary="What was decided on a job")
 def events(visit: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
     """An array of what `starburst events JOB -o json` shows."""
     rows = queries.decisions(visit.store, visit.job(job).id, after_seq=after, limit=limit)
-    return JSONResponse([decision_keys(row) for row in rows])
+    return JSONResponse(visit.shown([decision_keys(row) for row in rows]))
 
 
 @router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
@@ -168,9 +174,9 @@ def _steer(visit: Visit, rows: list[JobRow], tell: Callable[[Store, list[JobRow]
             whose = f"job {row.id} is {row.user or 'nobody'}'s"
             raise RefusedError(403, f"{whose}; the token {caller.name!r} steers its own only")
     tell(visit.store, rows)
-    return [job_keys(row) for row in rows]
+    return visit.shown([job_keys(row) for row in rows])
 
 
 def _explained(visit: Visit, row: JobRow) -> Explanation:
     with visit.desk.live.lock:
-        return explanation(row, visit.desk.live.get)
+        return explanation(row, visit.desk.live.get, visit.caller.sees)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ import structlog
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.exc import SQLAlchemyError
 
-from starburst.app.views import decision_keys
+from starburst.app.scope import as_seen
+from starburst.app.views import Keys, decision_keys
 from starburst.store import pages
 from starburst.store.errors import StoreError
 from starburst.store.pages import Queues
-from starburst.store.queries import DecisionRow
 from starburst.store.store import Store
 
 log = structlog.get_logger()
@@ -34,11 +34,10 @@ class Batch(NamedTuple):
     more: bool
 
 
-def as_events(rows: Sequence[DecisionRow]) -> str:
+def as_events(rows: Iterable[Keys]) -> str:
     """Server-sent events whose ids are the rows'."""
     return "".join(
-        f"id: {row.seq}\nevent: decision\ndata: {json.dumps(decision_keys(row), ensure_ascii=False)}\n\n"
-        for row in rows
+        f"id: {row['seq']}\nevent: decision\ndata: {json.dumps(row, ensure_ascii=False)}\n\n" for row in rows
     )
 
 
@@ -87,7 +86,8 @@ class News:
 
     def _look(self, queues: Queues, seq: int, limit: int) -> Batch:
         rows, end = pages.decisions(self._store, queues, after_seq=seq, limit=limit)
-        return Batch(as_events(rows), end, len(rows) == limit)
+        shown = as_seen(self._store, queues, [decision_keys(row) for row in rows])
+        return Batch(as_events(shown), end, len(rows) == limit)
 
     async def _poll(self) -> None:
         while True:

@@ -19,6 +19,7 @@ from starburst.web.gate import Gate
 from starburst.web.metrics import metrics
 from starburst.web.news import News
 from starburst.web.office import Office
+from starburst.web.turns import Turns
 from starburst.web.visit import Desk, LiveCore, onlooker, overseer, viewer
 
 ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys of its `-o json`.
@@ -58,6 +59,7 @@ def make_app(
     gate = Gate(office, settings, clock=clock, wall=wall)
     closing = Event()
     news = News(office.store, closing.is_set)
+    app.state.turns = Turns()
     app.state.desk = Desk(office, settings, gate, LiveCore(office), news, closing)
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())

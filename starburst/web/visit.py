@@ -11,6 +11,8 @@ from fastapi import Depends, Request
 
 from starburst.app.build import live_core
 from starburst.app.config_http import HttpConfig
+from starburst.app.scope import as_seen
+from starburst.app.views import Keys
 from starburst.core.scheduler import Scheduler
 from starburst.store import pages
 from starburst.store.queries import JobRow
@@ -66,6 +68,10 @@ class Visit:
     def store(self) -> Store:
         """Where answers come from."""
         return self.desk.office.store
+
+    def shown(self, rows: list[Keys]) -> list[Keys]:
+        """Rows as the caller may see them."""
+        return as_seen(self.store, self.caller.queues, rows)
 
     def job(self, text: str) -> JobRow:
         """The job that a caller means, if it is one of theirs.

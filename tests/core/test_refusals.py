@@ -21,7 +21,10 @@ WEBHOOK = "failed calling webhook"
 
 def refuse(desk: Desk, *names: str, message: str = QUOTA, outage: bool = False) -> list[Action]:
     """The present attempts of these jobs are not started."""
-    ends = (RunEnded(name, desk[name].attempt, RunEnd.NOT_STARTED, message=message, outage=outage) for name in names)
+    ends = (
+        RunEnded(name, desk[name].attempt, RunEnd.NOT_STARTED, message=message, outage=outage)
+        for name in names
+    )
     return desk.tell(*ends)
 
 
@@ -54,9 +57,7 @@ def test_the_words_of_the_site_stand_in_the_log_the_record_and_the_explanation()
     assert said(desk, "a") == f"was not started: {QUOTA}; it is tried again at 10"
     desk.wait(10)
     refuse(desk, "a")
-    assert said(desk, "a") == (
-        f"was not started 2 times in a row, at last: {QUOTA}; it is tried again at 30"
-    )
+    assert said(desk, "a") == (f"was not started 2 times in a row, at last: {QUOTA}; it is tried again at 30")
 
 
 def test_its_place_is_free_for_others_while_it_pauses() -> None:
@@ -106,7 +107,10 @@ def test_who_should_leave_and_cannot_is_tried_again_with_growing_pauses() -> Non
         tries.append(desk.now - began)
     assert tries[0] == 5  # its wait was over then
     assert tries[1:] == [pause_s(n) for n in range(2, 7)]
-    assert desk.why("a", "no-offer") == "stays in the queue: it would leave for the cloud, but the cloud has no offers"
+    assert (
+        desk.why("a", "no-offer")
+        == "stays in the queue: it would leave for the cloud, but the cloud has no offers"
+    )
 
 
 def test_a_refusal_of_one_that_was_cancelled_meanwhile_ends_it() -> None:
@@ -188,7 +192,9 @@ def again(desk: Desk) -> Any:
     """The scheduler as it comes up after a restart."""
     kept = snapshot(desk.scheduler)
     facts = codec.decode(Facts, codec.encode(kept.facts))
-    found = restore(desk.scheduler.settings, type(kept)(facts, kept.jobs, kept.instances, kept.nodes, kept.offers))
+    found = restore(
+        desk.scheduler.settings, type(kept)(facts, kept.jobs, kept.instances, kept.nodes, kept.offers)
+    )
     found.now = desk.now
     return found
 
@@ -252,8 +258,8 @@ def test_one_start_opens_it_for_all() -> None:
 
 def test_explain_says_why_there_is_room_and_nobody_starts() -> None:
     desk = closed()
-    assert (
-        f"the cluster has refused every start since 0 ({WEBHOOK}); it is tried again at 10" in said(desk, "j20")
+    assert f"the cluster has refused every start since 0 ({WEBHOOK}); it is tried again at 10" in said(
+        desk, "j20"
     )
 
 

@@ -154,7 +154,7 @@ def changed(obj: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return changed
 
 
-def adopt(obj: dict[str, Any], user: str = "") -> Submission:
+def adopt(obj: dict[str, Any], user: str | None = None) -> Submission:
     return read_object(obj, job_id="adopted-1", user=user)
 
 

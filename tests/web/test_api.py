@@ -153,7 +153,7 @@ NO_MANIFESTS = [
     ("application/json", b"{", "body: is not JSON (Expecting property name"),
     ("application/json", b"[" * 100_000, "body: is too deep"),
     ("application/json", b"1" * 5000, "body: is too deep, or has too large numbers"),
-    ("application/json", b'{"kind": "\\ud800"}', "body, document 1: "),
+    ("application/json", b'{"kind": "\\ud800"}', "body: holds half a character"),
     ("application/json", b'{"files": []}', "body: files: must be an array of at least one"),
     ("application/json", b'{"files": [{"name": 1, "text": ""}]}', "body: files: each must have name"),
     ("application/json", b"[]", "body: there is no Job or Pod in it"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.adoption import Adoption, Read
 from starburst.clusters.kubernetes.leaving import Leaving
 from starburst.clusters.kubernetes.manifest import restarts_in_place
 from starburst.clusters.kubernetes.mirror import Mirror
@@ -21,7 +21,6 @@ from starburst.kube.api import Api, ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.runs.ports import Desk, Report, Run
-from translator.stores import Carried
 from translator.tenancy import Tenancy
 
 log = structlog.get_logger()
@@ -38,8 +37,8 @@ class KubernetesCluster:
     `controller` names this scheduler's store: objects of other schedulers are other people's. `tenancy` says
     what submitted jobs may, where they go, and in which volume each is given a directory of its own. A run
     whose pods cannot be bound for `bind_limit_s` wall seconds is taken back. Logs of runs that are ended
-    early are kept below `logs`. `carries` is what jobs that leave are given of the cluster; `reporting` what
-    runs are told of where to say how far they are.
+    early are kept below `logs`. `read` reads objects that users put there; `reporting` is what runs are told
+    of where to say how far they are.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class KubernetesCluster:
         tenancy: Tenancy,
         bind_limit_s: float,
         logs: Path,
-        carries: Carried | None = None,
+        read: Read,
         queues: Collection[str] = (),
         reporting: Reporting = lambda _run: {},
     ) -> None:
@@ -59,7 +58,7 @@ class KubernetesCluster:
         self._desk = desk
         self._controller = controller
         self._bind_limit_s = bind_limit_s
-        self._carries = carries
+        self._read = read
         self._queues = queues
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
         #: Reports from before anybody watched.
@@ -127,7 +126,7 @@ class KubernetesCluster:
                 recorder,
                 found=mirror.found,
                 leaving=leaving,
-                carries=self._carries,
+                read=self._read,
                 queues=self._queues,
             ),
             leaving=leaving,

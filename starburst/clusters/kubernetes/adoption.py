@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 import structlog
@@ -15,16 +15,18 @@ from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Recorder, Regarding
-from starburst.runs.ports import Desk
-from translator.adopt import read_object
-from translator.errors import ManifestErrors
-from translator.stores import Carried
+from starburst.runs.ports import Desk, NoRoomError
 
 log = structlog.get_logger()
 
 #: Wall seconds between tries of one object when the server does not answer.
 PAUSE_S = 2.0
+#: The same if there is no room for its job, or the store has something against it.
+LONG_PAUSE_S = 30.0
 MAX_ID = 63
+
+#: Reads an object as the job of this id: the job, or what is wrong with it. Never raises for an object.
+Read = Callable[[Object, str], Awaitable[Submission | str]]
 
 
 def adopted_id(name: str, uid: str) -> str:
@@ -43,7 +45,7 @@ class Adoption:
     """Hands what is found in at the desk, then marks it as ours. Both can be repeated: ids come from uids.
 
     `found` is told of each object before its job is handed in; `leaving` knows whether the job may leave;
-    `carries` as for `read_object`; `queues` are those there are, none is any.
+    `queues` are those there are, none is any.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Adoption:
         found: Callable[[str, JobView | PodView], None],
         *,
         leaving: Leaving,
-        carries: Carried | None = None,
+        read: Read,
         queues: Collection[str] = (),
     ) -> None:
         self._api = api
@@ -64,7 +66,7 @@ class Adoption:
         self._recorder = recorder
         self._found = found
         self._leaving = leaving
-        self._carries = carries
+        self._read = read
         self._queues = queues
         self._views: dict[str, JobView | PodView] = {}
         self._refused: dict[str, str] = {}
@@ -105,7 +107,20 @@ class Adoption:
                 await self._adopt(view)
             except (ApiError, UnreachableError) as error:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
-                asyncio.get_running_loop().call_later(PAUSE_S, self._queue.put_nowait, uid)
+                self._later(uid, PAUSE_S)
+            except NoRoomError as error:
+                self._put_off(view, str(error))
+            except Exception:  # of this object alone, whatever it is: no reason to end for all
+                log.exception("unreadable", object=f"{view.namespace}/{view.name}")
+                self._put_off(view, "Starburst cannot take it in; its log says why")
+
+    def _put_off(self, view: JobView | PodView, why: str) -> None:
+        self._handed_in.discard(view.uid)
+        self._refuse(view, why)
+        self._later(view.uid, LONG_PAUSE_S)
+
+    def _later(self, uid: str, pause_s: float) -> None:
+        asyncio.get_running_loop().call_later(pause_s, self._queue.put_nowait, uid)
 
     async def _adopt(self, view: JobView | PodView) -> None:
         resource = JOBS if isinstance(view, JobView) else PODS
@@ -114,18 +129,13 @@ class Adoption:
         if there is None or there["metadata"]["uid"] != view.uid or latest is None or latest.deleting:
             return
         job_id = adopted_id(view.name, view.uid)
-        try:
-            submission = read_object(there, job_id=job_id, carries=self._carries)
-        except ManifestErrors as errors:
-            await self._refuse(view, "; ".join(f"{error.field}: {error.mend}" for error in errors.errors))
-            return
-        except (ValueError, TypeError, LookupError, AttributeError):  # a bug, but no reason to end for all
-            log.exception("unreadable", object=f"{view.namespace}/{view.name}")
-            await self._refuse(view, "Starburst cannot read it; its log says why")
+        submission = await self._read(there, job_id)
+        if isinstance(submission, str):
+            self._refuse(view, submission)
             return
         if self._queues and submission.job.queue not in self._queues:
             known = ", ".join(self._queues)
-            await self._refuse(view, f"there is no queue {submission.job.queue!r}; the queues are {known}")
+            self._refuse(view, f"there is no queue {submission.job.queue!r}; the queues are {known}")
             return
         confined = await self._leaving.why_confined(submission)
         submission = replace(submission, job=replace(submission.job, confined=confined))
@@ -148,7 +158,7 @@ class Adoption:
         metadata["annotations"][names.ACTIVE_DEADLINE] = str(limit_s)
         return {"metadata": metadata, "spec": {"activeDeadlineSeconds": None}}
 
-    async def _refuse(self, view: JobView | PodView, why: str) -> None:
+    def _refuse(self, view: JobView | PodView, why: str) -> None:
         """Say so where its user looks; again only if it is refused for another reason."""
         if self._refused.get(view.uid) == why:
             return

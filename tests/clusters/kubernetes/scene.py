@@ -11,6 +11,7 @@ from typing import Any
 
 from kubernetes.aio.client import ApiClient, Configuration
 
+from starburst.app.reading import Found, read
 from starburst.clusters.kubernetes.adapter import KubernetesCluster
 from starburst.core.actions import Slot
 from starburst.core.decisions import Decision
@@ -84,8 +85,13 @@ class Scene:
             tenancy=self.tenancy,
             bind_limit_s=BIND_LIMIT_S,
             logs=self._logs,
+            read=self._read,
             queues=self.queues,
         )
+
+    async def _read(self, obj: Object, job_id: str) -> Submission | str:
+        answer = read(Found(json.dumps(obj), job_id))
+        return "; ".join(answer.problems) if answer.problems else answer.submissions[0]
 
     async def _connect(self) -> Api:
         return PatientApi(ApiClient(Configuration(host=self.world.url)))

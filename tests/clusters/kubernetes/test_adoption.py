@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from starburst.clusters.kubernetes import adoption
 from starburst.domain.job import Phase, Submission
 from starburst.kube import names
 from starburst.kube.api import JOBS, PODS
+from starburst.runs.ports import NoRoomError
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import ME, NS, Scene, a_job, a_pod, play
 from tests.kube_unit.store import Object
-from translator.adopt import read_object
 
 
 @KINDS
@@ -76,20 +74,46 @@ def test_one_for_a_queue_that_there_is_not_is_told_which_there_are(
     play(tmp_path, act)
 
 
-def test_one_that_cannot_be_read_for_a_bug_of_ours_does_not_stop_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [KeyError("spec"), RecursionError(), MemoryError(), OSError("disk")])
+def test_one_that_cannot_be_taken_in_whatever_is_wrong_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def read(there: Object, *, job_id: str, **more: Any) -> Submission:
-        if there["metadata"]["name"] == "odd":
-            raise KeyError("spec")
-        return read_object(there, job_id=job_id, **more)
+    read = Scene._read
+
+    async def failing(scene: Scene, obj: Object, job_id: str) -> Submission | str:
+        if obj["metadata"]["name"] == "odd":
+            raise error
+        return await read(scene, obj, job_id)
 
     async def act(scene: Scene) -> None:
         scene.world.add(JOBS, a_job("odd"))
         await scene.until(lambda: scene.events("NotQueued"))
         await scene.adopt()
 
-    monkeypatch.setattr(adoption, "read_object", read)
+    monkeypatch.setattr(Scene, "_read", failing)
+    play(tmp_path, act)
+
+
+def test_one_that_there_is_no_room_for_is_told_so_and_taken_in_when_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(scene: Scene) -> None:
+        submit = scene.desk.submit
+
+        def full(submission: Submission) -> None:
+            raise NoRoomError("user 'ada' has 9 jobs waiting")
+
+        monkeypatch.setattr(scene.desk, "submit", full)
+        scene.world.add(JOBS, a_job("train"))
+        await scene.until(lambda: scene.events("NotQueued"))
+        (event,) = scene.events("NotQueued")
+        assert event["message"] == "user 'ada' has 9 jobs waiting"
+        await scene.pass_time(100)
+        assert len(scene.events("NotQueued")) == 1
+        monkeypatch.setattr(scene.desk, "submit", submit)
+        await scene.pass_time(40)
+        assert len(scene.desk.submissions) == 1
+
     play(tmp_path, act)
 
 

@@ -1,0 +1,24 @@
+"""Messages between two processes over a pipe: four bytes of length, then the message."""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+HEAD = struct.Struct(">I")
+
+
+def send(pipe: BinaryIO, body: bytes) -> None:
+    """Write one message."""
+    pipe.write(HEAD.pack(len(body)) + body)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> bytes | None:
+    """Read one message; None at the end, also in the midst of one."""
+    head = pipe.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    (size,) = HEAD.unpack(head)
+    body = pipe.read(size)
+    return body if len(body) == size else None
