@@ -11,9 +11,13 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from starburst.app.errors import UserError
-from starburst.store.errors import NotFoundError, StoreError
+from starburst.app.patience import lack
+from starburst.store.errors import DamagedError, NoRoomError, NotFoundError, StoreError, UnusableError
 
 log = structlog.get_logger()
+
+#: When to come again if others hold us up, seconds.
+RETRY_S = 5
 
 
 class RefusedError(Exception):
@@ -47,6 +51,13 @@ def add_handlers(app: FastAPI) -> None:
     def not_stored(_: Request, error: StoreError) -> Response:
         return answer(404 if isinstance(error, NotFoundError) else 400, str(error))
 
+    @app.exception_handler(UnusableError)
+    @app.exception_handler(DamagedError)
+    @app.exception_handler(OSError)
+    @app.exception_handler(MemoryError)
+    def held_up(request: Request, error: Exception) -> Response:
+        return not_now(error) or bug(request, error)
+
     @app.exception_handler(HTTPException)
     def of_routing(_: Request, error: HTTPException) -> Response:
         return answer(error.status_code, error.detail, error.headers)
@@ -55,6 +66,21 @@ def add_handlers(app: FastAPI) -> None:
     def bug(request: Request, error: Exception) -> Response:
         log.error("http-error", path=request.url.path, exc_info=error)
         return answer(500, "Starburst failed to answer; its log says why")
+
+
+def not_now(error: Exception) -> Response | None:
+    """The answer to an error that is the machine's or the store's, and not the request's; None if it is not.
+
+    It names the place, since whoever is told has been let in.
+    """
+    if isinstance(error, DamagedError):
+        log.error("store-damaged", error=str(error))
+        return answer(503, str(error))
+    held = lack(error)
+    if held is None:
+        return None
+    full = held.kind == NoRoomError.kind
+    return answer(507 if full else 503, held.detail, None if full else {"Retry-After": str(RETRY_S)})
 
 
 def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -33,6 +33,8 @@ REFUSALS = {
     404: "there is no such thing, or it is in another's queue",
     413: "the body is too large",
     429: "too many requests or streams; `Retry-After` says when to come again",
+    503: "the store is busy or out of reach; `Retry-After` says when to come again",
+    507: "there is no room left on the disk",
 }
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
@@ -61,17 +63,32 @@ def make_app(
         api.include_router(routes)
     app.include_router(api)
     app.include_router(login.router)
-    app.add_api_route(HEALTH, healthz, summary="Whether it answers", tags=["health"])
+    app.include_router(health(office))
     for pages in (dashboard(office), metrics(office)):
         app.include_router(pages, dependencies=[Depends(overseer)])
     return app
 
 
-def healthz() -> JSONResponse:
-    """For whoever keeps it running; needs no token."""
-    return JSONResponse({"status": "ok"})
+def health(office: Office) -> APIRouter:
+    """The route for whoever keeps it running; it needs no token, so it names no places."""
+    router = APIRouter()
+
+    @router.get(HEALTH, summary="Whether the scheduler goes on", tags=["health"], responses=_refusals(503))
+    def healthz() -> JSONResponse:
+        """503 while it waits for what its machine lacks, and what that is."""
+        said = office.home.scheduler()
+        if said is None or not said.kind:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "waits", "error": f"the scheduler waits: {said.kind}"}, 503)
+
+    return router
 
 
-def _refusals() -> dict[int | str, dict[str, object]]:
+def _refusals(*some: int) -> dict[int | str, dict[str, object]]:
+    """As the description of the API has them; all, if none are named."""
     content = {"application/json": {"schema": _ERROR}}
-    return {status: {"description": why, "content": content} for status, why in REFUSALS.items()}
+    return {
+        status: {"description": why, "content": content}
+        for status, why in REFUSALS.items()
+        if not some or status in some
+    }
