@@ -22,6 +22,8 @@ T = TypeVar("T")
 #: Pauses between tries, wall seconds.
 FIRST_PAUSE_S = 0.25
 LAST_PAUSE_S = 5.0
+#: What was begun again counts as going on after so many wall seconds.
+STEADY_S = 1.0
 
 LACKS = {
     errno.ENOSPC: NoRoomError.kind,
@@ -67,7 +69,9 @@ class Patience:
     def notes(self, who: str, error: BaseException) -> bool:
         """Whether an error that `who` ran into is to be waited out."""
         what = lack(error)
-        if what is not None and who not in self._lacks:
+        if what is None:
+            self.over(who)
+        elif who not in self._lacks:
             self._lacks[who] = what
             if len(self._lacks) == 1:
                 log.error("waits", error=what.detail, note="goes on by itself when this is mended")
@@ -96,10 +100,10 @@ class Patience:
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
     async def go_on(self, who: str, begin: Callable[[], Awaitable[None]]) -> None:
-        """Run what should never end; it is begun again when it is held up."""
+        """Run what should never end; when it is held up it is begun again."""
         pause_s = FIRST_PAUSE_S
         while True:
-            steady = asyncio.get_running_loop().call_later(2 * pause_s, self.over, who)
+            steady = asyncio.get_running_loop().call_later(STEADY_S, self.over, who)
             try:
                 return await begin()
             except Exception as error:
