@@ -71,16 +71,19 @@ def add_handlers(app: FastAPI) -> None:
 def not_now(error: Exception) -> Response | None:
     """The answer to an error that is the machine's or the store's, and not the request's; None if it is not.
 
-    It names the place, since whoever is told has been let in.
+    It names no place and no program: who asks may not have been let in yet.
     """
+    where = "starburst doctor, on the machine that runs it, says where"
     if isinstance(error, DamagedError):
         log.error("store-damaged", error=str(error))
-        return answer(503, str(error))
+        return answer(503, f"the store is damaged; {where}")
     held = lack(error)
     if held is None:
         return None
     full = held.kind == NoRoomError.kind
-    return answer(507 if full else 503, held.detail, None if full else {"Retry-After": str(RETRY_S)})
+    return answer(
+        507 if full else 503, f"{held.kind}; {where}", None if full else {"Retry-After": str(RETRY_S)}
+    )
 
 
 def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

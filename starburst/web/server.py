@@ -18,7 +18,8 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from starburst.app.config_http import HttpConfig
-from starburst.web.errors import answer
+from starburst.store.errors import StoreError
+from starburst.web.errors import answer, not_now
 from starburst.web.gate import Gate
 from starburst.web.office import Office
 from starburst.web.site import HEALTH, make_app
@@ -83,7 +84,12 @@ class OwnerOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asks = scope["type"] == "http" and scope["path"] != HEALTH
-        if asks and await run_in_threadpool(self._is_anothers, scope):
+        try:
+            anothers = asks and await run_in_threadpool(self._is_anothers, scope)
+        except StoreError as error:
+            await (not_now(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
+            return
+        if anothers:
             said = "another user runs this Starburst, which has no tokens; ask them for one"
             await answer(403, said)(scope, receive, send)
         else:

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import shutil
+import socket
 import sqlite3
 import threading
 import warnings
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 import structlog
 from sqlalchemy import Connection, Engine
@@ -33,6 +35,7 @@ from starburst.store import engine as engine_module
 from starburst.store.errors import BusyError, DamagedError, NoRoomError
 from starburst.store.store import Store
 from starburst.web.office import Office
+from starburst.web.server import serving
 from starburst.web.site import make_app
 from tests.app.fakes import FakeSite
 from tests.app.test_controller import a_world, living
@@ -304,6 +307,7 @@ def test_nothing_is_written_to_a_file_that_nobody_reads_any_more(
 # --- the API ----------------------------------------------------------------------------------------------
 
 
+WHERE = "starburst doctor, on the machine that runs it, says where"
 MANIFEST = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -348,7 +352,7 @@ def test_a_request_that_has_to_write_is_told_to_come_again(api: TestClient, path
     thief.execute("BEGIN IMMEDIATE")
     answer = api.post("/api/v1/jobs", json=MANIFEST)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert "is being written to by" in answer.json()["error"]
+    assert answer.json()["error"] == f"the store is busy; {WHERE}", "and no path or program of the server's"
     assert api.get("/api/v1/jobs").status_code == 200, "who only looks needs no lock"
     thief.close()
     assert api.post("/api/v1/jobs", json=MANIFEST).status_code == 201
@@ -356,7 +360,8 @@ def test_a_request_that_has_to_write_is_told_to_come_again(api: TestClient, path
 
 def test_without_room_a_request_is_a_507(api: TestClient, disk: Disk):
     disk.full = True
-    assert api.post("/api/v1/jobs", json=MANIFEST).status_code == 507
+    answer = api.post("/api/v1/jobs", json=MANIFEST)
+    assert (answer.status_code, answer.json()["error"]) == (507, f"the disk is full; {WHERE}")
     assert api.get("/api/v1/jobs").json() == []
 
 
@@ -434,3 +439,20 @@ def test_up_waits_for_a_lock_at_its_start_and_says_whose_it_is(tmp_path: Path):
         (said,) = running.said("waits")
         assert f"is being written to by pid {os.getpid()} (" in said["error"]
         assert running.get("/healthz").status_code == 200
+
+
+def test_a_store_that_cannot_say_who_may_ask_lets_nobody_in_and_is_no_500(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def out_of_reach(_store: Store) -> bool:
+        raise NoRoomError(f"{path}: the disk is full")
+
+    monkeypatch.setattr("starburst.store.tokens.any_exist", out_of_reach)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as sock,
+        Store.open(path) as store,
+        serving(Office(Home(path.parent), store), HttpConfig(), sock) as url,
+    ):
+        answer = httpx.get(f"{url}/api/v1/jobs")
+        assert (answer.status_code, answer.json()["error"]) == (507, f"the disk is full; {WHERE}")
+        assert httpx.get(f"{url}/healthz").status_code == 200
