@@ -79,12 +79,12 @@ def build(
     cloud = cloud_of(home, config, store, pace, now)
     rules = reaping(config, store)
     bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
+    patience = Patience() if held is None else Patience(held.tell)
     beside = [
         bus,
         None if inbox is None else inbox_of(inbox, scheduler),
-        None if held is None else lambda _report: keep_watch(held, home.database),
+        None if held is None else lambda _report: keep_watch(held, home.database, patience),
     ]
-    patience = Patience() if held is None else Patience(held.tell)
     return Controller(
         store,
         scheduler,

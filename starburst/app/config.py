@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     Field,
     ValidationError,
+    model_validator,
 )
 
 from starburst.app.config_bus import BusConfig
@@ -34,6 +35,8 @@ from starburst.app.config_sites import (
     NodeConfig,
     OfferConfig,
     SkyConfig,
+    runs_users_here,
+    with_cloud,
 )
 from starburst.app.config_tracing import TracingConfig
 from starburst.app.errors import UserError
@@ -97,6 +100,11 @@ class Config(Section):
             checkpoints=cluster.checkpoints,
         )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_cloud_unless_said(cls, data: object) -> object:
+        return with_cloud(data)
+
     def settings(self) -> Settings:
         """All that the core is told, in SI units."""
         ceiling = self.cloud.max_usd_per_hour
@@ -124,7 +132,24 @@ def load_config(path: Path | None) -> Config:
         raise UserError(str(errors)) from None
     if len(documents) > 1:
         raise UserError(f"{path}, document 2: a config is one document; remove the --- between them")
-    return parse_config({} if data is None else data, str(path))
+    config = parse_config({} if data is None else data, str(path))
+    # Not in the model: what an older Starburst has stored is still to be read.
+    problem = trust_problem(config)
+    if problem:
+        raise UserError(f"{path}: {problem}")
+    return config
+
+
+UNTRUSTED = (
+    'cloud.kind: "local": whoever may create Jobs in the cluster would run commands on this machine, as the '
+    "user that runs Starburst; leave cloud out for none, write kind: skypilot, or set cloud.trust_users: true"
+)
+
+
+def trust_problem(config: Config) -> str:
+    """What is wrong with who may run commands here, with the mend; "" if nothing is."""
+    trusts = isinstance(config.cloud, CloudConfig) and config.cloud.trust_users
+    return UNTRUSTED if runs_users_here(config.cluster, config.cloud) and not trusts else ""
 
 
 def parse_config(data: object, source: str) -> Config:

@@ -205,12 +205,27 @@ class Reaping(Prices):
     )
 
 
-class CloudConfig(Reaping):
-    """The rented machines."""
+def _known_cloud(value: object) -> object:
+    if value not in CLOUDS:
+        raise ValueError(f"must be {', '.join(map(repr, CLOUDS[:-1]))} or {CLOUDS[-1]!r}")
+    return value
 
-    kind: Literal["local"] = Field("local", description="local: machines are make-believe, bills are not")
+
+class CloudConfig(Reaping):
+    """The embedded cloud, or none."""
+
+    kind: Annotated[Literal["local", "none"], BeforeValidator(_known_cloud)] = Field(
+        "local",
+        description="local: machines are make-believe, bills are not; none: nothing is rented, the default "
+        "beside a Kubernetes cluster",
+    )
     offers: list[OfferConfig] | None = Field(
         None, description="null is a small EC2 catalog; an empty list is no cloud at all"
+    )
+    trust_users: bool = Field(
+        False,
+        description="beside a Kubernetes cluster: whoever may create Jobs there may run commands on this "
+        "machine, as the user that runs Starburst",
     )
     lease: Lease = Field(
         900.0,
@@ -220,6 +235,8 @@ class CloudConfig(Reaping):
 
     def catalog(self) -> tuple[LocalOffer, ...]:
         """What the embedded cloud sells."""
+        if self.kind == "none":
+            return ()
         return EC2_CATALOG if self.offers is None else tuple(offer.offer() for offer in self.offers)
 
     def known_offers(self) -> tuple[Offer, ...]:
@@ -228,7 +245,9 @@ class CloudConfig(Reaping):
 
     @field_validator("offers")
     @classmethod
-    def _names_once(cls, offers: list[OfferConfig] | None) -> list[OfferConfig] | None:
+    def _names_once(cls, offers: list[OfferConfig] | None, info: ValidationInfo) -> list[OfferConfig] | None:
+        if offers and info.data.get("kind") == "none":
+            raise ValueError("kind: none has no offers; leave them out, or write kind: local")
         _refuse_twice(offer.name for offer in offers or ())
         return offers
 
@@ -294,6 +313,23 @@ CloudSection: TypeAlias = Annotated[
     Annotated[CloudConfig, Tag("embedded")] | Annotated[SkyConfig, Tag("skypilot")],
     Discriminator(_cloud_kind),
 ]
+CLOUDS = ("local", "skypilot", "none")
+
+
+def with_cloud(data: object) -> object:
+    """The data of a config in which, beside a cluster that is not embedded, none said is none."""
+    if isinstance(data, dict) and "cloud" not in data and _kind_of(data.get("cluster")) != "local":
+        return data | {"cloud": {"kind": "none"}}
+    return data
+
+
+def runs_users_here(cluster: ClusterConfig, cloud: CloudSection) -> bool:
+    """Whether people of a cluster that others use have their commands run on this machine."""
+    return (
+        not isinstance(cluster, LocalClusterConfig)
+        and isinstance(cloud, CloudConfig)
+        and bool(cloud.catalog())
+    )
 
 
 def _refuse_twice(names: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Sequence
 from dataclasses import replace
 from math import isinf
 from typing import Any
@@ -99,7 +99,9 @@ class Controller:
         self._wall = wall
         self._watchers = watchers
         self._latest = scheduler.now
-        self._reports: list[Event] = []
+        #: What sites said and no step has taken yet. While the store is held up they may say it again and
+        #: again, so each is kept once, at its last place.
+        self._reports: dict[Hashable, Event] = {}
         self._news = asyncio.Event()
         self._seen_version = -1
         self._patience = patience or Patience()
@@ -182,11 +184,14 @@ class Controller:
             log.warning("prune-failed", error=str(error))
 
     def _report(self, event: Event) -> None:
+        key: Hashable = event
         if isinstance(event, Progress):  # runs count seconds of the wall
             event = replace(event, per_s=event.per_s / self._pace.speed)
             if not is_news(self.scheduler, event, self.now()):
                 return
-        self._reports.append(event)
+            key = (event.job_id, event.attempt)  # the last word counts
+        self._reports.pop(key, None)
+        self._reports[key] = event
         self._news.set()
 
     async def _loop(self) -> None:
@@ -204,7 +209,7 @@ class Controller:
         await self._news.wait()
         timer.cancel()
         self._news.clear()
-        events, self._reports = self._reports, []
+        events, self._reports = list(self._reports.values()), {}
         return events
 
     def _requests(self) -> list[Request]:

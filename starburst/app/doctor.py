@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -11,10 +11,11 @@ import httpx
 from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.build import need_otel, stored_config
-from starburst.app.config import Config, load_config
+from starburst.app.config import Config, load_config, trust_problem
+from starburst.app.config_sites import runs_users_here
 from starburst.app.config_tracing import TracingConfig
 from starburst.app.errors import UserError
-from starburst.app.home import Home
+from starburst.app.home import Home, user_name
 from starburst.store import queries
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
@@ -81,23 +82,51 @@ def home_checks(home: Home) -> list[Check]:
         home.make()
     except UserError as error:
         return failed("home", error)
-    pid = home.scheduler_pid()
-    running = "no scheduler runs" if pid is None else f"a scheduler runs (pid {pid})"
-    return [ok("home", f"{home.root}, {running}"), *_store_checks(home)]
+    try:
+        exposed = home.exposed()
+    except UserError as error:
+        return failed("home", error)
+    said = home.scheduler()
+    running = "no scheduler runs" if said is None else f"a scheduler runs (pid {said.pid or '?'})"
+    checks = [ok("home", f"{home.root}, {running}")]
+    if exposed:
+        found, _, mend = exposed.partition("; ")
+        checks.append(warn("home", found, mend))
+    if said is not None and said.detail:
+        found, _, mend = said.detail.partition("; ")
+        checks.append(fail("scheduler", f"waits: {found}", mend))
+    return [*checks, *_store_checks(home)]
 
 
 def _store_checks(home: Home) -> list[Check]:
     try:
         with Store.open(home.database) as store:
-            store.cancel([], time.time())  # nothing, in a transaction that has to write
+            store.try_write()
             jobs = sum(queries.summary(store).jobs.values())
     except StoreError as error:
         return failed("store", error)
     except SQLAlchemyError as error:
         problem = getattr(error, "orig", None) or error
-        mend = "make it writable, put a good copy in its place, or move it away"
-        return [fail("store", f"{home.database}: {problem}", mend)]
+        return [fail("store", f"{home.database}: {problem}")]
     return [ok("store", f"{home.database}, {jobs} job{'' if jobs == 1 else 's'}")]
+
+
+def trust_checks(config: Config) -> list[Check]:
+    """Who else may run commands on this machine."""
+    if not runs_users_here(config.cluster, config.cloud):
+        return []
+    problem = trust_problem(config)
+    if problem:
+        found, _, mend = problem.partition("; ")
+        return [fail("trust", found, mend)]
+    user = user_name(os.geteuid())
+    return [
+        warn(
+            "trust",
+            f"whoever may create Jobs in the cluster runs commands on this machine, as {user}",
+            "leave cloud out of the config unless all of them may (cloud.trust_users)",
+        )
+    ]
 
 
 def config_checks(home: Home, file: Path | None) -> tuple[list[Check], Config | None]:

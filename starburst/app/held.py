@@ -25,8 +25,9 @@ class Word:
 
     #: 0 if it does not say.
     pid: int = 0
-    #: What it waits for; "" if nothing.
-    lacks: str = ""
+    #: What it waits for, in a few words and in a line; "" if nothing.
+    kind: str = ""
+    detail: str = ""
 
 
 class Held:
@@ -38,7 +39,7 @@ class Held:
         self._directory = directory
         self._file = file
         self._whole = whole
-        self._lacks = ""
+        self._lacks = ("", "")
 
     def __enter__(self) -> Held:
         return self
@@ -52,9 +53,9 @@ class Held:
             with suppress(OSError):
                 os.close(fd)
 
-    def tell(self, lacks: str) -> None:
+    def tell(self, kind: str, detail: str) -> None:
         """Have others know what is waited for, as far as the disk lets us."""
-        self._lacks = lacks
+        self._lacks = (kind, detail)
         with suppress(OSError):
             self.write()
 
@@ -64,7 +65,8 @@ class Held:
         Raises:
             OSError: there is no room for it.
         """
-        text = f"{os.getpid()}\n{' '.join(self._lacks.split())}\n".encode()
+        lines = (str(os.getpid()), *(" ".join(text.split()) for text in self._lacks))
+        text = "".join(f"{line}\n" for line in lines).encode()
         os.pwrite(self._file, text[:SIZE].ljust(SIZE), 0)
 
     def look(self) -> None:
@@ -130,8 +132,8 @@ def word(root: Path) -> Word | None:
         text = os.pread(file, SIZE, 0).decode(errors="replace") if file >= 0 else ""
     finally:
         _close(directory, file)
-    pid, _, lacks = text.partition("\n")
-    return Word(int(pid) if pid.strip().isdecimal() else 0, lacks.strip())
+    pid, kind, detail = [*map(str.strip, text.split("\n", 2)), "", ""][:3]
+    return Word(int(pid) if pid.isdecimal() else 0, kind, detail)
 
 
 def _try_lock(fd: int, mode: int) -> bool | None:

@@ -126,7 +126,7 @@ class Home:
         try:
             return word(self.root)
         except OSError as error:
-            return Word(lacks=f"{self.root}: cannot be looked at ({error.strerror})")
+            return Word(0, "the home is out of reach", f"{self.root}: cannot be looked at ({error.strerror})")
 
     def exposed(self) -> str:
         """To whom else the home is open, a sentence with the mend; "" if to nobody.

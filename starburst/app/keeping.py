@@ -10,8 +10,10 @@ from pathlib import Path
 
 from starburst.app.errors import UserError
 from starburst.app.held import Held
+from starburst.app.patience import Patience
 from starburst.store.engine import damage
-from starburst.store.errors import DamagedError, UnusableError
+from starburst.store.errors import DamagedError, NoRoomError, UnusableError
+from starburst.store.trouble import no_room
 
 #: Wall seconds between looks at whose the home is.
 LOOK_S = 1.0
@@ -21,8 +23,10 @@ READ_S = 60.0
 REST = 100.0
 
 
-async def keep_watch(held: Held, database: Path, look_through: Callable[[Path], str] = damage) -> None:
-    """Look again and again, until cancelled.
+async def keep_watch(
+    held: Held, database: Path, patience: Patience, look_through: Callable[[Path], str] = damage
+) -> None:
+    """Look again and again, until cancelled; a disk that fills is said before anything has to be written.
 
     Raises:
         UserError: the home or the database was moved, removed or replaced.
@@ -34,6 +38,7 @@ async def keep_watch(held: Held, database: Path, look_through: Callable[[Path], 
     while True:
         await asyncio.sleep(LOOK_S)
         held.look()
+        _look_for_room(database, patience)
         if not _is(database, there):
             raise UserError(
                 f"{database}: was moved, removed or replaced while starburst ran; "
@@ -45,11 +50,19 @@ async def keep_watch(held: Held, database: Path, look_through: Callable[[Path], 
             due = loop.time() + max(READ_S, REST * (time.monotonic() - began))
 
 
+def _look_for_room(database: Path, patience: Patience) -> None:
+    full = no_room(database)
+    if full:
+        patience.notes("disk", NoRoomError(f"{database}: {full}; free some room there"))
+    else:
+        patience.over("disk")
+
+
 async def _read(database: Path, look_through: Callable[[Path], str]) -> None:
     try:
         found = await asyncio.to_thread(look_through, database)
-    except UnusableError:
-        return  # whoever has to write says so
+    except (UnusableError, RuntimeError):  # busy, or no more threads: another time
+        return
     if found:
         raise DamagedError(
             f"{database}: is damaged ({found}); put a good copy in its place or move it away, which forgets "

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
 
-from starburst.store.errors import UnusableError
+from starburst.store.errors import NoRoomError, UnusableError
 
 log = structlog.get_logger()
 
@@ -21,9 +22,11 @@ T = TypeVar("T")
 #: Pauses between tries, wall seconds.
 FIRST_PAUSE_S = 0.25
 LAST_PAUSE_S = 5.0
+#: What was begun again counts as going on after so many wall seconds.
+STEADY_S = 1.0
 
 LACKS = {
-    errno.ENOSPC: "no room is left on the disk",
+    errno.ENOSPC: NoRoomError.kind,
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the file system is read-only",
     errno.EMFILE: "this process has too many open files",
@@ -33,50 +36,53 @@ LACKS = {
 }
 
 
-def lack(error: BaseException | None) -> str:
-    """What there is too little of, if that is what an error comes from; "" if not."""
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What there is too little of: in a few words, and with the place and the mend."""
+
+    kind: str
+    detail: str
+
+
+def lack(error: BaseException | None) -> Lack | None:
+    """What there is too little of, if that is what an error comes from."""
     while error is not None:
         if isinstance(error, UnusableError):
-            return str(error)
+            return Lack(error.kind, str(error))
         if isinstance(error, MemoryError):
-            return LACKS[errno.ENOMEM]
+            return Lack(LACKS[errno.ENOMEM], LACKS[errno.ENOMEM])
         if isinstance(error, OSError) and error.errno in LACKS:
-            where = f" ({error.filename})" if error.filename else ""
-            return f"{LACKS[error.errno]}{where}"
+            kind = LACKS[error.errno]
+            return Lack(kind, f"{error.filename}: {kind}" if error.filename else kind)
         error = error.__cause__
-    return ""
+    return None
 
 
 class Patience:
     """Knows what is waited for, and says so when that begins and when it is over."""
 
-    def __init__(self, tell: Callable[[str], None] = lambda _what: None) -> None:
-        """`tell` is given what is waited for, "" when nothing is any more."""
+    def __init__(self, tell: Callable[[str, str], None] = lambda _kind, _detail: None) -> None:
+        """`tell` is given what is waited for, in a few words and in a line; twice "" when nothing is."""
         self._tell = tell
-        self._lacks: dict[str, str] = {}
-
-    @property
-    def lacks(self) -> str:
-        """What is waited for; "" if nothing is."""
-        return next(iter(self._lacks.values()), "")
+        self._lacks: dict[str, Lack] = {}
 
     def notes(self, who: str, error: BaseException) -> bool:
         """Whether an error that `who` ran into is to be waited out."""
         what = lack(error)
-        if what and who not in self._lacks:
+        if what is None:
+            self.over(who)
+        elif who not in self._lacks:
             self._lacks[who] = what
             if len(self._lacks) == 1:
-                log.error(
-                    "waits", error=what, note="nothing is lost; it goes on by itself when this is mended"
-                )
-                self._tell(what)
-        return bool(what)
+                log.error("waits", error=what.detail, note="goes on by itself when this is mended")
+                self._tell(what.kind, what.detail)
+        return what is not None
 
     def over(self, who: str) -> None:
         """`who` goes on."""
         if self._lacks.pop(who, None) is not None and not self._lacks:
             log.info("goes-on")
-            self._tell("")
+            self._tell("", "")
 
     async def outlast(self, who: str, call: Callable[[], T]) -> T:
         """What a call returns that changes all or nothing; it is made again until it is not held up."""
@@ -94,10 +100,10 @@ class Patience:
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
     async def go_on(self, who: str, begin: Callable[[], Awaitable[None]]) -> None:
-        """Run what should never end; it is begun again when it is held up."""
+        """Run what should never end; when it is held up it is begun again."""
         pause_s = FIRST_PAUSE_S
         while True:
-            steady = asyncio.get_running_loop().call_later(2 * pause_s, self.over, who)
+            steady = asyncio.get_running_loop().call_later(STEADY_S, self.over, who)
             try:
                 return await begin()
             except Exception as error:

@@ -31,7 +31,8 @@ cluster:
   nodes:
     - {name: node, count: 2, gpus: 4, gpu_type: V100, cpus: 32, memory_gib: 244}
 # cluster:
-#   kind: kubernetes      # your own cluster, by KUBECONFIG; try: starburst doctor
+#   kind: kubernetes      # your own cluster, by KUBECONFIG; try: starburst doctor. Remove the cloud below
+#                         # then: without `cloud` there is none; cloud.kind: skypilot rents real machines
 #   namespace: default    # of submitted jobs whose manifest names none
 #   checkpoints: {persistentVolumeClaim: {claimName: checkpoints}}
 cloud:
@@ -53,8 +54,9 @@ def check(file: Annotated[Path, typer.Argument(help="A starburst.yaml.")]) -> No
         else "a Kubernetes cluster (starburst doctor looks at it)"
     )
     title = WAITING[config.policy.waiting].title
-    known = config.cloud.known_offers()
-    cloud = _count(len(known), "offer") if config.cloud.kind == "local" else "offers of SkyPilot's"
+    known = len(config.cloud.known_offers())
+    cloud = "offers of SkyPilot's" if config.cloud.kind == "skypilot" else _count(known, "offer")
+    cloud = "no cloud" if config.cloud.kind == "none" else cloud
     print(f"{file}: ok: {cluster}, {cloud}, {title}")
 
 

@@ -11,7 +11,7 @@ import typer
 from starburst.app.build import need_kubernetes
 from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig, SkyConfig
-from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok
+from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok, trust_checks
 from starburst.app.errors import UserError
 from starburst.app.forgotten import machine_checks
 from starburst.app.home import Home
@@ -70,7 +70,12 @@ def _look_at_cloud(config: Config, whole: bool) -> list[Check]:
     cloud = config.cloud
     if not isinstance(cloud, SkyConfig):
         offers = len(cloud.known_offers())
-        return [ok("cloud", f"embedded, {offers or 'no'} offer{'' if offers == 1 else 's'}")]
+        kind = (
+            "none"
+            if cloud.kind == "none"
+            else f"embedded, {offers or 'no'} offer{'' if offers == 1 else 's'}"
+        )
+        return [ok("cloud", kind), *trust_checks(config)]
     from starburst.app.cloud_checks import cloud_checks  # noqa: PLC0415 - few need it
 
     return asyncio.run(cloud_checks(cloud, whole=whole))

@@ -19,7 +19,7 @@ import typer
 from starburst.app.build import BUSY_MS, build
 from starburst.app.config import Config, load_config
 from starburst.app.controller import Controller
-from starburst.app.doctor import Status
+from starburst.app.doctor import Status, trust_checks
 from starburst.app.errors import UserError
 from starburst.app.held import Held
 from starburst.app.home import Home
@@ -104,7 +104,10 @@ def _refuse_what_cannot_work(config: Config, home: Home) -> None:
     Raises:
         UserError: what is to be mended, a line each.
     """
-    failed = [check for check in look_at_sites(config, whole=False) if check.status is Status.FAIL]
+    checks = look_at_sites(config, whole=False)
+    for check in trust_checks(config):
+        structlog.get_logger().warning("!", check=check.check, found=check.found, mend=check.mend)
+    failed = [check for check in checks if check.status is Status.FAIL]
     if not all(check.may_pass for check in failed) or (failed and not _at_work(home)):
         raise UserError("\n".join(check.line for check in failed))
     for check in failed:

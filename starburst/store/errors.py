@@ -12,13 +12,20 @@ class StoreError(Exception):
 class UnusableError(StoreError):
     """The database cannot be used now; it is whole, and what was acknowledged is in it."""
 
+    #: In a few words, without names of places or programs.
+    kind = "the store is out of reach"
+
 
 class BusyError(UnusableError):
     """Others use it, for longer than was waited for."""
 
+    kind = "the store is busy"
+
 
 class NoRoomError(UnusableError):
     """It cannot grow: the disk is full, or a quota used up."""
+
+    kind = "the disk is full"
 
 
 class DamagedError(StoreError):

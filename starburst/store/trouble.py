@@ -65,11 +65,13 @@ def trouble(error: BaseException, path: Path | None) -> StoreError | None:
 
 
 def no_room(path: Path) -> str:
-    """On which file system there is no room for more; "" if there is."""
+    """Why a file system takes no more; "" if it does, or does not say."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:
         return ""
+    if disk.f_flag & os.ST_RDONLY:
+        return f"the file system is read-only: {mount_point(path)}"
     free = disk.f_bavail * disk.f_frsize
     if free >= LEAST_ROOM:
         return ""

@@ -13,10 +13,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from starburst.app.errors import UserError
-from starburst.store.errors import NotFoundError, StoreError
+from starburst.app.patience import lack
+from starburst.store.errors import DamagedError, NoRoomError, NotFoundError, StoreError, UnusableError
 from starburst.store.quota import QuotaError
 
 log = structlog.get_logger()
+
+#: When to come again if others hold us up, seconds.
+RETRY_S = 5
 
 
 class RefusedError(Exception):
@@ -51,6 +55,13 @@ def add_handlers(app: FastAPI) -> None:
         status = {NotFoundError: 404, QuotaError: 403}.get(type(error), 400)
         return answer(status, str(error))
 
+    @app.exception_handler(UnusableError)
+    @app.exception_handler(DamagedError)
+    @app.exception_handler(OSError)
+    @app.exception_handler(MemoryError)
+    def held_up(request: Request, error: Exception) -> Response:
+        return not_now(error) or bug(request, error)
+
     @app.exception_handler(HTTPException)
     def of_routing(_: Request, error: HTTPException) -> Response:
         return answer(error.status_code, error.detail, error.headers)
@@ -64,6 +75,24 @@ def add_handlers(app: FastAPI) -> None:
         id_ = secrets.token_hex(4)
         log.error("http-error", id=id_, method=request.method, path=request.url.path, exc_info=error)
         return answer(500, f"Starburst failed to answer; its log says why, under the id {id_}")
+
+
+def not_now(error: Exception) -> Response | None:
+    """The answer to an error that is the machine's or the store's, and not the request's; None if it is not.
+
+    It names no place and no program: who asks may not have been let in yet.
+    """
+    where = "starburst doctor, on the machine that runs it, says where"
+    if isinstance(error, DamagedError):
+        log.error("store-damaged", error=str(error))
+        return answer(503, f"the store is damaged; {where}")
+    held = lack(error)
+    if held is None:
+        return None
+    full = held.kind == NoRoomError.kind
+    return answer(
+        507 if full else 503, f"{held.kind}; {where}", None if full else {"Retry-After": str(RETRY_S)}
+    )
 
 
 def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -8,7 +8,8 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from starburst.web.errors import answer
+from starburst.store.errors import StoreError
+from starburst.web.errors import answer, not_now
 from starburst.web.gate import Gate
 
 #: Needs no token.
@@ -50,7 +51,12 @@ class OwnerOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         others = scope["type"] == "http" and scope["state"]["uid"] not in (0, os.getuid())
-        if others and scope["path"] != HEALTH and await run_in_threadpool(self._gate.is_open):
+        try:
+            refused = others and scope["path"] != HEALTH and await run_in_threadpool(self._gate.is_open)
+        except StoreError as error:
+            await (not_now(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
+            return
+        if refused:
             said = "another user runs this Starburst, which has no tokens; ask them for one"
             await answer(403, said)(scope, receive, send)
         else:

@@ -61,8 +61,14 @@ class StoreCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One state of the store as metrics."""
         config, now = stored_config(self._office.store), self._office.now()
-        up = self._office.home.scheduler_pid() is not None
-        yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", up)
+        said = self._office.home.scheduler()
+        yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", said is not None)
+        yield _by(
+            "scheduler_held_up",
+            "1 while the scheduler waits for what its machine lacks, such as room on the disk.",
+            ["reason"],
+            [((said.kind,), 1)] if said is not None and said.kind else [],
+        )
         with self._office.store.read() as conn:
             told, facts = tallies.tallies(conn), board.facts(conn)
             machines = queries.machines(conn)

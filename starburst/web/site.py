@@ -13,7 +13,7 @@ from starburst import __version__
 from starburst.app.config_http import HttpConfig
 from starburst.web import fleet, jobs, login, progress, streams
 from starburst.web.dashboard import dashboard
-from starburst.web.errors import add_handlers, answer
+from starburst.web.errors import add_handlers
 from starburst.web.front import HEALTH
 from starburst.web.gate import Gate
 from starburst.web.metrics import metrics
@@ -35,6 +35,8 @@ REFUSALS = {
     404: "there is no such thing, or it is in another's queue",
     413: "the body is too large",
     429: "too many requests or streams; `Retry-After` says when to come again",
+    503: "the store is busy or out of reach; `Retry-After` says when to come again",
+    507: "there is no room left on the disk",
 }
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 
@@ -67,7 +69,7 @@ def make_app(
         api.include_router(routes)
     app.include_router(api)
     app.include_router(login.router)
-    app.add_api_route(HEALTH, healthz, summary="Whether all goes on", tags=["health"])
+    app.include_router(health(office))
     app.add_api_route("/openapi.json", described, include_in_schema=False, dependencies=[Depends(viewer)])
     app.include_router(dashboard(office), dependencies=[Depends(onlooker)])
     app.include_router(metrics(office), dependencies=[Depends(overseer)])
@@ -79,15 +81,30 @@ def described(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-def healthz(request: Request) -> JSONResponse:
-    """For whoever keeps it running; needs no token. 503 says that the scheduler hangs."""
-    pulse = request.app.state.desk.office.pulse
-    still_s = pulse.still_s() if pulse is not None else 0.0
-    if still_s:
-        return answer(503, f"the scheduler has made no step for {still_s:.0f} s; its log may say why")
-    return JSONResponse({"status": "ok"})
+def health(office: Office) -> APIRouter:
+    """The route for whoever keeps it running; it needs no token, so it names no places."""
+    router = APIRouter()
+
+    @router.get(HEALTH, summary="Whether the scheduler goes on", tags=["health"], responses=_refusals(503))
+    def healthz() -> JSONResponse:
+        """503 while the scheduler hangs, or waits for what its machine lacks, and what that is."""
+        still_s = office.pulse.still_s() if office.pulse is not None else 0.0
+        if still_s:
+            why = f"the scheduler has made no step for {still_s:.0f} s; its log may say why"
+            return JSONResponse({"status": "hangs", "error": why}, 503)
+        said = office.home.scheduler()
+        if said is None or not said.kind:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "waits", "error": f"the scheduler waits: {said.kind}"}, 503)
+
+    return router
 
 
-def _refusals() -> dict[int | str, dict[str, object]]:
+def _refusals(*some: int) -> dict[int | str, dict[str, object]]:
+    """As the description of the API has them; all, if none are named."""
     content = {"application/json": {"schema": _ERROR}}
-    return {status: {"description": why, "content": content} for status, why in REFUSALS.items()}
+    return {
+        status: {"description": why, "content": content}
+        for status, why in REFUSALS.items()
+        if not some or status in some
+    }

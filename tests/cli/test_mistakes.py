@@ -79,7 +79,10 @@ def test_a_database_that_is_damaged_inside(cli, home, past):
         raw.write(b"\xff" * size)
     told = cli("status")
     assert told.code == 2
-    said = f"{file}: database disk image is malformed; put a good copy in its place or move it away"
+    said = (
+        f"{file}: is damaged (database disk image is malformed); stop what uses it, then put a good copy in "
+        "its place or move it away, which forgets its jobs"
+    )
     assert told.err.splitlines()[-1] == f"error: {said}"
 
 

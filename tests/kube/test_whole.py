@@ -21,6 +21,7 @@ policy:
 cluster:
   kind: kubernetes
 cloud:
+  trust_users: true
   offers: {offers}
 """
 #: The embedded cloud's one machine type.

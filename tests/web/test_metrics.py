@@ -171,7 +171,7 @@ def test_counters_do_not_go_back_when_log_and_jobs_are_pruned_and_all_is_started
     with Lively.begin(tmp_path) as lively:
         lively.morning(jobs=40)
         before = samples(scrape(lively.office))
-        with lively.office.store.read() as conn:
+        with lively.office.store.write() as conn:
             conn.execute(delete(t.decisions).where(t.decisions.c.seq < 100))
             conn.execute(delete(t.jobs).where(t.jobs.c.phase == "succeeded"))
         lively.submit(job("late", 1))

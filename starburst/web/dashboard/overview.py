@@ -102,6 +102,8 @@ class Overview:
 
     now: float
     up: bool
+    #: What the scheduler waits for, a sentence; "" if it goes on.
+    held_up: str
     speed: float
     asked: Asked
     #: Jobs by phase, and of those how many are past their deadline.
@@ -133,13 +135,15 @@ def overview(office: Office, rival: Rival, watch: GapWatch, asked: Asked) -> Ove
     gap, caps = watch.ask(settings.max_rate), caps_of(stored_standings(store, settings, now), now)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
     fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
+    said = office.home.scheduler()
     with store.read() as conn:
         holders, nodes = board.holders(conn), board.nodes(conn)
         records, facts = queries.machines(conn), board.facts(conn)
         shown, hits = _search(conn, asked, fresh, counts)
         return Overview(
             now=now,
-            up=office.home.scheduler_pid() is not None,
+            up=said is not None,
+            held_up="" if said is None else said.detail,
             speed=pace.speed,
             asked=asked,
             counts=counts,
