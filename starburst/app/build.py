@@ -110,6 +110,8 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
+        run_as=config.cloud.runs_as(home),
+        max_log=config.home.max_log,
     )
 
 
@@ -172,7 +174,13 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
 def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
     chosen = config.cluster
     if isinstance(chosen, LocalClusterConfig):
-        return LocalCluster(chosen.known_nodes(), home.cluster, home.checkpoints)
+        return LocalCluster(
+            chosen.known_nodes(),
+            home.cluster,
+            home.checkpoints,
+            run_as=chosen.runs_as(home),
+            max_log=config.home.max_log,
+        )
     need_kubernetes()
     from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
 

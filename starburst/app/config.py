@@ -38,6 +38,7 @@ from starburst.app.config_tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.core.settings import Settings
 from starburst.domain.money import Money
+from starburst.runs.log_pump import MAX_LOG
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
@@ -50,6 +51,13 @@ class HomeConfig(Section):
         30 * 86_400.0,
         description="runs and machines of the embedded sites are forgotten this long after their end, on the "
         "wall's clock; 0 is never",
+    )
+    max_log: int = Field(
+        MAX_LOG,
+        ge=1 << 16,
+        le=1 << 50,
+        description="bytes of a task's log that the embedded sites keep: the beginning, and beyond it the "
+        "last 64 KiB with a line that says how much was left out",
     )
 
 

@@ -29,6 +29,7 @@ from starburst.app.config_fields import (
     file_path,
     volume_source,
 )
+from starburst.app.config_run_as import RunsJobs
 from starburst.clouds.catalog import EC2_CATALOG, LocalOffer
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -68,7 +69,7 @@ def _kind(value: object) -> object:
 GPU_HOUR = "what a GPU of the cluster is reckoned at in reports; null leaves it out of them"
 
 
-class LocalClusterConfig(Section):
+class LocalClusterConfig(RunsJobs):
     """The embedded cluster."""
 
     kind: Annotated[Literal["local"], BeforeValidator(_kind)] = Field(
@@ -190,7 +191,7 @@ class Reaping(Prices):
     )
 
 
-class CloudConfig(Reaping):
+class CloudConfig(Reaping, RunsJobs):
     """The rented machines."""
 
     kind: Literal["local"] = Field("local", description="local: machines are make-believe, bills are not")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from uuid import uuid4
 
 import structlog
@@ -22,6 +22,7 @@ from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.cgroups import group_of
 from starburst.runs.files import directory_name
+from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.report import VARIABLE
@@ -37,9 +38,6 @@ LOOK_AGAIN_S = 30.0
 OVER_S = 10.0
 #: Seconds between looks at what runs say of their progress.
 HEAR_S = 5.0
-
-#: Bytes of a task's log that are kept, with the last 64 KiB of what is not.
-MAX_LOG = 1 << 30
 
 T = TypeVar("T")
 
@@ -335,7 +333,11 @@ class ProcessRunner:
             self._children.discard(pid)
 
 
-async def waited_out(work: Callable[[], T | Awaitable[T]]) -> T:
+@overload
+async def waited_out(work: Callable[[], Awaitable[T]]) -> T: ...
+@overload
+async def waited_out(work: Callable[[], T]) -> T: ...
+async def waited_out(work: Callable[[], Any]) -> Any:
     """What this comes to, however often it takes: a full disk, or a shortage of open files, passes.
 
     Of anything else that goes wrong the cause is not known, so it is tried again just so: to count a run as
