@@ -19,6 +19,7 @@ from starburst.app.prune import prune
 from starburst.app.reaper import Rules
 from starburst.app.reports import Inbox, inbox_of, reporting, together
 from starburst.app.steps import StepTimes, Watcher
+from starburst.app.wall import steady_wall
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.events import NodesChanged, OffersChanged
@@ -56,10 +57,10 @@ def build(
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json"))
-    pace = _pace(store, config)
+    pace, wall = _pace(store, config), steady_wall()
 
     def now() -> float:
-        return max(scheduler.now, pace.scheduler_time(time.time()))
+        return max(scheduler.now, pace.scheduler_time(wall()))
 
     async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
         if config.home.keep:
@@ -80,6 +81,7 @@ def build(
         prune=forget,
         companion=together(beside),
         watchers=[StepTimes(store), *_tracing(config, store, pace), *watchers],
+        wall=wall,
     )
 
 
