@@ -112,7 +112,7 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
-        run_as=config.cloud.runs_as(home),
+        run_as=config.on_this_machine().get("cloud", config.cloud).runs_as(home),
         max_log=config.home.max_log,
     )
 

@@ -24,6 +24,7 @@ from starburst.app.config_policy import (
     PolicyConfig,
 )
 from starburst.app.config_queues import QueueConfig, QueuesConfig, queues_of
+from starburst.app.config_run_as import RunsJobs
 from starburst.app.config_sites import (
     CloudConfig,
     CloudSection,
@@ -88,6 +89,15 @@ class Config(Section):
     )
     caps: CapsConfig = Field([], description="what may be spent in the cloud, in all and by whom")
     queues: QueuesConfig = Field([], description="the queues there are; none is any that jobs name")
+
+    def on_this_machine(self) -> dict[str, RunsJobs]:
+        """The embedded sites that there are, each with as whom its jobs run."""
+        sites: dict[str, RunsJobs] = {}
+        if isinstance(self.cluster, LocalClusterConfig):
+            sites["cluster"] = self.cluster
+        if isinstance(self.cloud, CloudConfig) and self.cloud.catalog():
+            sites["cloud"] = sites.get("cluster", self.cloud) if self.cloud.run_as is None else self.cloud
+        return sites
 
     def settings(self) -> Settings:
         """All that the core is told, in SI units."""

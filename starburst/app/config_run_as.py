@@ -28,11 +28,12 @@ def _range(value: str) -> str:
 class RunsJobs(Section):
     """What a site has that runs jobs on this machine."""
 
-    run_as: RunAsName = Field(
-        "self",
-        description="self: as who runs Starburst, so whoever submits can do what Starburst can; kept apart "
-        "from each other and from Starburst: submitter (their own Unix accounts) and pool (an id of `pool` "
-        "per user), if root runs it, and sandbox (namespaces of the kernel), if another account does",
+    run_as: RunAsName | None = Field(
+        None,
+        description="null is self, of the cloud as the embedded cluster has it; self: as who runs Starburst, "
+        "so whoever submits can do what Starburst can; kept apart from each other and from Starburst: "
+        "submitter (their own Unix accounts) and pool (an id of `pool` per user), if root runs it, and sandbox "
+        "(namespaces of the kernel), if another account does",
     )
     pool: Annotated[str, AfterValidator(_range)] | None = Field(
         None,
@@ -51,7 +52,7 @@ class RunsJobs(Section):
     @property
     def keeps_users_apart(self) -> bool:
         """Whether who submits cannot do what Starburst can."""
-        return self.run_as != "self"
+        return self.run_as not in (None, "self")
 
     def runs_as(self, home: Home) -> RunAs:
         """The same for the sites themselves."""

@@ -39,10 +39,7 @@ def site_check(name: str, site: RunsJobs, found: str) -> Check:
 
 def trusting(config: Config) -> list[str]:
     """The embedded sites of a config whose jobs run as Starburst itself."""
-    sites = {"cluster": config.cluster, "cloud": config.cloud}
-    return [
-        name for name, site in sites.items() if isinstance(site, RunsJobs) and _trusts(name, site, config)
-    ]
+    return [name for name, site in config.on_this_machine().items() if not site.keeps_users_apart]
 
 
 def trust_check(config: Config, submitters: list[str]) -> list[Check]:
@@ -58,11 +55,6 @@ def can_do_all(sites: list[str]) -> str:
     """What it means to submit to these sites."""
     where = " and ".join(sites)
     return f"jobs of the embedded {where} run as {this_user()}, so who submits can do what an admin can"
-
-
-def _trusts(name: str, site: RunsJobs, config: Config) -> bool:
-    offers = name == "cluster" or bool(config.cloud.known_offers())
-    return offers and not site.keeps_users_apart
 
 
 def _problem(site: RunsJobs) -> str:

@@ -84,7 +84,8 @@ def _look_at_cloud(config: Config, whole: bool) -> list[Check]:
     if not isinstance(cloud, SkyConfig):
         offers = len(cloud.known_offers())
         found = f"embedded, {offers or 'no'} offer{'' if offers == 1 else 's'}"
-        return [site_check("cloud", cloud, found) if offers else ok("cloud", found)]
+        runs = config.on_this_machine().get("cloud")
+        return [ok("cloud", found) if runs is None else site_check("cloud", runs, found)]
     from starburst.app.cloud_checks import cloud_checks  # noqa: PLC0415 - few need it
 
     return asyncio.run(cloud_checks(cloud, whole=whole))
