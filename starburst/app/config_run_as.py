@@ -32,8 +32,8 @@ class RunsJobs(Section):
         None,
         description="null is self, of the cloud as the embedded cluster has it; self: as who runs Starburst, "
         "so whoever submits can do what Starburst can; kept apart from each other and from Starburst: "
-        "submitter (their own Unix accounts) and pool (an id of `pool` per user), if root runs it, and sandbox "
-        "(namespaces of the kernel), if another account does",
+        "submitter (their own Unix accounts) and pool (an id of `pool` per user), if root runs it, and "
+        "sandbox (namespaces of the kernel), if another account does",
     )
     pool: Annotated[str, AfterValidator(_range)] | None = Field(
         None,
