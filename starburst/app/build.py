@@ -23,6 +23,7 @@ from starburst.app.prune import prune
 from starburst.app.reaper import Rules
 from starburst.app.reports import Inbox, inbox_of, reporting, together
 from starburst.app.steps import StepTimes, Watcher
+from starburst.app.wall import steady_wall
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.events import NodesChanged, OffersChanged
@@ -66,10 +67,10 @@ def build(
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json"))
-    pace = _pace(store, config)
+    pace, wall = _pace(store, config), steady_wall()
 
     def now() -> float:
-        return max(scheduler.now, pace.scheduler_time(time.time()))
+        return max(scheduler.now, pace.scheduler_time(wall()))
 
     async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
         if config.home.keep:
@@ -96,6 +97,7 @@ def build(
         companion=together(beside, patience),
         watchers=[StepTimes(store), *_tracing(config, store, pace), *watchers],
         patience=patience,
+        wall=wall,
     )
 
 
@@ -126,6 +128,8 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
+        run_as=config.on_this_machine().get("cloud", config.cloud).runs_as(home),
+        max_log=config.home.max_log,
     )
 
 
@@ -188,7 +192,13 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
 def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
     chosen, tenancy = config.cluster, config.tenancy()
     if isinstance(chosen, LocalClusterConfig) or tenancy is None:
-        return LocalCluster(chosen.known_nodes(), home.cluster, home.checkpoints)
+        return LocalCluster(
+            chosen.known_nodes(),
+            home.cluster,
+            home.checkpoints,
+            run_as=chosen.runs_as(home),
+            max_log=config.home.max_log,
+        )
     need_kubernetes()
     from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
 

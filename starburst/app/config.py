@@ -26,6 +26,7 @@ from starburst.app.config_policy import (
     PolicyConfig,
 )
 from starburst.app.config_queues import QueueConfig, QueuesConfig, queues_of
+from starburst.app.config_run_as import RunsJobs
 from starburst.app.config_sites import (
     CloudConfig,
     CloudSection,
@@ -42,6 +43,7 @@ from starburst.app.config_tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.core.settings import Settings
 from starburst.domain.money import Money
+from starburst.runs.log_pump import MAX_LOG
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
@@ -55,6 +57,13 @@ class HomeConfig(Section):
         30 * 86_400.0,
         description="runs and machines of the embedded sites are forgotten this long after their end, on the "
         "wall's clock; 0 is never",
+    )
+    max_log: int = Field(
+        MAX_LOG,
+        ge=1 << 16,
+        le=1 << 50,
+        description="bytes of a task's log that the embedded sites keep: the beginning, and beyond it the "
+        "last 64 KiB with a line that says how much was left out",
     )
 
 
@@ -104,6 +113,15 @@ class Config(Section):
     @classmethod
     def _no_cloud_unless_said(cls, data: object) -> object:
         return with_cloud(data)
+
+    def on_this_machine(self) -> dict[str, RunsJobs]:
+        """The embedded sites that there are, each with as whom its jobs run."""
+        sites: dict[str, RunsJobs] = {}
+        if isinstance(self.cluster, LocalClusterConfig):
+            sites["cluster"] = self.cluster
+        if isinstance(self.cloud, CloudConfig) and self.cloud.catalog():
+            sites["cloud"] = sites.get("cluster", self.cloud) if self.cloud.run_as is None else self.cloud
+        return sites
 
     def settings(self) -> Settings:
         """All that the core is told, in SI units."""

@@ -30,6 +30,7 @@ from starburst.app.config_fields import (
     file_path,
     volume_source,
 )
+from starburst.app.config_run_as import RunsJobs
 from starburst.clouds.catalog import EC2_CATALOG, LocalOffer
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -70,7 +71,7 @@ def _kind(value: object) -> object:
 GPU_HOUR = "what a GPU of the cluster is reckoned at in reports; null leaves it out of them"
 
 
-class LocalClusterConfig(Section):
+class LocalClusterConfig(RunsJobs):
     """The embedded cluster."""
 
     kind: Annotated[Literal["local"], BeforeValidator(_kind)] = Field(
@@ -211,7 +212,7 @@ def _known_cloud(value: object) -> object:
     return value
 
 
-class CloudConfig(Reaping):
+class CloudConfig(Reaping, RunsJobs):
     """The embedded cloud, or none."""
 
     kind: Annotated[Literal["local", "none"], BeforeValidator(_known_cloud)] = Field(

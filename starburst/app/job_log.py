@@ -18,8 +18,8 @@ from starburst.store.store import Store
 
 #: Wall seconds between looks for new lines.
 POLL_S = 0.2
-#: Lines handed on together.
-BLOCK = 1000
+#: Lines handed on together, and letters, but for the last line.
+BLOCK, LETTERS = 1000, 1 << 17
 
 #: Takes the next piece of text; slow takers slow the reading down. To followers an empty piece says
 #: that there was a first look, and where to go on from.
@@ -143,4 +143,10 @@ def _new_lines(known: list[Log], *, final: bool) -> Iterator[str]:
 
 
 def _block(lines: Iterator[str]) -> str:
-    return "".join(islice(lines, BLOCK))
+    taken, letters = [], 0
+    for line in islice(lines, BLOCK):
+        taken.append(line)
+        letters += len(line)
+        if letters >= LETTERS:
+            break
+    return "".join(taken)

@@ -12,6 +12,11 @@ from starburst.app.home import Home
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.files import directory_name
 
+#: Bytes read at a time, and the longest line that is handed on in one piece.
+BLOCK = 1 << 16
+#: What ends a line: progress bars end theirs with \r alone.
+_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
+
 #: A position as text: the first run that is read, and bytes by name.
 _POSITION = re.compile(r"[0-9]{1,9}(&[-./A-Za-z0-9]{1,300}=[0-9]{1,18})*")
 
@@ -62,14 +67,40 @@ class Log:
         return f"{self.attempt}.{self.rank}"
 
     def new_lines(self, *, final: bool) -> Iterator[str]:
-        """Lines written since the last call; one that is not finished yet only if `final`."""
+        """Lines written since the last call; one that is not finished yet only if `final`.
+
+        A line longer than a block comes in pieces: whoever writes without end costs no memory.
+        """
         with self.path.open("rb") as file:
             file.seek(self.offset)
-            for line in file:
-                if not (final or line.endswith(b"\n")):
-                    return
-                self.offset += len(line)
-                yield line.decode(errors="replace")
+            rest = b""
+            while block := file.read(BLOCK):
+                rest += block
+                start = 0
+                for end in _END.finditer(rest):
+                    yield self._read(rest[start : end.end()])
+                    start = end.end()
+                rest = rest[start:]
+                if len(rest) >= BLOCK:
+                    piece = rest[: _whole(rest)]
+                    yield self._read(piece)
+                    rest = rest[len(piece) :]
+        if final and rest:
+            yield self._read(rest)
+
+    def _read(self, text: bytes) -> str:
+        self.offset += len(text)
+        return text.decode(errors="replace")
+
+
+def _whole(text: bytes) -> int:
+    """How much of a text can be cut off without cutting a sign of UTF-8, or a \\r from its \\n."""
+    for back in range(1, 4):
+        if text[-back] >= 0xC0:
+            return len(text) - back
+        if text[-back] < 0x80:
+            break
+    return len(text) - text.endswith(b"\r")
 
 
 def find_logs(

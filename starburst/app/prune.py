@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Collection
+import subprocess
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,8 @@ log = structlog.get_logger()
 DOOMED = ".pruned-"
 #: Directories between two breaths of the event loop.
 BREATH = 100
+#: Seconds for a tree that is too deep for Python.
+DEEP_S = 60.0
 
 
 async def prune(home: Home, before: float, jobs: Collection[str], machines: Collection[str]) -> None:
@@ -32,15 +35,15 @@ async def prune(home: Home, before: float, jobs: Collection[str], machines: Coll
     removed = 0
     for root in (*runs, home.machines):
         for left in root.glob(f"[!.]*/{DOOMED}*"):
-            _drop(left)
+            _tried(_drop, left)
     for step, attempt in enumerate(attempt for root in runs for attempt in attempts_under(root)):
         if attempt.key[0] not in jobs and _is_over(attempt, before):
-            removed += _remove(attempt.path)
+            removed += _tried(_remove, attempt.path)
         if step % BREATH == 0:
             await asyncio.sleep(0)
     for machine in machines_under(home.machines):
         if machine.intent not in machines and _has_ended(machine, before):
-            removed += _remove(machine.path)
+            removed += _tried(_remove, machine.path)
     if removed:
         log.info("pruned", directories=removed)
 
@@ -60,14 +63,26 @@ def _written(fact: Path, before: float) -> bool:
     return False
 
 
-def _remove(directory: Path) -> bool:
-    doomed = directory.with_name(f"{DOOMED}{directory.name}")
-    directory.rename(doomed)
-    _drop(doomed)
+def _tried(remove: Callable[[Path], None], directory: Path) -> bool:
+    """Whether it was removed. What one job left behind keeps nobody else's there."""
+    try:
+        remove(directory)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("prune-failed", directory=str(directory), error=str(error))
+        return False
     return True
 
 
+def _remove(directory: Path) -> None:
+    doomed = directory.with_name(f"{DOOMED}{directory.name}")
+    directory.rename(doomed)
+    _drop(doomed)
+
+
 def _drop(doomed: Path) -> None:
-    shutil.rmtree(doomed)
+    try:
+        shutil.rmtree(doomed)
+    except RecursionError:  # jobs can nest directories deeper than Python follows; rm does
+        subprocess.run(["rm", "-rf", "--", str(doomed)], check=True, timeout=DEEP_S)
     with suppress(OSError):  # there are other runs of this job, or machines of this store
         doomed.parent.rmdir()

@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.build import need_kubernetes
 from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig, SkyConfig
 from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok, trust_checks
+from starburst.app.embedded_checks import site_check, trust_check
 from starburst.app.errors import UserError
 from starburst.app.forgotten import machine_checks
 from starburst.app.home import Home
 from starburst.cli.output import Format, OutputOption, print_data
+from starburst.store import tokens
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
+from starburst.store.tokens import Role
 
 MARKS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗"}
 
@@ -36,6 +42,7 @@ def doctor(
         checks += look_at_sites(loaded)
         if isinstance(loaded.cloud, SkyConfig):
             checks += machine_checks(home)
+        checks += trust_check(loaded, _submitters(home))
     if output is Format.NAME:
         for check in checks:
             print(f"check/{check.check}")
@@ -47,6 +54,15 @@ def doctor(
     raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)
 
 
+def _submitters(home: Home) -> list[str]:
+    """Whose tokens let them submit, and no more."""
+    try:
+        with Store.open(home.database) as store:
+            return [token.name for token in tokens.listed(store) if token.role is Role.SUBMITTER]
+    except (StoreError, SQLAlchemyError):
+        return []  # told as the store's
+
+
 def look_at_sites(config: Config, *, whole: bool = True) -> list[Check]:
     """All checks of cluster and cloud; not `whole`: only what a start needs."""
     return [*_look_at_cluster(config, whole), *_look_at_cloud(config, whole)]
@@ -56,7 +72,7 @@ def _look_at_cluster(config: Config, whole: bool) -> list[Check]:
     cluster = config.cluster
     if not isinstance(cluster, KubernetesConfig):
         nodes = len(cluster.known_nodes())
-        return [ok("cluster", f"embedded, {nodes} node{'' if nodes == 1 else 's'}")]
+        return [site_check("cluster", cluster, f"embedded, {nodes} node{'' if nodes == 1 else 's'}")]
     try:
         need_kubernetes()
     except UserError as error:
@@ -70,12 +86,12 @@ def _look_at_cloud(config: Config, whole: bool) -> list[Check]:
     cloud = config.cloud
     if not isinstance(cloud, SkyConfig):
         offers = len(cloud.known_offers())
-        kind = (
-            "none"
-            if cloud.kind == "none"
-            else f"embedded, {offers or 'no'} offer{'' if offers == 1 else 's'}"
-        )
-        return [ok("cloud", kind), *trust_checks(config)]
+        if cloud.kind == "none":
+            return [ok("cloud", "none")]
+        found = f"embedded, {offers or 'no'} offer{'' if offers == 1 else 's'}"
+        runs = config.on_this_machine().get("cloud")
+        there = ok("cloud", found) if runs is None else site_check("cloud", runs, found)
+        return [there, *trust_checks(config)]
     from starburst.app.cloud_checks import cloud_checks  # noqa: PLC0415 - few need it
 
     return asyncio.run(cloud_checks(cloud, whole=whole))

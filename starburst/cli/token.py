@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from starburst.app.build import stored_config
+from starburst.app.embedded_checks import can_do_all, trusting
 from starburst.app.errors import UserError
 from starburst.app.times import iso, local_clock
 from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
@@ -70,6 +72,9 @@ def create(  # noqa: PLR0917 - each is an option
     token = Token(name, role, tuple(queues) if queues else None, now, _end(expires, now), grant=grant)
     with open_store() as store:
         secret = tokens.create(store, token)
+        trusted = trusting(stored_config(store)) if role is Role.SUBMITTER else []
+    if trusted:
+        print(f"warning: {can_do_all(trusted)}; to keep users apart set {trusted[0]}.run_as", file=sys.stderr)
     if output is Format.NAME:
         print(f"token/{name}")
     elif output.for_people:

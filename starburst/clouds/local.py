@@ -27,8 +27,11 @@ from starburst.core.events import (
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
+from starburst.runs.accounts import RunAs
+from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import Place, ProcessRunner, unwatched
+from starburst.runs.processes import SELF, Place, ProcessRunner, unwatched, waited_out
+from starburst.runs.shim import LEASE_GRACE_S
 from starburst.runs.tasks import TaskSet
 from translator.late import taken
 
@@ -40,6 +43,8 @@ NOT_HERE = (
 #: How often living machines are looked at for what other processes or the clock did to them, wall seconds.
 LOOK_S = 0.5
 SHORTEST_PAUSE_S = 0.01
+#: A lease that nobody can read any more counts as passed this long ago, wall seconds.
+MOST_PAST_S = 1e9
 
 
 class LocalCloud:
@@ -62,6 +67,8 @@ class LocalCloud:
         lease_s: float,
         owner: str,
         controller: str,
+        run_as: RunAs = SELF,
+        max_log: int = MAX_LOG,
     ) -> None:
         self._offers = {entry.offer.name: entry for entry in offers}
         self._root = root / "instances"
@@ -70,7 +77,7 @@ class LocalCloud:
         self._lease_s = lease_s
         self._owner = owner
         self._controller = controller
-        self._runner = ProcessRunner(root / "runs", checkpoints, Site.CLOUD)
+        self._runner = ProcessRunner(root / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log)
         self._report: Report = unwatched
         self._tasks = TaskSet()
         self._wake = asyncio.Event()
@@ -145,10 +152,9 @@ class LocalCloud:
 
     async def renew(self, instance_ids: list[str]) -> None:
         """See `Cloud`. A lease that has passed stays so."""
-        wall = time.time()
         for machine, _launch in (self._alive[id_] for id_ in instance_ids if id_ in self._alive):
-            if wall < machine.lease_until():
-                machine.renew(wall + self._lease_s)
+            if machine.lease_left_s() > 0:
+                machine.renew(self._lease_s)
 
     async def owned(self) -> list[Instance]:
         """See `Cloud`. Machines long gone are listed too, with their bill."""
@@ -184,7 +190,7 @@ class LocalCloud:
 
     def _instance(self, machine: MachineDir) -> Instance | None:
         """What a listing shows; None where no machine ever was."""
-        launch, phase = machine.launch(), machine.phase(self._now(), time.time())
+        launch, phase = machine.launch(), machine.phase(self._now())
         if launch is None or phase is None:
             return None
         id_, at = self._id(machine), launch.launched_at
@@ -192,7 +198,7 @@ class LocalCloud:
         if ending is not None:
             times = (at, ending.ended_at, ending.preempted)
             return Instance(id_, launch.offer, phase, *times, controller=machine.controller)
-        expires_at = self._pace.scheduler_time(machine.lease_until())
+        expires_at = self._lease_end(machine)
         return Instance(id_, launch.offer, phase, at, controller=machine.controller, expires_at=expires_at)
 
     def _tags(self, machine: MachineDir) -> dict[str, str]:
@@ -211,13 +217,13 @@ class LocalCloud:
             machine.claim(self._tags(machine), failure)
             return
         launch = Launch(offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s)
-        machine.claim(self._tags(machine), launch, time.time() + self._lease_s)
+        machine.claim(self._tags(machine), launch, self._lease_s)
         self._alive[self._id(machine)] = (machine, launch)
 
     # --- looking after them ------------------------------------------------------------------------------
 
     def _is_ready(self, machine: MachineDir) -> bool:
-        return machine.phase(self._now(), time.time()) is InstancePhase.READY
+        return machine.phase(self._now()) is InstancePhase.READY
 
     def _tell(self, machine: MachineDir) -> None:
         """Report where a machine of ours stands, if there is anything to say yet."""
@@ -237,31 +243,44 @@ class LocalCloud:
         up: set[str] = set()
         while True:
             self._wake.clear()
-            wall = time.time()
-            pause_s = LOOK_S
-            for id_, (machine, launch) in self._alive.items():
-                if machine.is_ending(wall):
-                    self._tasks.ensure(("end", id_), partial(self._end, machine, launch))
-                elif id_ not in up and self._is_ready(machine):
-                    up.add(id_)
-                    self._tell(machine)
-                elif id_ not in up:
-                    pause_s = min(pause_s, self._pace.wall_time(launch.ready_at) - wall)
+            pause_s = await waited_out(partial(self._look, up))
             # Not wait_for: before Python 3.12 it can swallow the cancellation that is to end us.
             timer = asyncio.get_running_loop().call_later(max(pause_s, SHORTEST_PAUSE_S), self._wake.set)
             await self._wake.wait()
             timer.cancel()
 
+    def _look(self, up: set[str]) -> float:
+        """Look once, `up` being those that were announced; wall seconds until the next look."""
+        wall, pause_s = time.time(), LOOK_S
+        for id_, (machine, launch) in self._alive.items():
+            if machine.is_ending():
+                self._tasks.ensure(("end", id_), partial(self._end, machine, launch))
+            elif id_ not in up and self._is_ready(machine):
+                up.add(id_)
+                self._tell(machine)
+            elif id_ not in up:
+                pause_s = min(pause_s, self._pace.wall_time(launch.ready_at) - wall)
+        return pause_s
+
+    def _lease_end(self, machine: MachineDir) -> float:
+        """When it ends by itself, in scheduler time."""
+        left_s = max(machine.lease_left_s(), -MOST_PAST_S)
+        return self._now() + left_s * self._pace.speed
+
     async def _end(self, machine: MachineDir, launch: Launch) -> None:
-        """Kill what runs on a machine, close its bill, and say so before its runs are reported lost."""
-        preempted_at = machine.preempted_at()
-        why = "given back" if preempted_at is None else "preempted"
-        if time.time() >= machine.lease_until():
-            why = "left alone until its lease passed"
-        lost = await self._runner.evacuate(machine.lease_path, f"its machine was {why}")
-        lease_end = self._pace.scheduler_time(machine.lease_until())
+        """End what runs on a machine, close its bill, and say so before its runs are reported lost.
+
+        A machine whose lease has passed gives its runs their grace, as their shims do. It is not billed.
+        """
+        preempted_at = await waited_out(machine.preempted_at)
+        why, grace_s = "given back" if preempted_at is None else "preempted", 0.0
+        if await waited_out(machine.lease_left_s) <= 0:
+            why, grace_s = "left alone until its lease passed", LEASE_GRACE_S
+        lost = await self._runner.evacuate(machine.lease_path, f"its machine was {why}", grace_s)
+        lease_end = await waited_out(partial(self._lease_end, machine))
         ended_at = min(self._now(), lease_end, math.inf if preempted_at is None else preempted_at)
-        machine.end(Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None))
+        ending = Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None)
+        await waited_out(partial(machine.end, ending))
         del self._alive[self._id(machine)]
         self._tell(machine)
         for end in lost:

@@ -4,7 +4,8 @@
         tags.json        whose it is, and the intent it was made under
         launch.json      it was rented: when, as what; written once
         failed.json      or the launch came to nothing, and why; written once, instead
-        lease.json       until when it lives unless the lease is renewed
+        lease.json       until when it lives unless the lease is renewed: on the clock of this boot, which
+                         nobody sets; a machine that was booted since goes by the wall's
         terminate.json   it is being given back
         preempted.json   the cloud takes it away; any process may write this
         ended.json       its bill is closed; written once, last
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from starburst.domain.cloud import InstancePhase
-from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
-from starburst.runs.shim import read_json, write_json
+from starburst.runs.files import claim_directory, directory_name, id_of, read_fact, write_json_once
+from starburst.runs.shim import lease_left_s, new_lease, read_json, write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ class MachineDir:
         """The file its shims look at."""
         return self.path / "lease.json"
 
-    def claim(self, tags: dict[str, str], fact: Launch | Failure | Ending, lease_until: float = 0.0) -> bool:
+    def claim(self, tags: dict[str, str], fact: Launch | Failure | Ending, lease_s: float = 0.0) -> bool:
         """Take its name with what became of it: rented, failed, or not to be. False if the name is taken."""
         files: dict[str, Any] = {"tags.json": tags}
         if isinstance(fact, Launch):
-            files |= {"launch.json": asdict(fact), "lease.json": {"until": lease_until}}
+            files |= {"launch.json": asdict(fact), "lease.json": new_lease(lease_s)}
         else:
             files["failed.json" if isinstance(fact, Failure) else "ended.json"] = asdict(fact)
         return claim_directory(self.path, files)
@@ -120,13 +121,13 @@ class MachineDir:
         """Close its bill, for good."""
         write_json_once(self.path / "ended.json", asdict(ending))
 
-    def lease_until(self) -> float:
-        """Wall time at which it ends by itself."""
-        return float(read_json(self.lease_path)["until"])
+    def lease_left_s(self) -> float:
+        """Wall seconds until it ends by itself; less than nothing once that is past."""
+        return lease_left_s(read_fact(self.lease_path))
 
-    def renew(self, until: float) -> None:
-        """Put that off."""
-        write_json(self.lease_path, {"until": until})
+    def renew(self, lease_s: float) -> None:
+        """Put that off until then."""
+        write_json(self.lease_path, new_lease(lease_s))
 
     def ask_termination(self) -> None:
         """Note that it is to be given back."""
@@ -141,19 +142,19 @@ class MachineDir:
         data = read_json(self.path / "preempted.json")
         return None if data is None else float(data["at"])
 
-    def is_ending(self, wall: float) -> bool:
-        """Whether a rented machine is on its way out at this wall time."""
+    def is_ending(self) -> bool:
+        """Whether a rented machine is on its way out."""
         told = any((self.path / name).exists() for name in ("terminate.json", "preempted.json"))
-        return told or wall >= self.lease_until()
+        return told or self.lease_left_s() <= 0
 
-    def phase(self, now: float, wall: float) -> InstancePhase | None:
-        """How it stands at this scheduler and wall time; None where no machine ever was."""
+    def phase(self, now: float) -> InstancePhase | None:
+        """How it stands at this scheduler time; None where no machine ever was."""
         launch = self.launch()
         if launch is None:
             return None
         if self.ending() is not None:
             return InstancePhase.GONE
-        if self.is_ending(wall):
+        if self.is_ending():
             return InstancePhase.TERMINATING
         return InstancePhase.LAUNCHING if now < launch.ready_at else InstancePhase.READY
 

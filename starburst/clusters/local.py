@@ -8,17 +8,27 @@ from starburst.core.events import NodesChanged
 from starburst.core.state import Changes
 from starburst.domain.job import Site
 from starburst.domain.node import Node
+from starburst.runs.accounts import RunAs
+from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import Place, ProcessRunner
+from starburst.runs.processes import SELF, Place, ProcessRunner
 
 
 class LocalCluster:
     """A `Cluster` whose nodes share this machine. Their capacity is what they are said to have."""
 
-    def __init__(self, nodes: tuple[Node, ...], root: Path, checkpoints: Path) -> None:
+    def __init__(
+        self,
+        nodes: tuple[Node, ...],
+        root: Path,
+        checkpoints: Path,
+        *,
+        run_as: RunAs = SELF,
+        max_log: int = MAX_LOG,
+    ) -> None:
         self._nodes = nodes
         self._places = {node.name: Place(node.capacity.gpus) for node in nodes}
-        self._runner = ProcessRunner(root, checkpoints, Site.CLUSTER)
+        self._runner = ProcessRunner(root, checkpoints, Site.CLUSTER, run_as=run_as, max_log=max_log)
 
     async def start(self, run: Run) -> None:
         """See `RunSite`."""

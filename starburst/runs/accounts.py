@@ -122,7 +122,7 @@ class Submitter:
         if entry.pw_uid < LEAST_UID:
             raise RefusedError(f"run_as: submitter: {user!r} is an account of the system; submit as another")
         groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-        plan = _as_another(self.home, dirs, entry.pw_uid, entry.pw_gid, groups)
+        plan = as_another(self.home, dirs, entry.pw_uid, entry.pw_gid, groups)
         env = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
         return Account(env, plan | {"no_new_privs": False})
 
@@ -143,7 +143,7 @@ class Pool:
         # Whoever may write in a namespace may call themselves what they like there.
         user = f"user {run.job.user}" if adopted is None else f"namespace {adopted.namespace}"
         id_ = self._id(directory_name(user))
-        plan = _as_another(self.home, dirs, id_, id_, [])
+        plan = as_another(self.home, dirs, id_, id_, [])
         return Account({"HOME": str(dirs.home), **_called(run)}, plan | {"no_new_privs": True})
 
     def _id(self, user: str) -> int:
@@ -168,7 +168,8 @@ class Pool:
         return {name: number for name, number in numbers.items() if self.first <= number <= self.last}
 
 
-def _as_another(home: Path, dirs: Dirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:
+def as_another(home: Path, dirs: Dirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:
+    """A plan for another account, which sees of the home its own directories; without `no_new_privs`."""
     return {
         "uid": uid,
         "gid": gid,

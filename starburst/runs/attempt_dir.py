@@ -18,6 +18,7 @@ import fcntl
 import math
 import os
 import re
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -39,7 +40,7 @@ MOST_SPEC = 1 << 24
 #: Of our own environment, what the shim's Python may need; nothing that is a secret.
 SHIM_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 #: Names of attempts and ranks.
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +172,7 @@ class AttemptDir:
 
     def ranks(self) -> list[RankDir]:
         """Its tasks in the order of their ranks."""
-        numbers = sorted(int(path.name) for path in self.path.glob("[0-9]*") if _NUMBER.fullmatch(path.name))
-        return [RankDir(self.path / str(number)) for number in numbers]
+        return [RankDir(path) for path in sorted(_numbered(self.path), key=lambda path: int(path.name))]
 
     def started(self) -> bool:
         """Whether every task was started."""
@@ -199,7 +199,11 @@ class AttemptDir:
 
     def settle(self, end: RunEnded) -> None:
         """Keep how it ended for ever."""
-        write_json_once(self.path / "end.json", _end_data(end))
+        told = self.path / "end.json"
+        if not write_json_once(told, _end_data(end)) and self.end() is None:  # what the job left there
+            if told.is_dir() and not told.is_symlink():
+                shutil.rmtree(told)
+            write_json(told, _end_data(end))
 
     def stop_asked(self) -> dict[str, Any] | None:
         """The first stop it was told: `end`, `message`, `grace_s`, and `at` in wall seconds."""
@@ -218,12 +222,18 @@ class AttemptDir:
 
 def attempts_under(root: Path) -> list[AttemptDir]:
     """Every attempt below a root."""
-    return [AttemptDir(path) for path in sorted(root.glob("[!.]*/[0-9]*")) if _NUMBER.fullmatch(path.name)]
+    return [AttemptDir(path) for job in sorted(root.glob("[!.]*")) for path in sorted(_numbered(job))]
 
 
 def log_path(root: Path, job_id: str, attempt: int, rank: int = 0) -> Path:
     """Where a task's output goes."""
     return AttemptDir.of(root, job_id, attempt).path / str(rank) / "log"
+
+
+def _numbered(directory: Path) -> list[Path]:
+    """Directories in it that are named by a number as we write them."""
+    found = (path for path in directory.glob("[0-9]*") if _NUMBER.fullmatch(path.name))
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def _flock(fd: int) -> bool:

@@ -11,6 +11,8 @@ import os
 import threading
 from contextlib import suppress
 
+#: Bytes of a log that are kept, unless somebody says otherwise.
+MAX_LOG = 1 << 30
 #: Of what does not fit this much of the end is kept.
 TAIL = 1 << 16
 BLOCK = 1 << 16

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from uuid import uuid4
 
 import structlog
@@ -22,6 +22,7 @@ from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.cgroups import group_of
 from starburst.runs.files import directory_name
+from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.report import VARIABLE
@@ -37,9 +38,6 @@ LOOK_AGAIN_S = 30.0
 OVER_S = 10.0
 #: Seconds between looks at what runs say of their progress.
 HEAR_S = 5.0
-
-#: Bytes of a task's log that are kept, with the last 64 KiB of what is not.
-MAX_LOG = 1 << 30
 
 T = TypeVar("T")
 
@@ -142,7 +140,7 @@ class ProcessRunner:
         for key in keys:
             attempt = self._live[key]
             grace_s = min([most_grace_s, *(rank.spec()["grace_s"] for rank in attempt.ranks())])
-            await waited_out(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()))
+            await waited_out(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()), key)
         await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
         return [end for key in keys if (end := self._held.pop(key, None)) is not None]
 
@@ -261,8 +259,8 @@ class ProcessRunner:
 
     async def _follow(self, attempt: AttemptDir) -> None:
         """Take one attempt from wherever it is to its end, however often it takes."""
-        end = await waited_out(partial(self._outcome, attempt))
-        del self._live[attempt.key]
+        end = await waited_out(partial(self._outcome, attempt), attempt.key)
+        self._live.pop(attempt.key, None)
         if end.end is RunEnd.LOST and attempt.key in self._held:
             self._held[attempt.key] = end
         else:
@@ -335,7 +333,11 @@ class ProcessRunner:
             self._children.discard(pid)
 
 
-async def waited_out(work: Callable[[], T | Awaitable[T]]) -> T:
+@overload
+async def waited_out(work: Callable[[], Awaitable[T]], whose: object = ...) -> T: ...
+@overload
+async def waited_out(work: Callable[[], T], whose: object = ...) -> T: ...
+async def waited_out(work: Callable[[], Any], whose: object = None) -> Any:
     """What this comes to, however often it takes: a full disk, or a shortage of open files, passes.
 
     Of anything else that goes wrong the cause is not known, so it is tried again just so: to count a run as
@@ -350,7 +352,7 @@ async def waited_out(work: Callable[[], T | Awaitable[T]]) -> T:
             text = f"{type(error).__name__}: {error}"
             if text != said:
                 passing = isinstance(error, OSError) and error.errno in shim.FULL_DISK
-                log.warning("run-waits", error=text, exc_info=not passing)
+                log.warning("run-waits", run=whose, error=text, exc_info=not passing)
             said = text
         await asyncio.sleep(wait_s)
         wait_s = min(2 * wait_s, LONGEST_WAIT_S)

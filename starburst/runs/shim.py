@@ -296,6 +296,8 @@ class Supervisor:
             return lease_left_s(read_json(self.spec["lease"])) <= 0
         except OSError as error:  # which says nothing of the lease
             return error.errno not in FULL_DISK
+        except ValueError:
+            return True
 
     def _end(self, ended_by: str, kill_time: float) -> None:
         """SIGTERM once; a later reason can only bring the SIGKILL forward."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import tracemalloc
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from starburst.app import job_log
 from starburst.app.home import Home
-from starburst.app.logs import Log, find_logs
+from starburst.app.logs import BLOCK, Log, find_logs
 from starburst.runs.attempt_dir import log_path
 
 
@@ -77,3 +82,65 @@ def test_bytes_that_are_no_text_do_not_stop_it(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"ok \xff\n")
     assert lines(Log(path, 1, 0)) == ["ok \N{REPLACEMENT CHARACTER}\n"]
+
+
+def test_a_progress_bar_is_lines_that_end_with_a_carriage_return(tmp_path):
+    """As tqdm writes it; and each is read once."""
+    path = tmp_path / "log"
+    path.write_bytes(b"\r 10%\r 20%")
+    log = Log(path, 1, 0)
+    assert lines(log, final=False) == ["\r", " 10%\r"]
+    path.write_bytes(b"\r 10%\r 20%\r 30%\r")
+    assert lines(log, final=False) == [" 20%\r"], "the last may be half of an end of line"
+    path.write_bytes(b"\r 10%\r 20%\r 30%\r\ndone\r\n")
+    assert lines(log, final=False) == [" 30%\r\n", "done\r\n"]
+    assert log.offset == path.stat().st_size
+
+
+@pytest.mark.parametrize("text", ["ä", "€", "🙂", "\r\n", "x\r", "a"])
+@pytest.mark.parametrize("shift", range(5))
+def test_a_line_longer_than_a_block_comes_in_pieces_that_cut_no_sign(tmp_path, text, shift):
+    path = tmp_path / "log"
+    whole = "y" * shift + (text * BLOCK if text.strip() == text else "z" * (BLOCK - shift - 1) + text) * 2
+    path.write_bytes(whole.encode())
+    log = Log(path, 1, 0)
+    found = lines(log)
+    assert "".join(found) == whole
+    assert log.offset == len(whole.encode())
+    assert max(map(len, found)) <= 2 * BLOCK
+    assert "\n" not in found, "a return and its newline stay together"
+
+
+@given(
+    some.lists(some.sampled_from([b"a", b"\r", b"\n", b"\r\n", b"\xc3", b"\xa4", b"b" * BLOCK]), max_size=9)
+)
+def test_what_is_read_in_steps_is_what_was_written(tmp_path_factory, parts):
+    path = tmp_path_factory.mktemp("steps") / "log"
+    path.touch()
+    log, read, written = Log(path, 1, 0), 0, b""
+    for part in parts:
+        with path.open("ab") as file:
+            file.write(part)
+        written += part
+        lines(log, final=False)
+        assert read <= log.offset <= len(written)
+        read = log.offset
+    assert lines(log) or log.offset == len(written)
+    assert log.offset == len(written)
+
+
+def test_a_line_without_end_costs_little_memory(tmp_path):
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.truncate(256 << 20)  # a hole: a quarter of a GiB of zeros, and no line end
+    log = Log(path, 1, 0)
+    tracemalloc.start()
+    read = log.new_lines(final=True)
+    total = 0
+    while text := job_log._block(read):
+        assert len(text) <= job_log.LETTERS + BLOCK
+        total += len(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert total == 256 << 20
+    assert peak < 4 << 20

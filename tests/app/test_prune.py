@@ -156,3 +156,37 @@ def test_a_home_in_which_nothing_ran_is_no_error(home: Home):
     with capture_logs() as logs:
         after_30_days(home)
     assert not logs
+
+
+def test_a_tree_that_is_too_deep_for_python_goes_and_keeps_nobody_elses_there(home: Home):
+    """A job can make one; at a start of the scheduler it must not be in the way, again and again."""
+    deep = an_attempt(home.cluster, "deep", ended_days_ago=31)
+    old = an_attempt(home.cluster, "old", ended_days_ago=31)
+    here = os.open(deep, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    after_30_days(home)
+    assert not deep.exists()
+    assert not old.exists()
+    assert not (home.cluster / "deep").exists()
+
+
+def test_what_cannot_be_removed_is_said_and_the_rest_goes(home: Home, monkeypatch: pytest.MonkeyPatch):
+    stuck = an_attempt(home.cluster, "a", ended_days_ago=31)
+    old = an_attempt(home.cluster, "b", ended_days_ago=31)
+    rename = Path.rename
+
+    def failing(path: Path, to: Path) -> Path:
+        if path == stuck:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with capture_logs() as logs:
+        after_30_days(home)
+    assert (stuck.exists(), old.exists()) == (True, False)
+    assert [entry["event"] for entry in logs] == ["prune-failed", "pruned"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
 from starburst.app.errors import UserError
+from starburst.app.submitting import this_user
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.kube import api as kube_api
 from starburst.kube.api import LEASES, NAMESPACES, NODES
@@ -73,9 +75,43 @@ def test_a_fresh_home_has_nothing_to_mend(cli: Cli, home: Path) -> None:
         f"✓ home: {home}, no scheduler runs",
         f"✓ store: {home}/starburst.db, 0 jobs",
         "✓ config: the default, cluster.kind: local",
-        "✓ cluster: embedded, 2 nodes",
-        f"✓ cloud: embedded, {len(EC2_CATALOG)} offers",
+        f"✓ cluster: embedded, 2 nodes, jobs run as {this_user()} (run_as: self)",
+        f"✓ cloud: embedded, {len(EC2_CATALOG)} offers, jobs run as {this_user()} (run_as: self)",
     ]
+
+
+def test_submitters_tokens_are_a_warning_where_jobs_run_as_the_scheduler(cli: Cli, tmp_path: Path) -> None:
+    cli("token", "create", "ci", "--role", "submitter")
+    cli("token", "create", "eyes", "--role", "viewer")
+    told = cli("doctor")
+    assert told.code == 0, "a laptop's owner may mean it"
+    assert told.out.splitlines()[-1] == (
+        f"! tokens: submitter 'ci': jobs of the embedded cluster and cloud run as {this_user()}, so who "
+        "submits can do what an admin can; set cluster.run_as"
+    )
+    apart = tmp_path / "apart.yaml"
+    apart.write_text("cluster: {run_as: pool, pool: 61000-61009}")
+    assert "tokens:" not in cli("doctor", "--config", apart).out
+
+
+@pytest.mark.parametrize(
+    ("run_as", "mend"),
+    [
+        ("sandbox", "is for another account than root; set run_as: pool or submitter"),
+        ("submitter", "only root may; run starburst as root, or set run_as: sandbox"),
+        ("pool, pool: 61000-61009", "only root may; run starburst as root, or set run_as: sandbox"),
+    ],
+)
+def test_a_mode_that_this_account_cannot_have_is_refused_at_the_start(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_as: str, mend: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if run_as == "sandbox" else 1000)
+    file = tmp_path / "apart.yaml"
+    file.write_text(f"cluster: {{run_as: {run_as}}}")
+    told = cli("up", "--config", file)
+    assert told.code == 2
+    name = run_as.partition(",")[0]
+    assert told.err.splitlines()[0] == f"error: cluster: run_as: {name}: {mend}"
 
 
 def test_programs_get_the_same_four_keys_of_each_check(cli: Cli) -> None:

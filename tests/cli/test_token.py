@@ -48,3 +48,11 @@ def test_mistakes_are_one_line(cli):
     assert one_line(cli("token", "create", "b", "--expires", "30")).startswith("--expires: '30': ")
     assert one_line(cli("token", "create", "b", "--expires", "0s")).startswith("--expires: '0s': must be")
     assert "'viewer', 'submitter', 'admin'" in cli("token", "create", "b", "--role", "king").err
+
+
+def test_who_gets_a_submitters_token_of_a_site_that_runs_jobs_as_itself_is_an_admin_and_it_says_so(cli):
+    said = cli("token", "create", "ci", "--role", "submitter").err
+    assert said.startswith("warning: jobs of the embedded cluster and cloud run as ")
+    assert "who submits can do what an admin can" in said
+    assert "warning" not in cli("token", "create", "eyes", "--role", "viewer").err
+    assert "warning" not in cli("token", "create", "boss", "--role", "admin").err

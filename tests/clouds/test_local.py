@@ -412,7 +412,7 @@ def test_a_failure_inside_ends_the_watch_instead_of_going_unheard(root: Path) ->
     async def main() -> None:
         cloud = a_cloud(root)
         await cloud.launch("i1", BIG)
-        (root / "cloud" / "instances" / "c1" / "i1" / "lease.json").write_text("not JSON")
+        (root / "cloud" / "instances" / "c1" / "i1" / "launch.json").write_text("not JSON")
         with pytest.raises(ValueError, match="Expecting value"):
             await asyncio.wait_for(cloud.watch(lambda event: None), PATIENCE_S)
 

@@ -1,0 +1,69 @@
+"""Whether jobs of the embedded sites can run as the config says, and what that means for who may submit."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from starburst.app.config import Config
+from starburst.app.config_run_as import RunsJobs
+from starburst.app.doctor import Check, fail, ok, warn
+from starburst.app.submitting import this_user
+from starburst.domain.job import Job, Workload
+from starburst.runs.accounts import Dirs, Sandbox, as_another
+from starburst.runs.ports import Run
+from starburst.runs.seclusion import problem
+
+#: Who stands for submitters in a trial: nobody, on any Linux.
+NOBODY = 65534
+
+
+def site_check(name: str, site: RunsJobs, found: str) -> Check:
+    """Of an embedded site, what was found of it so far and as whom its jobs run."""
+    unfit = site.unfit()
+    if unfit:
+        found, _, mend = unfit.partition("; ")
+        return fail(name, found, mend)
+    if not site.keeps_users_apart:
+        return ok(name, f"{found}, jobs run as {this_user()} (run_as: self)")
+    try:
+        why = _problem(site)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    if why:
+        mend = "let it, or set run_as: self, where who submits can do what an admin can"
+        return fail(name, f"run_as: {site.run_as}: this machine does not let us: {why}", mend)
+    return ok(name, f"{found}, users are kept apart (run_as: {site.run_as})")
+
+
+def trusting(config: Config) -> list[str]:
+    """The embedded sites of a config whose jobs run as Starburst itself."""
+    return [name for name, site in config.on_this_machine().items() if not site.keeps_users_apart]
+
+
+def trust_check(config: Config, submitters: list[str]) -> list[Check]:
+    """A warning where tokens promise less than their holders can do; `submitters` are their names."""
+    sites = trusting(config)
+    if not sites or not submitters:
+        return []
+    many = f"{submitters[0]!r}" + (f" and {len(submitters) - 1} more" if len(submitters) > 1 else "")
+    return [warn("tokens", f"submitter {many}: {can_do_all(sites)}", f"set {sites[0]}.run_as")]
+
+
+def can_do_all(sites: list[str]) -> str:
+    """What it means to submit to these sites."""
+    where = " and ".join(sites)
+    return f"jobs of the embedded {where} run as {this_user()}, so who submits can do what an admin can"
+
+
+def _problem(site: RunsJobs) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        dirs = Dirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
+        if site.run_as == "sandbox":
+            plan = Sandbox(home).account(Run(Job("trial", "trial", ()), 1, (), Workload()), dirs).seclusion
+        else:
+            first = int(site.pool.partition("-")[0]) if site.pool is not None else NOBODY
+            plan = as_another(home, dirs, first, first, []) | {"no_new_privs": True}
+        return "" if plan is None else problem(plan)

@@ -1,0 +1,235 @@
+"""A hostile job on the embedded sites: what it can reach as whom it runs, and what its lies can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from starburst.app.config_run_as import RunsJobs
+from starburst.app.embedded_checks import site_check
+from starburst.app.home import Home
+from starburst.core.events import RunEnd, RunEnded
+from starburst.domain.job import Site
+from starburst.runs import log_pump, seclusion, shim
+from starburst.runs.accounts import LEAST_UID, Dirs, RunAs, Sandbox
+from starburst.runs.exits import load_exit
+from starburst.runs.ports import Run
+from starburst.runs.processes import ProcessRunner
+from starburst.runs.shim import write_json
+from starburst.store import tokens
+from starburst.store.store import Store
+from tests.runs.harness import (
+    PLACES,
+    ending_what_is_left,
+    is_alive,
+    log,
+    rank_dir,
+    shell,
+    until,
+    watching,
+)
+
+pytestmark = pytest.mark.processes
+
+IS_ROOT = os.geteuid() == 0
+SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
+
+
+KEY = "hunter2-of-the-scheduler"
+
+
+def account() -> str:
+    """A Unix account of this machine that is nobody's in particular."""
+    return next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid >= LEAST_UID)
+
+
+MODES = {
+    "pool": RunsJobs(run_as="pool", pool="61000-61001"),
+    "submitter": RunsJobs(run_as="submitter"),
+    "sandbox": RunsJobs(run_as="sandbox"),
+}
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> RunsJobs:
+    section = MODES[request.param]
+    told = site_check("cluster", section, "embedded")
+    if told.status.value == "fail":
+        pytest.skip(told.line)
+    return section
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home with a store, where others may look for it; and a secret in the scheduler's environment."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+    root = Path(tempfile.mkdtemp(prefix="hostile-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    root.chmod(0o711)
+    monkeypatch.setenv("STARBURST_HOME", str(root))
+    Store.open(root / "starburst.db").close()
+    try:
+        with ending_what_is_left(root):
+            yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def runner_of(root: Path, run_as: RunAs) -> ProcessRunner:
+    return ProcessRunner(root / "runs", root / "checkpoints", Site.CLUSTER, run_as=run_as)
+
+
+def by(user: str, run: Run) -> Run:
+    return replace(run, job=replace(run.job, user=user))
+
+
+def outcome(root: Path, section: RunsJobs, script: str, user: str | None = None) -> RunEnded:
+    """Run a script as this site does."""
+    user = user or (account() if section.run_as == "submitter" else "eve")
+
+    async def main() -> RunEnded:
+        runner = runner_of(root, section.runs_as(Home(root)))
+        async with watching(runner) as reports:
+            runner.start(by(user, shell(script)), PLACES)
+            return await reports.ended()
+
+    return asyncio.run(main())
+
+
+def test_a_job_that_is_kept_apart_works_as_any_other(home: Path, mode: RunsJobs) -> None:
+    script = (
+        "set -e; echo $CUDA_VISIBLE_DEVICES:$STARBURST_RANK > $STARBURST_CHECKPOINT_DIR/step;"
+        "[ ! -d $HOME ] || touch $HOME/cache; touch here $STARBURST_REPORT;"
+        "echo to-err > /dev/stderr; sh -c 'echo said >&2'; exit 7"
+    )
+    assert outcome(home, mode, script) == RunEnded("job", 1, RunEnd.EXITED, 7), log(home)
+    assert log(home) == "to-err\nsaid\n"
+    assert (home / "checkpoints" / "job" / "step").read_text() == ":0\n"
+    assert (rank_dir(home).path / "work" / "here").exists()
+
+
+def test_it_sees_nothing_of_the_scheduler(home: Path, mode: RunsJobs) -> None:
+    """Not its environment, its store, nor a process of it; so it cannot make itself a token."""
+    script = f"""
+        tr '\\0' '\\n' < /proc/$PPID/environ; env
+        ls {home} {home}/runs {home}/runs/job/1/0; cat {home}/starburst.db {home}/runs/job/1/0/spec.json
+        cat /proc/[0-9]*/comm; kill -0 {os.getpid()} && echo LI""VES
+        cd ../..; ls
+        STARBURST_HOME={home} {sys.executable} -m starburst token create evil --role admin
+    """
+    outcome(home, mode, script)
+    said = log(home)
+    for secret in (KEY, "AWS_SECRET", "SQLite", "grace_s", "pytest", "LIVES", "starburst_"):
+        assert secret not in said, said
+    with Store.open(home / "starburst.db") as store:
+        assert tokens.listed(store) == []
+
+
+def test_it_reads_no_file_of_another_users_job_and_kills_no_process_of_it(home: Path, mode: RunsJobs) -> None:
+    if mode.run_as == "submitter" and len({entry.pw_uid for entry in pwd.getpwall()} - {0}) < 2:
+        pytest.skip("this machine has one account")
+    secret = home / "checkpoints" / "victim" / "weights"
+    victim = (
+        "umask 0; echo precious > $STARBURST_CHECKPOINT_DIR/weights; echo precious > data; "
+        "chmod -R 777 . $STARBURST_CHECKPOINT_DIR; exec sleep 600"
+    )
+    attack = (
+        f"cat {secret} {home}/runs/victim/1/0/work/data {home}/runs/victim/1/0/log; echo more >> {secret};"
+        "kill -9 -1; kill -9 $VICTIM; ls /proc | grep -c '^[0-9]'; cat /proc/$VICTIM/environ; exit 0"
+    )
+
+    async def main() -> None:
+        runner = runner_of(home, mode.runs_as(Home(home)))
+        user = account() if mode.run_as == "submitter" else "ada"
+        async with watching(runner) as reports:
+            runner.start(by(user, shell(victim, job_id="victim")), PLACES)
+            await until(lambda: secret.exists() and os.stat(secret).st_size > 0)
+            await until(lambda: len(sleepers()) == 1)
+            (pid,) = sleepers()
+            eve = account() if mode.run_as == "submitter" else "eve"
+            runner.start(by(eve, shell(attack, env={"VICTIM": str(pid)})), PLACES)
+            await reports.ended()
+            assert is_alive(pid)
+            runner.stop("victim", 1, 0)
+            await reports.ended("victim")
+        assert secret.read_text() == "precious\n"
+        assert "precious" not in log(home)
+
+    asyncio.run(main())
+
+
+def sleepers() -> list[int]:
+    """Processes of the victim that do nothing but sleep."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            sleeps = (path / "cmdline").read_bytes() == b"sleep\x00600\x00"
+            if sleeps and b"STARBURST_JOB=victim\0" in (path / "environ").read_bytes():
+                found.append(int(path.name))
+    return found
+
+
+def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(home: Path) -> None:
+    """The shim as another account starts it, with a Python that it may read; root's own is often hidden."""
+    python = next((path for path in SYSTEM_PYTHONS if Path(path).exists()), None)
+    if not IS_ROOT or python is None:
+        pytest.skip("needs root, to be somebody else, and a Python of the system")
+    rank, agent = home / "runs" / "job" / "1" / "0", home / "agent"
+    nobody = pwd.getpwnam("nobody")
+    (home / "secret").write_text("precious")
+    agent.mkdir()
+    for module in (shim, log_pump, seclusion):
+        shutil.copy(str(module.__file__), agent)
+    rank.mkdir(parents=True)
+    dirs = Dirs(*(rank / name for name in ("work", "home", "report", "checkpoints", "tmp")))
+    run = shell("true")
+    plan = Sandbox(home).account(by("eve", run), dirs).seclusion
+    assert plan is not None
+    plan["hide"] = [str(home)]
+    script = (
+        f"cat {home}/secret; ls -a {home}; ls /tmp | wc -l; cd ..; ls; touch {home}/x; kill -9 {os.getpid()};"
+        f"cat /proc/[0-9]*/comm; umount -l {home}; unshare -Urm sh -c 'umount -l {home}; cat {home}/secret';"
+        "echo HOME=$HOME; touch $HOME/ok && exit 9"
+    )
+    spec = {
+        "command": ["sh", "-c", script],
+        "cwd": str(dirs.work),
+        "env": {"PATH": os.defpath, "HOME": str(dirs.home)},
+        "grace_s": 1.0,
+        "time_limit_s": 60.0,
+        "lease": None,
+        "max_log": 1 << 20,
+        "seclusion": plan,
+    }
+    write_json(rank / "spec.json", spec)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    told = subprocess.run(
+        [python, "-I", "-S", str(agent / "shim.py"), str(rank)],
+        user=nobody.pw_uid,
+        group=nobody.pw_gid,
+        extra_groups=[],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    end = load_exit(rank / "exit.json")
+    assert end is not None, told
+    if "kept apart" in end.message:
+        pytest.skip(end.message)
+    assert end.exit_code == 9, told
+    assert "precious" not in told.stdout
+    assert f"HOME={dirs.home}" in told.stdout
+    assert not (home / "x").exists()
