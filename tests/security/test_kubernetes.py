@@ -401,9 +401,8 @@ def test_a_token_rules_the_cluster_only_if_it_is_an_admins_of_all_queues(
 
 
 def test_a_hint_from_the_bus_has_the_rights_of_anybody(store: Store) -> None:
-    hints = hints_of(
-        store, BusConfig(kind="mqtt", accept=["submit"]), Scheduler(Settings()), lambda _: None, {}
-    )
+    bus = BusConfig(kind="mqtt", accept=["submit"])
+    hints = hints_of(store, bus, Scheduler(Settings()), lambda _: None, {})
     told = {"id": "1", "manifest": json.dumps(PWN)}
     asyncio.run(hints.take(Topics("lab").hint("submit", "ada"), json.dumps(told).encode()))
     assert dict(hints.counts) == {("submit", Outcome.REFUSED): 1}
