@@ -41,6 +41,7 @@ from starburst.domain.money import Money
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
+from translator.stores import Store, at_home
 from translator.tenancy import Grant, Tenancy
 
 
@@ -94,6 +95,14 @@ class Config(Section):
             queues={q.name: Grant(tuple(q.namespaces), tuple(q.secrets)) for q in self.queues},
             checkpoints=cluster.checkpoints,
         )
+
+    def stores(self) -> dict[str, Store]:
+        """What stands in for volumes of the cluster on rented machines."""
+        if not isinstance(self.cloud, SkyConfig):
+            return {}
+        cluster = self.cluster
+        home = cluster.namespace if isinstance(cluster, KubernetesConfig) else "default"
+        return at_home(self.cloud.stores(), home)
 
     def settings(self) -> Settings:
         """All that the core is told, in SI units."""

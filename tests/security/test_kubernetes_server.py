@@ -1,4 +1,4 @@
-"""The Kubernetes boundary on a real API server: two namespaces, two users, Starburst under its own account."""
+"""The Kubernetes boundary on a real API server: two namespaces, two users, and the chart's own account."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from starburst.clouds.sky.docker import runs_in_container
-from starburst.clouds.sky.late import LateValues, Source
+from starburst.clouds.sky.late import Admit, LateValues, Source, admit_all
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
 from starburst.clouds.sky.port import Access, Contact, JobState, SkyError, UnreachableError
@@ -77,7 +77,7 @@ class SkyRuns:
 
     `checkpoints` is the controller's directory of them, by job; they are brought to the machines of a run and
     back when it ends. With `bucket` they lie in one that every machine mounts instead. `stores` are mapped to
-    volumes.
+    volumes; `admit` is asked before anything of a cluster goes along.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class SkyRuns:
         bucket: bool = False,
         source: Source | None = None,
         stores: Mapping[str, Store] = NO_STORES,
+        admit: Admit = admit_all,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._notes = notes
@@ -110,6 +111,7 @@ class SkyRuns:
         self._late = LateValues(source, tasks, self._give_up)
         self._hearing = Hearing(report, wall)
         self._stores = stores
+        self._admit = admit
         self._wall = wall
         self._runs = load_runs(notes)
         self._queued: dict[str, Queued] = {}
@@ -356,6 +358,7 @@ class SkyRuns:
 
     def _fill_in(self, note: RunNote, run: Run) -> None:
         try:
+            self._admit(run)
             note.late = self._late.manifest(run.workload)
             volumes = volumes_of(run.workload, self._stores)
         except UnresolvedError as error:

@@ -24,6 +24,8 @@ log = structlog.get_logger()
 
 #: Wall seconds between tries of one object when the server does not answer.
 PAUSE_S = 2.0
+#: The same if we have no rights in its namespace.
+DENIED_PAUSE_S = 60.0
 MAX_ID = 63
 
 
@@ -105,7 +107,9 @@ class Adoption:
                 await self._adopt(view)
             except (ApiError, UnreachableError) as error:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
-                asyncio.get_running_loop().call_later(PAUSE_S, self._queue.put_nowait, uid)
+                denied = isinstance(error, ApiError) and error.status == 403
+                pause_s = DENIED_PAUSE_S if denied else PAUSE_S
+                asyncio.get_running_loop().call_later(pause_s, self._queue.put_nowait, uid)
 
     async def _adopt(self, view: JobView | PodView) -> None:
         resource = JOBS if isinstance(view, JobView) else PODS
