@@ -35,6 +35,8 @@ class Report:
     carries: Carried | None = None
     #: There its command runs on a machine itself, whatever the image.
     on_host: bool = False
+    #: As the manifest has it; "" if it names none.
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

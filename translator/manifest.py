@@ -159,6 +159,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     _bound_labels(metadata)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
+    manifest.report.namespace = metadata.at("namespace").text() or ""
     manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
     manifest.report.on_host = hints.machine.runtime == "host"
     if manifest.report.leaves:

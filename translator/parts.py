@@ -42,6 +42,7 @@ def take_apart(manifest: Mapping[str, Any]) -> Parts:
     root = Field(
         as_submitted(manifest) if stored else dict(manifest), "", Report("", 0, native=True, leaves=False)
     )
+    root.report.namespace = root.at("metadata").at("namespace").text() or ""
     spec = root.at("spec")
     of_job = root.at("kind").value == "Job"
     template = spec.at("template") if of_job else root

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from translator.field import Field, Fields
 
 #: Kinds of volumes that can be mapped, and how each is named as a key.
-KEYS = "pvc/NAME, nfs:SERVER:/PATH or hostPath:/PATH"
+KEYS = "pvc/NAME, pvc/NAMESPACE/NAME, nfs:SERVER:/PATH or hostPath:/PATH"
 MODES = ("MOUNT", "MOUNT_CACHED", "COPY")
 
-_KEY = re.compile(r"pvc/[a-z0-9][a-z0-9.-]*|nfs:[^:]+:/.*|hostPath:/.*")
+_KEY = re.compile(r"pvc/(?:[a-z0-9][a-z0-9-]*/)?[a-z0-9][a-z0-9.-]*|nfs:[^:]+:/.*|hostPath:/.*")
 _BUCKET = re.compile(r"(?:s3|gs|r2|cos|oci|nebius|cw|hf|https)://[^/$\s]+(?:/[^$]*)?")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?")
 _BUCKET_FIELDS = Fields("a bucket", read=("source", "mode"))
@@ -69,10 +69,26 @@ def read_stores(mapping: Field) -> dict[str, Store]:
     return found
 
 
+def at_home(stores: Mapping[str, Store], namespace: str) -> dict[str, Store]:
+    """The same, where pvc/NAME and pvc/NAMESPACE/NAME both name a claim of this namespace.
+
+    Without this the first is a claim of manifests that name no namespace, and of no other.
+    """
+    within = f"pvc/{namespace}/"
+    found = dict(stores)
+    for key, store in stores.items():
+        if key.startswith(within):
+            found.setdefault(f"pvc/{key.removeprefix(within)}", store)
+        elif key.startswith("pvc/") and key.count("/") == 1:
+            found.setdefault(within + key.removeprefix("pvc/"), store)
+    return found
+
+
 def stand_in(stores: Mapping[str, Store], source: Field, kind: str) -> tuple[str, tuple[Store, str] | None]:
     """The key that a volume's source has in the config; the store that is mapped, and the path within it."""
     if kind == "persistentVolumeClaim":
-        key = f"pvc/{source.at('claimName').text() or ''}"
+        namespace = source.report.namespace
+        key = f"pvc/{namespace + '/' if namespace else ''}{source.at('claimName').text() or ''}"
         return key, (stores[key], "") if key in stores else None
     path = source.at("path").text() or "/"
     prefix = "hostPath:" if kind == "hostPath" else f"nfs:{source.at('server').text() or ''}:"

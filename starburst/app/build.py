@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,10 +34,12 @@ from starburst.core.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
-from starburst.runs.ports import Cloud, Cluster, RunSite
+from starburst.runs.ports import Cloud, Cluster, Run, RunSite
 from starburst.store import queries
 from starburst.store.store import Store
+from translator.late import UnresolvedError
 from translator.stores import Carried
+from translator.tenancy import Tenancy, rule
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.late import Source
@@ -118,6 +122,8 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
             now=now,
             controller=_controller_id(store),
             source=values_of(config),
+            stores=config.stores(),
+            admit=partial(_admit, config.tenancy()),
         )
     return LocalCloud(
         config.cloud.catalog(),
@@ -136,7 +142,7 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
 def carries(config: Config) -> Carried | None:
     """What jobs that leave for the cloud are given there of their cluster."""
     if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
-        return Carried(config.cloud.stores())
+        return Carried(config.stores())
     return None
 
 
@@ -149,6 +155,20 @@ def values_of(config: Config) -> Source | None:
     from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
 
     return ClusterValues(lambda: connect(chosen), chosen.namespace)
+
+
+def _admit(tenancy: Tenancy | None, run: Run) -> None:
+    """A submitted job takes along what its submitter may have, by the config of today.
+
+    Raises:
+        UnresolvedError: it may not have that.
+    """
+    workload = run.workload
+    if tenancy is None or workload.manifest is None or workload.adopted is not None:
+        return
+    ruling = rule(tenancy, json.loads(workload.manifest), run.job.queue, workload.submitter, leaves=True)
+    if ruling.errors:
+        raise UnresolvedError("; ".join(error.line for error in ruling.errors))
 
 
 def checkpoints_of(home: Home, config: Config) -> Path:

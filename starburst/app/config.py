@@ -47,6 +47,7 @@ from starburst.runs.log_pump import MAX_LOG
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
+from translator.stores import Store, at_home
 from translator.tenancy import Grant, Tenancy
 
 
@@ -122,6 +123,14 @@ class Config(Section):
         if isinstance(self.cloud, CloudConfig) and self.cloud.catalog():
             sites["cloud"] = sites.get("cluster", self.cloud) if self.cloud.run_as is None else self.cloud
         return sites
+
+    def stores(self) -> dict[str, Store]:
+        """What stands in for volumes of the cluster on rented machines."""
+        if not isinstance(self.cloud, SkyConfig):
+            return {}
+        cluster = self.cluster
+        home = cluster.namespace if isinstance(cluster, KubernetesConfig) else "default"
+        return at_home(self.cloud.stores(), home)
 
     def settings(self) -> Settings:
         """All that the core is told, in SI units."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,15 +14,17 @@ from starburst.app.errors import UserError
 from starburst.app.home import Home
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.cloud_api import ProvisionApi
-from starburst.clouds.sky.late import Source
+from starburst.clouds.sky.late import Admit, Source, admit_all
 from starburst.clouds.sky.notes import FileNotes
 from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_offers, read_offers
 from starburst.clouds.sky.runner import RayRunner
 from starburst.clouds.sky.sdk import SdkApi
 from starburst.clouds.sky.ssh import SshContact
+from starburst.clouds.sky.storage import NO_STORES
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
+from translator.stores import Store
 
 #: The tag of every machine that any Starburst rents.
 OWNER = "starburst"
@@ -39,10 +41,13 @@ def sky_cloud(
     now: Callable[[], float],
     controller: str,
     source: Source | None,
+    stores: Mapping[str, Store] = NO_STORES,
+    admit: Admit = admit_all,
 ) -> SkyCloud:
     """The cloud that the config describes; `checkpoints` is where those of its runs are brought home to.
 
-    `source` reads what runs take from the cluster.
+    `source` reads what runs take from the cluster, `stores` are mapped to its volumes; `admit` says which
+    runs may have that.
 
     Raises:
         UserError: SkyPilot is not installed, or its catalog cannot be read.
@@ -74,7 +79,8 @@ def sky_cloud(
         launch_limit_s=config.launch_limit,
         bucket=config.bucket,
         source=source,
-        stores=config.stores(),
+        stores=stores,
+        admit=admit,
         own_prices=config.prices is not None,
     )
 

@@ -24,7 +24,7 @@ from translator.field import Field, Report
 from translator.late import NotNowError, UnresolvedError
 from translator.references import Reference
 from translator.skypilot import to_skypilot
-from translator.stores import Store, read_stores
+from translator.stores import Store, at_home, read_stores
 from translator.task_yaml import as_yaml
 
 _COLOURS = {
@@ -63,6 +63,7 @@ def translate(
     if not manifests:
         raise UserError(f"{source}: there is no Job or Pod in it; write at least one")
     cluster = None if settings is None else _cluster(settings)
+    stores = at_home(stores, "default" if cluster is None else cluster.namespace)
     translations = _translated(manifests, stores, cluster)
     if output is TaskFormat.JSON:
         print(json.dumps([_keys(found) for found in translations], indent=2, ensure_ascii=False))

@@ -244,7 +244,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         ),
         (
             "cloud: {kind: skypilot, volumes: {claim/a: s3://b}}",
-            'cloud.volumes: ["claim/a"]: no volume is named like this; write pvc/NAME, nfs:SERVER:/PATH or',
+            'cloud.volumes: ["claim/a"]: no volume is named like this; write pvc/NAME, pvc/NAMESPACE',
         ),
         (
             "cloud: {kind: skypilot, volumes: {pvc/a: {source: s3://b, mode: X}}}",

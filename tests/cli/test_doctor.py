@@ -319,7 +319,9 @@ def test_each_missing_right_is_named_with_its_purpose(tmp_path: Path) -> None:
     assert status == "fail"
     assert line.startswith("it may not create jobs.batch in default (")
     assert line.count("(") == 1
-    assert line.endswith("; bind this account to the ClusterRole starburst of deploy/kubernetes.yaml")
+    assert line.endswith(
+        "; bind this account to the roles of deploy/kubernetes.yaml, in each of these namespaces"
+    )
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "elsewhere"])

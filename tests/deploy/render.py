@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ CHART = DEPLOY / "helm" / "starburst"
 NAMESPACE, RELEASE = "starburst-system", "starburst"
 
 ACTION = re.compile(r"\{\{(-)?\s+(.*?)\s+(-)?\}\}", re.DOTALL)
-PATH = re.compile(r"\.((?:Values|Release)(?:\.[A-Za-z]+)+)")
+PATH = re.compile(r"(\$?)\.((?:Values|Release)(?:\.[A-Za-z]+)+)")
 HAS = re.compile(r'\.Capabilities\.APIVersions\.Has "([a-z0-9./]+)"')
 TO_YAML = re.compile(r"toYaml (\S+) \| indent ([0-9]+)")
 QUOTE = re.compile(r"(\S+) \| quote")
@@ -58,33 +59,70 @@ def objects(values: Mapping[str, Any] = {}, apis: frozenset[str] = frozenset({"p
     return [item for text in chart(values, apis) for item in yaml.safe_load_all(text)]
 
 
+@dataclass
+class Block:
+    """What stands between an `if` or a `range` and its `end`: texts, actions and blocks."""
+
+    opening: str
+    parts: list[Block | Text | str] = field(default_factory=list)
+
+
+class Text(str):
+    """What is not within braces."""
+
+
 def render(template: str, scope: Mapping[str, Any]) -> str:
     """One template. Raises UnknownTemplateError."""
-    out, shown, at = "", [True], 0
+    return _shown(_parsed(template), scope)
+
+
+def _parsed(template: str) -> Block:
+    root = Block("")
+    within, at = [root], 0
     for match in ACTION.finditer(template):
         before, action = template[at : match.start()], match[2]
         at = match.end()
         if match[3]:
             at += len(template[at:]) - len(template[at:].lstrip())
-        if shown[-1]:
-            out += before.rstrip() if match[1] else before
-        if action.startswith("if "):
-            shown.append(bool(_condition(action[3:], scope)) and shown[-1])
+        within[-1].parts.append(Text(before.rstrip() if match[1] else before))
+        if action.startswith(("if ", "range ")):
+            within.append(Block(action))
+            within[-2].parts.append(within[-1])
         elif action == "end":
-            if len(shown) == 1:
+            if len(within) == 1:
                 raise UnknownTemplateError("an end too many")
-            shown.pop()
-        elif shown[-1]:
-            out += _text(action, scope)
+            within.pop()
+        else:
+            within[-1].parts.append(action)
     rest = template[at:]
-    if len(shown) != 1 or "{{" in out + rest or "}}" in rest:
+    if len(within) != 1 or "{{" in rest or "}}" in rest:
         raise UnknownTemplateError("an action without its end")
-    return out + rest
+    root.parts.append(Text(rest))
+    return root
 
 
-def _condition(action: str, scope: Mapping[str, Any]) -> Any:
+def _shown(block: Block, scope: Mapping[str, Any]) -> str:
+    out = ""
+    for part in block.parts:
+        if isinstance(part, Text):
+            if "{{" in part or "}}" in part:
+                raise UnknownTemplateError("an action that is none")
+            out += part
+        elif isinstance(part, str):
+            out += _text(part, scope)
+        elif part.opening.startswith("if "):
+            out += _shown(part, scope) if _condition(part.opening[3:], scope) else ""
+        else:
+            items = _value(part.opening.removeprefix("range "), scope)
+            out += "".join(_shown(part, {**scope, ".": item}) for item in items)
+    return out
+
+
+def _condition(action: str, scope: Mapping[str, Any]) -> bool:
     has = HAS.fullmatch(action)
-    return has[1] in scope["APIs"] if has else _value(action, scope)
+    if has:
+        return has[1] in scope["APIs"]
+    return not _value(action[4:], scope) if action.startswith("not ") else bool(_value(action, scope))
 
 
 def _text(action: str, scope: Mapping[str, Any]) -> str:
@@ -100,11 +138,13 @@ def _text(action: str, scope: Mapping[str, Any]) -> str:
 
 
 def _value(path: str, scope: Mapping[str, Any]) -> Any:
+    if path == "." and "." in scope:
+        return scope["."]
     found = PATH.fullmatch(path)
-    if not found:
+    if not found or ("." in scope and not found[1]):  # within a range a dot is the item
         raise UnknownTemplateError(f"{path}: not known here")
     value: Any = scope
-    for part in found[1].split("."):
+    for part in found[2].split("."):
         if not isinstance(value, Mapping) or part not in value:
             raise UnknownTemplateError(f"{path}: there is no such value")
         value = value[part]

@@ -16,13 +16,18 @@ import chakra_plugin.main
 import starburst
 from starburst.app.config import parse_config
 from starburst.cli.main import Subcommands
+from starburst.clusters.kubernetes.leaving import ROLE
 from starburst.kube.access import (
     CHAKRA,
     CHAKRA_LEASE,
     CHAKRA_PREEMPTION,
+    CHAKRA_WORK,
     STARBURST,
+    STARBURST_IMPERSONATION,
     STARBURST_LEASE,
+    STARBURST_WORK,
     Permission,
+    leave,
 )
 from tests.deploy.render import CHART, DEPLOY, NAMESPACE, RELEASE, manifests, objects
 
@@ -30,10 +35,15 @@ Object = dict[str, Any]
 #: Every switch of the chart turned the other way.
 OTHERWISE: Mapping[str, Any] = {
     "chakra": {"preemption": True, "serviceMonitor": True},
-    "starburst": {"storageClass": "fast", "service": True},
+    "starburst": {
+        "storageClass": "fast",
+        "service": True,
+        "impersonate": {"users": ["ada"], "groups": ["lab"]},
+    },
     "imagePullSecrets": [{"name": "login"}],
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "system", "operator": "Exists"}],
+    "namespaces": [],
 }
 
 
@@ -71,15 +81,55 @@ def command_of(deployment: Object) -> list[str]:
 def test_each_program_gets_what_it_needs_and_nothing_else() -> None:
     found = objects()
     assert granted(pick(found, "ClusterRole", "starburst-chakra")) == needed(CHAKRA)
+    assert granted(pick(found, "ClusterRole", "starburst-chakra-work")) == needed(CHAKRA_WORK)
     assert granted(pick(found, "ClusterRole", "starburst")) == needed(STARBURST)
+    assert granted(pick(found, "ClusterRole", "starburst-work")) == needed(STARBURST_WORK)
     assert granted(pick(found, "Role", "starburst-chakra")) == needed(CHAKRA_LEASE)
     assert granted(pick(found, "Role", "starburst")) == needed(STARBURST_LEASE)
 
 
 def test_chakra_may_delete_pods_only_if_it_preempts() -> None:
-    role = pick(objects(OTHERWISE), "ClusterRole", "starburst-chakra")
-    assert granted(role) == needed((*CHAKRA, *CHAKRA_PREEMPTION))
+    role = pick(objects(OTHERWISE), "ClusterRole", "starburst-chakra-work")
+    assert granted(role) == needed((*CHAKRA_WORK, *CHAKRA_PREEMPTION))
     assert needed(CHAKRA_PREEMPTION) == {("delete", "", "pods")}
+
+
+@pytest.mark.parametrize("name", ["starburst-work", "starburst-chakra-work"])
+def test_writes_are_bound_in_the_listed_namespaces_and_nowhere_else(name: str) -> None:
+    def bound(values: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+        found = [item for item in objects(values) if item["kind"].endswith("Binding")]
+        mine = [item for item in found if item["roleRef"]["name"] == name]
+        return [(item["kind"], item["metadata"].get("namespace")) for item in mine]
+
+    assert bound({}) == [("RoleBinding", "default")]
+    assert bound({"namespaces": ["papers", "lab"]}) == [("RoleBinding", "papers"), ("RoleBinding", "lab")]
+    assert bound({"namespaces": []}) == [("ClusterRoleBinding", None)]
+
+
+def test_in_the_cluster_as_a_whole_they_only_read_and_ask() -> None:
+    verbs = {permission.verb for permission in (*CHAKRA, *STARBURST)}
+    assert verbs == {"list", "watch", "create"}
+    assert [each.resource for each in (*CHAKRA, *STARBURST) if each.verb == "create"] == [
+        "subjectaccessreviews"
+    ]
+
+
+def test_only_who_is_named_is_impersonated() -> None:
+    assert "starburst-impersonate" not in {item["metadata"]["name"] for item in objects()}
+    role = pick(objects(OTHERWISE), "ClusterRole", "starburst-impersonate")
+    assert granted(role) == needed(STARBURST_IMPERSONATION)
+    assert [rule["resourceNames"] for rule in role["rules"]] == [["ada"], ["lab"]]
+
+
+def test_the_right_to_leave_is_bound_to_nobody_and_stands_in_a_file_of_its_own_too() -> None:
+    for values in ({}, OTHERWISE):
+        found = objects(values)
+        role = pick(found, "ClusterRole", ROLE)
+        assert role == yaml.safe_load((DEPLOY / "leave.yaml").read_text())
+        bindings = [item for item in found if item["kind"].endswith("Binding")]
+        assert not [item for item in bindings if item["roleRef"]["name"] == ROLE]
+    asked = leave("any")
+    assert granted(role) == {(asked.verb, asked.group, asked.resource)}
 
 
 def test_only_chakras_own_lease_is_read_or_changed() -> None:
@@ -89,7 +139,10 @@ def test_only_chakras_own_lease_is_read_or_changed() -> None:
 
 
 def test_no_permission_stands_twice_and_each_says_what_it_is_for() -> None:
-    for several in (CHAKRA + CHAKRA_PREEMPTION + CHAKRA_LEASE, STARBURST + STARBURST_LEASE):
+    for several in (
+        CHAKRA + CHAKRA_WORK + CHAKRA_PREEMPTION + CHAKRA_LEASE,
+        STARBURST + STARBURST_WORK + STARBURST_LEASE + STARBURST_IMPERSONATION,
+    ):
         assert len(needed(several)) == len(several)
         assert all(each.why.startswith(("to ", "so that ")) for each in several)
 
@@ -101,7 +154,8 @@ def test_roles_are_bound_to_the_accounts_that_the_pods_run_under() -> None:
         assert subject["namespace"] == NAMESPACE
         pick(found, "ServiceAccount", subject["name"])
         role = pick(found, binding["roleRef"]["kind"], binding["roleRef"]["name"])
-        assert subject["name"] == role["metadata"]["name"]
+        suffixes = ("", "-work", "-impersonate")
+        assert role["metadata"]["name"] in [subject["name"] + suffix for suffix in suffixes]
     for name in ("starburst", "starburst-chakra"):
         pods = pick(found, "Deployment", name)["spec"]["template"]["spec"]
         assert pods["serviceAccountName"] == name
@@ -205,7 +259,7 @@ def test_pods_of_jobs_reach_starburst_on_demand_and_without_a_token_nobody_else_
 
 def test_chakra_can_be_had_alone() -> None:
     alone = objects({"starburst": {"enabled": False}})
-    assert {item["metadata"]["name"] for item in alone} == {"starburst-chakra"}
+    assert {item["metadata"]["name"] for item in alone} == {"starburst-chakra", "starburst-chakra-work"}
 
 
 def test_where_pods_may_run_and_who_may_pull_is_said_for_both() -> None:

@@ -13,6 +13,7 @@ SCOPE: dict[str, Any] = {
         "on": True,
         "off": False,
         "none": [],
+        "names": ["a", "b"],
         "empty": "",
         "zero": 0,
         "text": 'a "b"',
@@ -40,6 +41,9 @@ SCOPE: dict[str, Any] = {
         ('{{ if .Capabilities.APIVersions.Has "policy/v2" }}a{{ end }}', ""),
         ("{{ toYaml .Values.box.map | indent 2 }}\n", "  a:\n    k: v\n  z: 1\n"),
         ("{{ .Values.text | quote }}", '"a \\"b\\""'),
+        ("{{ range .Values.names }}[{{ . }}/{{ $.Release.Name }}]{{ end }}", "[a/r][b/r]"),
+        ("{{ range .Values.none }}a{{ end }}", ""),
+        ("{{ if not .Values.none }}a{{ end }}{{ if not .Values.on }}b{{ end }}", "a"),
     ],
 )
 def test_what_helm_makes_of_it(template: str, text: str) -> None:
@@ -54,7 +58,9 @@ def test_what_helm_makes_of_it(template: str, text: str) -> None:
         "{{ .Values.box }}",
         "{{ .Values.on }}",
         "{{ if .Values.nothing }}a{{ end }}",
-        "{{ range .Values.none }}{{ end }}",
+        "{{ . }}",
+        "{{ range .Values.names }}{{ .Release.Name }}{{ end }}",
+        "{{ range $i, $n := .Values.names }}{{ end }}",
         "{{ .Chart.Name }}",
         "{{ include `x` . }}",
         "{{ .Values.text | upper }}",

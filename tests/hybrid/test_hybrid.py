@@ -48,6 +48,7 @@ WORK = "echo begun on $STARBURST_SITE; sleep {seconds}; echo done"
 def test_sixteen_jobs_on_pods_and_on_rented_machines_whatever_is_killed(hybrid: Live) -> None:
     """Overflow, sharing, preemption, a return with its checkpoint, a kill in the launch; and the bill."""
     (hybrid.root / "checkpoints").mkdir()
+    hybrid.let_leave()
     hybrid.configure(yaml.safe_dump(config(hybrid.root)))
     hybrid.up()
     hybrid.chakra()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +13,7 @@ import yaml
 
 from starburst.kube.access import Permission
 from starburst.kube.api import PODS, Api, ApiError, Object, Resource
-from tests.deploy.render import DEPLOY, NAMESPACE
+from tests.deploy.render import DEPLOY, NAMESPACE, objects
 from tests.kube.chakra_lab import make_namespace, pod, until
 from tests.kube.lab import Lab
 
@@ -50,14 +51,14 @@ class Deployed:
     async def _apply(self, api: Api) -> set[str]:
         """Create everything; kinds that this server does not know."""
         skipped = set()
-        for item in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()):
+        await make_namespace(api, WORK)
+        for item in [*yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()), *_bound_in(WORK)]:
             try:
                 await api.create(resource_of(item), item["metadata"].get("namespace", ""), item)
             except ApiError as error:
                 if error.status != 404:
                     raise
                 skipped.add(item["kind"])
-        await make_namespace(api, WORK)
         first = pod("first", schedulerName="nobody")  # refused until the account of the namespace has a token
         await until("a pod can be made", lambda: api.create(PODS, WORK, first))
         return skipped
@@ -100,6 +101,21 @@ class Deployed:
 
         ask(account, lambda api: until(f"what {name} may", lambda: known(api)))
         return account
+
+
+def _bound_in(namespace: str) -> list[Object]:
+    """What the chart makes for one more namespace with jobs."""
+    return [
+        item
+        for item in objects({"namespaces": [namespace]})
+        if item["metadata"].get("namespace") == namespace
+    ]
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 def path(permission: Permission) -> str:

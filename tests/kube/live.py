@@ -19,6 +19,7 @@ import pytest
 
 from starburst.kube.api import NODES, Api, Object
 from starburst.store.store import Store
+from tests.deploy.render import DEPLOY
 from tests.kube.kubectl import kubectl
 from tests.kube.lab import Lab
 
@@ -102,6 +103,14 @@ class Live:
         )
         assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stdout}{done.stderr}\n{self.logs()}"
         return done.stdout
+
+    def let_leave(self, namespace: str = "default", account: str = "default") -> None:
+        """What the README has an operator do before jobs that people apply may leave for the cloud."""
+        name = f"starburst-leave-{account}"
+        self.kubectl("apply", "-f", str(DEPLOY / "leave.yaml"))
+        self.kubectl("delete", "rolebinding", name, "-n", namespace, "--ignore-not-found")
+        who = ("--clusterrole=starburst-leave", f"--serviceaccount={namespace}:{account}")
+        self.kubectl("create", "rolebinding", name, "-n", namespace, *who)
 
     def apply(self, manifests: Sequence[Object]) -> None:
         """kubectl apply"""

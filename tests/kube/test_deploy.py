@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import time
 import urllib.request
 from collections.abc import Iterable, Sequence
@@ -18,11 +17,11 @@ import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
 
-from starburst.kube.access import CHAKRA, Permission
+from starburst.kube.access import CHAKRA, CHAKRA_WORK, Permission
 from starburst.kube.api import EVENTS, JOBS, LEASES, PODS, Api
 from tests.deploy.render import DEPLOY, NAMESPACE
 from tests.kube.chakra_lab import chakra, node_of, pod, until
-from tests.kube.deployed import WORK, Deployed, ask, may, resource_of
+from tests.kube.deployed import WORK, Deployed, ask, free_port, may, resource_of
 from tests.kube.lab import skip
 from tests.kube.live import job_manifest, live
 
@@ -144,7 +143,8 @@ def test_starburst_adopts_places_and_ends_jobs_under_the_account_of_the_manifest
 
 
 def test_chakra_without_the_right_to_bind_binds_nothing_and_says_why(stage: Deployed, tmp_path: Path) -> None:
-    unarmed = stage.account_with("unarmed", [each for each in CHAKRA if each.subresource != "binding"])
+    rights = [each for each in (*CHAKRA, *CHAKRA_WORK) if each.subresource != "binding"]
+    unarmed = stage.account_with("unarmed", rights)
     log = tmp_path / "chakra.log"
 
     async def refused() -> bool:
@@ -157,12 +157,6 @@ def test_chakra_without_the_right_to_bind_binds_nothing_and_says_why(stage: Depl
 
     with chakra(unarmed, log, "--no-leader-elect", "--scheduler-name", "chakra-unarmed"):
         ask(stage.lab, scene)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def leads(port: int) -> bool:

@@ -15,7 +15,7 @@ from starburst.app.cluster_checks import cluster_checks
 from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.doctor import Check
-from starburst.kube.access import STARBURST, Permission
+from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import NODES, Api, ApiError, Object, Resource
 from tests.kube.lab import Lab
 
@@ -24,6 +24,7 @@ ROLES = Resource("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=Fals
 BINDINGS = Resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
 CLAIMS = Resource("v1", "persistentvolumeclaims")
 PATIENCE_S = 20.0
+ALL = (*STARBURST, *STARBURST_WORK)
 
 
 def checks(kubeconfig: Path, **config: Any) -> dict[str, Check]:
@@ -88,24 +89,25 @@ def test_an_administrator_finds_everything_but_chakra(api_server: Lab) -> None:
     ] == ["ok"] * 5
     assert found["server"].found.startswith("https://")
     assert found["version"].found.startswith("v1.")
-    assert found["permissions"].found == f"all {len(STARBURST)} that Starburst uses"
+    assert found["permissions"].found == f"all {len(ALL)} that Starburst uses, in default"
 
 
 def test_the_rights_that_are_listed_are_enough(api_server: Lab, tmp_path: Path) -> None:
-    file = as_account(api_server, tmp_path, "enough", STARBURST)
+    file = as_account(api_server, tmp_path, "enough", ALL)
     assert checks(file)["permissions"].status.value == "ok"
 
 
 @pytest.mark.parametrize("lost", [("create", "jobs", ""), ("get", "pods", "log"), ("watch", "pods", "")])
 def test_one_right_less_is_named_alone(api_server: Lab, tmp_path: Path, lost: tuple[str, str, str]) -> None:
-    rest = [each for each in STARBURST if (each.verb, each.resource, each.subresource) != lost]
-    assert len(rest) == len(STARBURST) - 1
+    rest = [each for each in ALL if (each.verb, each.resource, each.subresource) != lost]
+    assert len(rest) == len(ALL) - 1
     name = "-".join(["no", *filter(None, lost)])
     check = checks(as_account(api_server, tmp_path, name, rest))["permissions"]
     verb, resource, sub = lost
     group = ".batch" if resource == "jobs" else ""
     assert check.status.value == "fail"
-    assert check.found.startswith(f"it may not {verb} {resource}{group}{'/' if sub else ''}{sub} (")
+    where = "" if verb == "watch" else " in default"
+    assert check.found.startswith(f"it may not {verb} {resource}{group}{'/' if sub else ''}{sub}{where} (")
     assert check.found.count("(") == 1
 
 

@@ -8,18 +8,21 @@ from starburst.kube.access import (
     CHAKRA,
     CHAKRA_LEASE,
     CHAKRA_PREEMPTION,
+    CHAKRA_WORK,
     STARBURST,
     STARBURST_LEASE,
+    STARBURST_WORK,
     Permission,
 )
-from starburst.kube.api import EVENTS, JOBS, LEASES, NODES, PODS, Api, ApiError
+from starburst.kube.api import EVENTS, JOBS, LEASES, NODES, PODS, Api, ApiError, Resource
+from starburst.kube.reviews import REVIEWS, account_may
 from tests.deploy.render import NAMESPACE
 from tests.kube.chakra_lab import pod
 from tests.kube.deployed import RBAC, WORK, Deployed, ask, may, new, path
 
 PROGRAMS = {
-    "starburst-chakra": (*CHAKRA, *CHAKRA_LEASE),
-    "starburst": (*STARBURST, *STARBURST_LEASE),
+    "starburst-chakra": (*CHAKRA, *CHAKRA_WORK, *CHAKRA_LEASE),
+    "starburst": (*STARBURST, *STARBURST_WORK, *STARBURST_LEASE),
 }
 EACH = [
     pytest.param(account, lost, id=f"{account}: {lost.verb} {lost.resource} {lost.subresource}".strip())
@@ -31,12 +34,16 @@ EACH = [
 # What is used, call by call.
 
 
+def where(permission: Permission) -> tuple[Resource, str]:
+    """What it is on, and in which namespace that is tried."""
+    known = {"leases": LEASES, "events": EVENTS, "jobs": JOBS, "pods": PODS, "nodes": NODES}
+    resource = known.get(permission.resource, REVIEWS)
+    return resource, {"leases": NAMESPACE, "nodes": ""}.get(permission.resource, WORK)
+
+
 async def attempt(api: Api, permission: Permission, mark: str) -> None:
     """Do what a permission allows, on objects that are there; `mark` is for names of new ones."""
-    resource = {"leases": LEASES, "events": EVENTS, "jobs": JOBS, "pods": PODS, "nodes": NODES}[
-        permission.resource
-    ]
-    namespace = {"leases": NAMESPACE, "nodes": ""}.get(permission.resource, WORK)
+    resource, namespace = where(permission)
     name = {"leases": "chakra", "pods": f"pod-{mark}"}.get(permission.resource, "there")
     match permission.verb, permission.subresource:
         case "list", "":
@@ -53,7 +60,7 @@ async def attempt(api: Api, permission: Permission, mark: str) -> None:
             body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node-1"}}
             await api.create(resource, namespace, body, "binding")
         case "create", "":
-            await api.create(resource, namespace, new(permission.resource, mark))
+            await made(api, permission, mark)
         case "update", "":
             body = {"metadata": {"name": name, "namespace": namespace}, "spec": {}}
             await api.call("PUT", resource.path(namespace, name), body=body)
@@ -63,6 +70,15 @@ async def attempt(api: Api, permission: Permission, mark: str) -> None:
             await api.delete(resource, namespace, name)
         case other:
             raise AssertionError(f"no call is known for {other}")
+
+
+async def made(api: Api, permission: Permission, mark: str) -> None:
+    """Create a new object, or ask what another account may."""
+    if permission.resource == "subjectaccessreviews":
+        await account_may(api, permission, WORK, "default")
+        return
+    resource, namespace = where(permission)
+    await api.create(resource, namespace, new(permission.resource, mark))
 
 
 async def verdict(api: Api, permission: Permission, mark: str) -> str:
@@ -100,8 +116,25 @@ def test_chakra_may_not_delete_pods_unless_it_preempts(stage: Deployed) -> None:
     (delete,) = CHAKRA_PREEMPTION
     account = stage.account("starburst-chakra")
     assert ask(account, lambda api: verdict(api, delete, "x")).startswith("forbidden")
-    preempting = stage.account_with("preempting", (*CHAKRA, delete))
+    preempting = stage.account_with("preempting", (*CHAKRA, *CHAKRA_WORK, delete))
     assert ask(preempting, lambda api: verdict(api, delete, "x")) == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("account", "work"), [("starburst", STARBURST_WORK), ("starburst-chakra", CHAKRA_WORK)]
+)
+def test_nothing_is_written_in_a_namespace_that_is_not_listed(
+    stage: Deployed, account: str, work: tuple[Permission, ...]
+) -> None:
+    async def allowed(api: Api) -> dict[str, list[str]]:
+        return {
+            namespace: [f"{each.verb} {path(each)}" for each in work if await may(api, each, namespace)]
+            for namespace in (WORK, "default", "kube-system", NAMESPACE)
+        }
+
+    everything = [f"{each.verb} {path(each)}" for each in work]
+    found = ask(stage.account(account), allowed)
+    assert found == {WORK: everything, "default": everything, "kube-system": [], NAMESPACE: []}
 
 
 @pytest.mark.parametrize("account", PROGRAMS)
@@ -112,6 +145,7 @@ def test_secrets_roles_and_others_leases_are_nobodys_business(stage: Deployed, a
             *(Permission("get", "", "secrets"), Permission("list", "", "secrets")),
             *(Permission("create", "", "pods", "exec"), Permission("patch", "", "nodes")),
             *(Permission("create", RBAC, "clusterrolebindings"), Permission("bind", RBAC, "clusterroles")),
+            *(Permission("impersonate", "", "users"), Permission("use", "starburst.io", "queues")),
             *others,
         ]
         return [f"{each.verb} {path(each)}" for each in asked if await may(api, each, "kube-system")]

@@ -94,6 +94,7 @@ def test_a_hundred_jobs_run_once_each_whatever_is_killed_in_the_middle(running: 
 
 def test_a_job_that_comes_home_from_the_cloud_ends_complete_with_its_logs(running: Live) -> None:
     """It overflows, its Job is withdrawn; room comes free, it returns; kubectl sees an ordinary Job."""
+    running.let_leave()
     running.configure(CONFIG.format(offers=OFFER))
     running.up()
     running.chakra()
@@ -135,6 +136,7 @@ def test_a_job_that_comes_home_from_the_cloud_ends_complete_with_its_logs(runnin
 
 def test_a_job_that_ends_in_the_cloud_is_complete_in_the_cluster(running: Live) -> None:
     """`kubectl wait --for=condition=complete` works for a user who never heard of Starburst."""
+    running.let_leave()
     running.configure(CONFIG.format(offers=OFFER))
     running.up()
     running.chakra()
@@ -152,6 +154,7 @@ def test_a_job_that_ends_in_the_cloud_is_complete_in_the_cluster(running: Live) 
 
 def test_deleting_an_adopted_job_cancels_it_wherever_it_runs(running: Live) -> None:
     """One in a pod, one in the cloud."""
+    running.let_leave()
     running.configure(CONFIG.format(offers=OFFER))
     running.up()
     running.chakra()

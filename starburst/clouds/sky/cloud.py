@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from starburst.clouds.sky.carry import Berth
-from starburst.clouds.sky.late import Source
+from starburst.clouds.sky.late import Admit, Source, admit_all
 from starburst.clouds.sky.machines import SkyMachines
 from starburst.clouds.sky.naming import Naming
 from starburst.clouds.sky.notes import MachineNote, Notes
@@ -86,8 +86,9 @@ class SkyCloud:
     jobs keep theirs on this side. A machine ends by itself `lease_s` plus `idle_minutes` after we are last
     heard of; a launch that takes longer than `launch_limit_s` has failed. `now` gives the scheduler's time
     and `pace` maps it to the wall's. `source` reads what runs take from the cluster; without one they are
-    refused. `stores` are mapped to the cluster's volumes, and every machine has them all. With `own_prices`
-    those of the offers are the user's, and SkyPilot is not asked what machines cost."""
+    refused. `stores` are mapped to the cluster's volumes, and every machine has them all. `admit` says which
+    runs may have of either. With `own_prices` those of the offers are the user's, and SkyPilot is not asked
+    what machines cost."""
 
     def __init__(
         self,
@@ -110,6 +111,7 @@ class SkyCloud:
         bucket: str | None = None,
         source: Source | None = None,
         stores: Mapping[str, Store] = NO_STORES,
+        admit: Admit = admit_all,
         own_prices: bool = False,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -161,6 +163,7 @@ class SkyCloud:
             bucket=bucket is not None,
             source=source,
             stores=stores,
+            admit=admit,
             wall=wall,
         )
 

@@ -19,6 +19,7 @@ import structlog
 from starburst.clouds.sky.notes import RankNote, RunNote
 from starburst.clouds.sky.spec import filled
 from starburst.domain.job import Workload
+from starburst.runs.ports import Run
 from starburst.runs.tasks import TaskSet
 from translator.late import Found, Here, NotNowError, UnresolvedError, evaluate, is_late
 
@@ -27,8 +28,15 @@ log = structlog.get_logger()
 #: Reads what a manifest (JSON) refers to. Raises NotNowError, UnresolvedError.
 Source = Callable[[str], Awaitable[Found]]
 
+#: Whether a run may have what it takes from the cluster. Raises UnresolvedError.
+Admit = Callable[[Run], None]
+
 #: Wall seconds between tries to read the cluster.
 RETRY_S = 5.0
+
+
+def admit_all(_run: Run) -> None:
+    """There is no cluster whose rights could be asked about."""
 
 
 class LateValues:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from starburst.clouds.sky.answers import visible
 from starburst.clouds.sky.docker import runs_in_container
+from starburst.clouds.sky.late import Admit
 from starburst.clouds.sky.notes import RankNote, RunNote
 from starburst.clouds.sky.spec import spec_of
 from starburst.clouds.sky.storage import volumes_of
@@ -20,12 +21,14 @@ from translator.stores import Store
 def noted(
     run: Run,
     takes: Callable[[str], bool],
+    admit: Admit,
     late: Callable[[Workload], str | None],
     stores: Mapping[str, Store],
     *,
     bucket: bool,
 ) -> tuple[RunNote, RunEnded | None]:
-    """The note of a run, and its end if it has one already; `late` as of `LateValues.manifest`."""
+    """The note of a run, and its end if it has one already; `admit` says whether it may have what it asks for
+    of the cluster, `late` as of `LateValues.manifest`."""
     slots = sorted(run.slots, key=lambda slot: slot.rank)
     ranks = [RankNote(slot.where) for slot in slots]
     note = RunNote(run.job.id, run.attempt, ranks, run.job.checkpoint)
@@ -33,13 +36,14 @@ def noted(
     why = _refusal(run.workload)
     if not why and absent:
         return note, RunEnded(*note.key, RunEnd.LOST, message=f"{absent[0]} takes no runs")
-    try:
-        note.late = None if why else late(run.workload)
-        volumes = [] if why else volumes_of(run.workload, stores)
-    except UnresolvedError as error:
-        why = str(error)
     if why:
         return note, RunEnded(*note.key, RunEnd.REFUSED, message=why)
+    try:
+        admit(run)
+        note.late = late(run.workload)
+        volumes = volumes_of(run.workload, stores)
+    except UnresolvedError as error:
+        return note, RunEnded(*note.key, RunEnd.REFUSED, message=str(error))
     for slot, rank in zip(slots, ranks, strict=True):
         rank.spec = spec_of(run, slot, volumes, bucket=bucket)
     return note, None

@@ -22,7 +22,7 @@ import structlog
 from starburst.clouds.sky.answers import TaskState, tended
 from starburst.clouds.sky.carry import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, Carrier
 from starburst.clouds.sky.endings import Endings
-from starburst.clouds.sky.late import LateValues, Source
+from starburst.clouds.sky.late import Admit, LateValues, Source, admit_all
 from starburst.clouds.sky.logs import MAX_LOG, Logs
 from starburst.clouds.sky.naming import run_name
 from starburst.clouds.sky.notes import Notes, RankNote, RunNote, drop_run, load_runs, save_run
@@ -68,7 +68,7 @@ class SkyRuns:
 
     `checkpoints` is the controller's directory of them, by job; they are brought to the machines of a run and
     back when it ends. With `bucket` they lie in one that every machine mounts instead. `stores` are mapped to
-    volumes.
+    volumes; `admit` is asked before anything of a cluster goes along.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class SkyRuns:
         bucket: bool = False,
         source: Source | None = None,
         stores: Mapping[str, Store] = NO_STORES,
+        admit: Admit = admit_all,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._notes = notes
@@ -100,6 +101,7 @@ class SkyRuns:
         self._late = LateValues(source, tasks, self._give_up)
         self._hearing = Hearing(report, wall)
         self._stores = stores
+        self._admit = admit
         self._wall = wall
         self._runs = load_runs(notes, wall())
         self._queues = Queues(runner, tasks, wall)
@@ -113,7 +115,9 @@ class SkyRuns:
         """Note a run, or find it noted; the machines that should hear of it."""
         note = self._runs.get((run.job.id, run.attempt))
         if note is None:
-            note, refused = noted(run, self._takes, self._late.manifest, self._stores, bucket=self._bucket)
+            note, refused = noted(
+                run, self._takes, self._admit, self._late.manifest, self._stores, bucket=self._bucket
+            )
             if refused is None:
                 save_run(self._notes, note)
             else:

@@ -21,8 +21,9 @@ log = structlog.get_logger()
 
 #: Wall seconds between tries of one object when the server does not answer.
 PAUSE_S = 2.0
-#: The same if there is no room for its job, or the store has something against it.
-LONG_PAUSE_S = 30.0
+#: The same if there is no room for its job, or the store has something against it; and if we have no rights
+#: in its namespace.
+LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
 MAX_ID = 63
 
 #: Reads an object as the job of this id: the job, or what is wrong with it. Never raises for an object.
@@ -107,7 +108,8 @@ class Adoption:
                 await self._adopt(view)
             except (ApiError, UnreachableError) as error:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
-                self._later(uid, PAUSE_S)
+                denied = isinstance(error, ApiError) and error.status == 403
+                self._later(uid, DENIED_PAUSE_S if denied else PAUSE_S)
             except NoRoomError as error:
                 self._put_off(view, str(error))
             except Exception:  # of this object alone, whatever it is: no reason to end for all

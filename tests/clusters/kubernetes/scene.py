@@ -163,7 +163,9 @@ class Scene:
     def take_up(self, job_id: str) -> JobRecord:
         """The core hears of a job."""
         job = self.desk.submissions[job_id].job
-        self.desk.records[job_id] = record = JobRecord(job, len(self.desk.records) + 1, 0.0)
+        self.desk.records[job_id] = record = JobRecord(
+            job, len(self.desk.records) + 1, 0.0, confined=job.confined
+        )
         wait = {"need": "1 GPU", "wait_s": None, "rule": "test"}
         self.told(record, "waits", **wait)
         return record
