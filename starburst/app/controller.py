@@ -181,7 +181,7 @@ class Controller:
             event = replace(event, per_s=event.per_s / self._pace.speed)
             if not is_news(self.scheduler, event, self.now()):
                 return
-        self._reports.append(event)
+        self._reports.append(self._performer.explained(event))
         self._news.set()
 
     async def _loop(self) -> None:

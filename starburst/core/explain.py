@@ -200,7 +200,9 @@ def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
         known = state.refusals
         since, words = clock(known.first_at), known.message
         again = clock(max(state.now, known.next_at))
-        told.append(f"the cluster has refused every start since {since} ({words}); it is tried again at {again}")
+        told.append(
+            f"the cluster has refused every start since {since} ({words}); it is tried again at {again}"
+        )
     return told
 
 

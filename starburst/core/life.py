@@ -19,6 +19,9 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.retrying import pause_s
 
+#: Characters of a site's words that are kept.
+WORDS = 500
+
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
     """A new attempt, on slots that are already taken."""
@@ -113,9 +116,7 @@ def run_ended(state: State, event: RunEnded) -> None:
         _exited(state, record, event)
     elif event.end is RunEnd.REFUSED:
         finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
-    elif event.end is RunEnd.NOT_STARTED:
-        _not_started(state, record, event)
-    elif event.end is RunEnd.STOPPED and record.phase is Phase.STARTING:  # not by the core
+    elif event.end is RunEnd.NOT_STARTED or (event.end is RunEnd.STOPPED and record.phase is Phase.STARTING):
         _not_started(state, record, event)
     elif event.end is RunEnd.DISPLACED:
         gone(state, record, event.message or "its place was taken away", preempted=True)
@@ -128,7 +129,7 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
 
     But in the cloud each try is paid for, so there it counts as one.
     """
-    message = event.message or "its start was given up"
+    message = " ".join(event.message.split())[:WORDS] or "its start was given up"
     if event.outage and record.site is Site.CLUSTER:
         refused(state, message)
     if record.stop_why:

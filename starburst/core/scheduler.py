@@ -115,7 +115,9 @@ class Scheduler(State):
         if self.freed:
             return self.now
         timers = self.deadlines.next(), self.looks.next(), self.pauses.next()
-        return min(*timers, pack_at(self), probe_at(self), fence_at(self), consolidate_at(self), caps_at(self))
+        return min(
+            *timers, pack_at(self), probe_at(self), fence_at(self), consolidate_at(self), caps_at(self)
+        )
 
     def _schedule(self) -> None:
         if self.settings.caps:
