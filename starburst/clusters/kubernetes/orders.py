@@ -17,6 +17,7 @@ from starburst.clusters.kubernetes.manifest import (
     pod_object,
     withdrawn,
 )
+from starburst.clusters.kubernetes.refusals import is_final, is_full, words
 from starburst.clusters.kubernetes.runs import RunBook, RunKey
 from starburst.core.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
@@ -29,9 +30,6 @@ from starburst.runs.ports import Desk, Report, Run
 
 #: Variables by which a run finds where it can say how far it is.
 Reporting = Callable[[Run], Mapping[str, str]]
-
-#: The server will say the same however often it is asked: the run cannot be made.
-REFUSALS = (400, 404, 422)
 
 
 class Orders:
@@ -67,10 +65,10 @@ class Orders:
             else:
                 await self._create(api, features, run, why)
         except ApiError as error:
-            if error.status not in REFUSALS:
+            if not is_final(error) and not is_full(error):
                 raise
-            message = f"the cluster refuses it: {error.message or error.reason}"
-            self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
+            end = RunEnd.REFUSED if is_final(error) else RunEnd.NOT_STARTED
+            self._report(RunEnded(run.job.id, run.attempt, end, message=words(error)))
 
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
         namespace = namespace_of(run.workload, self._namespace)
@@ -86,9 +84,12 @@ class Orders:
         try:
             await api.create(JOBS, namespace, body)
         except ApiError as error:
-            if error.reason != "AlreadyExists":
+            # An answer that was lost may have been a yes: the quota is full of this very Job then.
+            if error.reason != "AlreadyExists" and not is_full(error):
                 raise
-            there = await api.get(JOBS, namespace, body["metadata"]["name"])
+            there = await api.find(JOBS, namespace, body["metadata"]["name"])
+            if there is None:
+                raise
             if self._book.key_of(read_job(there)) != (run.job.id, run.attempt):
                 name = f"{namespace}/{body['metadata']['name']}"
                 raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
