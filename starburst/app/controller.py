@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isinf
 from typing import Any
 
@@ -53,6 +54,7 @@ PRUNE_S = 86_400.0
 #: What requests about known jobs become, by kind.
 WISHES: dict[str, Callable[[str], Event]] = {
     "cancel": CancelRequested,
+    "cancel-now": partial(CancelRequested, now=True),
     "hold": HoldRequested,
     "release": ReleaseRequested,
 }
@@ -277,7 +279,8 @@ class Controller:
         submission = self._store.submission(job_id)
         if submission is None:
             raise LookupError(f"the store has no workload for {job_id}")
-        return submission.job, submission.workload
+        job = submission.job
+        return replace(job, grace_s=self.scheduler.grace_s(job)), submission.workload
 
     def _done(self, key: str) -> None:
         self._store.action_done(key, self.now())

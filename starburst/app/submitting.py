@@ -76,7 +76,7 @@ def read_sources(
             if not native and not s.workload.command
         ]
         problems += _strange_queues(config, source.name, found)
-        submissions += found
+        submissions += [_noted(item, config.policy.max_grace) for item in found]
     if problems:
         raise UserError("\n".join(problems))
     return resolved(store, submissions, queues)
@@ -91,6 +91,17 @@ def _strange_queues(config: Config, source: str, found: Iterable[Submission]) ->
         for item in found
         if known and item.job.queue not in known
     ]
+
+
+def _noted(item: Submission, max_grace_s: float) -> Submission:
+    """A grace that no stop will give is told to its user."""
+    if item.job.grace_s <= max_grace_s:
+        return item
+    note = (
+        f"terminationGracePeriodSeconds: {item.job.grace_s:g} s: a run that is told to stop has at most "
+        f"{max_grace_s:g} s here (policy.max_grace)"
+    )
+    return replace(item, notes=(*item.notes, note))
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:
@@ -121,9 +132,9 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
     ]
 
 
-def cancel(store: Store, rows: Iterable[JobRow]) -> None:
-    """Ask for those that are not over yet to be cancelled."""
-    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time())
+def cancel(store: Store, rows: Iterable[JobRow], *, now: bool = False) -> None:
+    """Ask for those that are not over yet to be cancelled; `now`, which is for admins: without a grace."""
+    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time(), now=now)
 
 
 def hold(store: Store, rows: Iterable[JobRow]) -> None:

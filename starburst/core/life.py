@@ -256,7 +256,7 @@ def stay(state: State, record: JobRecord) -> None:
 
 def set_off(state: State, record: JobRecord) -> None:
     """The machines that it moves to are up: it is told to stop and save its work."""
-    grace_s = record.job.grace_s
+    grace_s = state.grace_s(record.job)
     state.decide(record.id, "stopping", grace_s=grace_s, why="all that it moves to is up")
     stop(state, record, "move", grace_s)
 

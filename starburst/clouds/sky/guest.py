@@ -107,7 +107,8 @@ def take_in(path: str, spec: dict[str, Any]) -> None:
 def stop(path: str, grace_s: float) -> None:
     """Have a task ended. One that never began cannot begin after this."""
     os.makedirs(path, exist_ok=True)
-    if read_json(os.path.join(path, "stop.json")) is None:
+    asked = read_json(os.path.join(path, "stop.json"))
+    if asked is None or grace_s < asked["grace_s"]:
         write_json(os.path.join(path, "stop.json"), {"grace_s": grace_s})
     lock = take_lock(path)
     if lock is not None:

@@ -135,8 +135,8 @@ class SkyRuns:
         if note is None:
             note = self._runs[job_id, attempt] = RunNote(job_id, attempt, [], stop=asked)
             self._settle(note, RunEnded(job_id, attempt, RunEnd.STOPPED, message="stopped before it began"))
-        elif note.end is None and note.stop is None:
-            note.stop = asked
+        elif note.end is None and (note.stop is None or grace_s < note.stop["grace_s"]):
+            note.stop = asked if note.stop is None else {**note.stop, "grace_s": grace_s}
             save_run(self._notes, note)
         self._tell(note)
         return [rank.where for rank in note.ranks if not rank.over]

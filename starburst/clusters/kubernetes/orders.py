@@ -166,11 +166,13 @@ class Orders:
         await self._delete(api, active, grace_s)
 
     async def _delete(self, api: Api, pods: list[PodView], grace_s: float) -> None:
-        """A grace of 0 would make the server forget a pod whose containers may still live."""
+        """A grace of 0 would make the server forget a pod whose containers may still live.
+
+        Of pods that are being deleted already, with the grace that their user chose, it is made shorter.
+        """
         for pod in pods:
-            if not pod.deleting:
-                grace = max(1, math.ceil(grace_s))
-                await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
+            grace = max(1, math.ceil(grace_s))
+            await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
 
     def _object_of(self, key: RunKey) -> tuple[str, str, str, bool]:
         """Kind, namespace and name of a run's object, and whether a user made it."""
