@@ -175,6 +175,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         return LocalCluster(chosen.known_nodes(), home.cluster, home.checkpoints)
     need_kubernetes()
     from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.stuck import Limits  # noqa: PLC0415 - so are its
 
     return KubernetesCluster(
         connect=lambda: connect(chosen),
@@ -182,7 +183,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         controller=_controller_id(store),
         namespace=chosen.namespace,
         checkpoints=chosen.checkpoints,
-        bind_limit_s=chosen.bind_limit,
+        limits=Limits(chosen.bind_limit, chosen.start_limit),
         carries=carries(config),
         queues=[queue.name for queue in config.queues],
         logs=home.cluster,

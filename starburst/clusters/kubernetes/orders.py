@@ -141,8 +141,13 @@ class Orders:
         await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
         return True
 
-    async def end(self, api: Api, features: Features, key: RunKey, how: RunEnd, grace_s: float) -> None:
-        """End a run so that its end counts as `how`; the first word on that stands. See `RunSite.stop`."""
+    async def end(
+        self, api: Api, features: Features, key: RunKey, how: RunEnd, grace_s: float, *, why: str = ""
+    ) -> None:
+        """End a run so that its end counts as `how`, and says `why`; the first word on that stands.
+
+        See `RunSite.stop`.
+        """
         kind, namespace, name, adopted = self._object_of(key)
         resource = _resource(kind)
         there = await api.find(resource, namespace, name)
@@ -154,7 +159,7 @@ class Orders:
             await self._end_strays(api, namespace, key, active, grace_s)
             return
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
-        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value}"}
+        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip()}
         if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
             del marks[names.STOPPING]  # the first word stands
         body["metadata"] = {"annotations": marks, "uid": view.uid}

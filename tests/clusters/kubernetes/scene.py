@@ -12,6 +12,7 @@ from typing import Any
 from kubernetes.aio.client import ApiClient, Configuration
 
 from starburst.clusters.kubernetes.adapter import KubernetesCluster
+from starburst.clusters.kubernetes.stuck import Limits
 from starburst.core.actions import Slot
 from starburst.core.decisions import Decision
 from starburst.core.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
@@ -27,7 +28,7 @@ from tests.kube_unit.store import Object, RefusedError
 
 ME, NS = "store-1", "team"
 #: Wall seconds, virtual ones here.
-BIND_LIMIT_S = 30.0
+BIND_LIMIT_S, START_LIMIT_S = 30.0, 300.0
 
 
 class FakeDesk:
@@ -81,7 +82,7 @@ class Scene:
             controller=ME,
             namespace=NS,
             checkpoints=None,
-            bind_limit_s=BIND_LIMIT_S,
+            limits=Limits(BIND_LIMIT_S, START_LIMIT_S),
             logs=self._logs,
             queues=self.queues,
         )
