@@ -155,9 +155,9 @@ class Client:
         """Where a job stands and why."""
         return self._one(f"/jobs/{_quoted(job)}/explain")
 
-    def cancel(self, job: str) -> Row:
-        """Cancel a job: how it stood before."""
-        return self._steer(job, "cancel")
+    def cancel(self, job: str, *, now: bool = False) -> Row:
+        """Cancel a job, `now`, which is for admins, without a grace: how it stood before."""
+        return self._steer(job, "cancel?now=true" if now else "cancel")
 
     def hold(self, job: str) -> Row:
         """Keep a job that waits out of the queue: how it stood before."""

@@ -221,6 +221,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         )
     need_kubernetes()
     from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.stuck import Limits  # noqa: PLC0415 - so are its
 
     return KubernetesCluster(
         connect=lambda: connect(chosen),
@@ -229,7 +230,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         ),
         controller=_controller_id(store),
         tenancy=tenancy,
-        bind_limit_s=chosen.bind_limit,
+        limits=Limits(chosen.bind_limit, chosen.start_limit),
         read=object_reader(config, chosen, carries(config)),
         queues=[queue.name for queue in config.queues],
         logs=home.cluster,

@@ -84,6 +84,9 @@ class PolicyConfig(Section):
     unreachable: Seconds = Field(
         600.0, description="a rented machine that does not answer for this long is ended"
     )
+    max_grace: Seconds = Field(
+        600.0, description="no run that is told to stop gets longer than this, whatever its job asks for"
+    )
 
     @field_validator("out_of_order")
     @classmethod
@@ -132,4 +135,5 @@ class PolicyConfig(Section):
             move_min_run_s=self.move_min_run,
             move_s=self.move_delay,
             unreachable_s=self.unreachable,
+            max_grace_s=self.max_grace,
         )

@@ -125,6 +125,11 @@ class KubernetesConfig(Section):
     bind_limit: BindLimit = Field(
         60.0, description="a placed run whose pods are not bound in this time is taken back"
     )
+    start_limit: BindLimit = Field(
+        1800.0,
+        description="a run whose containers are not up in this time is taken back; one of which they say "
+        "what is wrong, as ErrImagePull, after bind_limit",
+    )
     user_from: Literal["annotation", "namespace"] = Field(
         "annotation",
         description="whose adopted jobs are: annotation: as their starburst.io/user says, which whoever may "

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isinf
 from typing import Any
 
@@ -54,6 +55,7 @@ PRUNE_S = 86_400.0
 #: What requests about known jobs become, by kind.
 WISHES: dict[str, Callable[[str], Event]] = {
     "cancel": CancelRequested,
+    "cancel-now": partial(CancelRequested, now=True),
     "hold": HoldRequested,
     "release": ReleaseRequested,
 }
@@ -190,6 +192,8 @@ class Controller:
             if not is_news(self.scheduler, event, self.now()):
                 return
             key = (event.job_id, event.attempt)  # the last word counts
+        else:
+            key = event = self._performer.explained(event)
         self._reports.pop(key, None)
         self._reports[key] = event
         self._news.set()
@@ -290,7 +294,8 @@ class Controller:
         submission = self._store.submission(job_id)
         if submission is None:
             raise LookupError(f"the store has no workload for {job_id}")
-        return submission.job, submission.workload
+        job = submission.job
+        return replace(job, grace_s=self.scheduler.grace_s(job)), submission.workload
 
     async def _done(self, key: str) -> None:
         await self._patience.outlast("done", lambda: self._store.action_done(key, self.now()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -11,6 +12,7 @@ import structlog
 from starburst.app.patience import Patience
 from starburst.app.within import within
 from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.events import Event, InstanceGone, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
 from starburst.runs.ports import Cloud, Cluster, Run, RunSite
@@ -22,6 +24,9 @@ CALL_TIMEOUT_S = 60.0
 FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 30.0
 TRIES = 5
+
+#: Errors that concern the one action; after any other one its site is taken to be out of order.
+OWN_ERRORS = (LookupError, RuntimeError, TypeError, ValueError)
 
 
 class Performer:
@@ -45,6 +50,8 @@ class Performer:
         self._patience = patience
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        #: Why starts and launches were given up whose end is not reported yet, by key.
+        self._given_up: dict[str, Exception] = {}
 
     def perform(self, action: Action) -> asyncio.Task[None]:
         """Start on an action, after all earlier ones of the same job or machine."""
@@ -54,6 +61,20 @@ class Performer:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._forget(subject, done))
         return task
+
+    def explained(self, event: Event) -> Event:
+        """A report; one that what was given up has ended says that it never began, and why."""
+        match event:
+            case RunEnded(job_id, attempt, end):
+                error = self._given_up.pop(f"start/{job_id}/{attempt}", None)
+                if error is not None and end is RunEnd.STOPPED:
+                    outage = not isinstance(error, OWN_ERRORS)
+                    return RunEnded(job_id, attempt, RunEnd.NOT_STARTED, message=_words(error), outage=outage)
+            case InstanceGone(instance_id):
+                error = self._given_up.pop(f"launch/{instance_id}", None)
+                if error is not None:
+                    return replace(event, message=_words(error))
+        return event
 
     async def close(self) -> None:
         """Drop what is under way; what is not done stays owed in the store."""
@@ -70,32 +91,36 @@ class Performer:
     async def _after(self, previous: asyncio.Task[None] | None, action: Action) -> None:
         if previous is not None:
             await asyncio.wait([previous])
-        if not await self._try(action, TRIES if isinstance(action, StartRun | LaunchInstance) else None):
+        error = await self._try(action, TRIES if isinstance(action, StartRun | LaunchInstance) else None)
+        if error is not None:
             # Nobody knows whether it was started. Ending it makes sure; its end is then reported, and the
-            # core tries elsewhere.
+            # core tries again or elsewhere.
+            self._given_up[action.key] = error
             await self._try(_undo(action), None)
         await self._done(action.key)
 
-    async def _try(self, action: Action, tries: int | None) -> bool:
-        """Repeat a call until it is taken; whether it was. No limit of tries for ends: they must happen.
+    async def _try(self, action: Action, tries: int | None) -> Exception | None:
+        """Repeat a call until it is taken; why it was not. No limit of tries for ends: they must happen.
 
         A try that this machine held up says nothing of the site, and does not count.
         """
         pause_s, attempt = FIRST_PAUSE_S, 0
-        while tries is None or attempt < tries:
-            try:
-                await within(CALL_TIMEOUT_S, self._call(action))
-            except Exception as error:  # an adapter may fail in any way; the answer is the same
-                if not self._patience.notes(action.key, error):
-                    attempt += 1
-                    log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LAST_PAUSE_S)
-            else:
-                self._patience.over(action.key)
-                return True
-        self._patience.over(action.key)
-        return False
+        try:
+            while True:
+                try:
+                    await within(CALL_TIMEOUT_S, self._call(action))
+                except Exception as error:  # an adapter may fail in any way; the answer is the same
+                    if not self._patience.notes(action.key, error):
+                        attempt += 1
+                        log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
+                        if attempt == tries:
+                            return error
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, LAST_PAUSE_S)
+                else:
+                    return None
+        finally:
+            self._patience.over(action.key)
 
     def _call(self, action: Action) -> Coroutine[Any, Any, None]:
         match action:
@@ -111,6 +136,10 @@ class Performer:
 
     def _site(self, site: Site) -> RunSite:
         return self._cluster if site is Site.CLUSTER else self._cloud
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _undo(action: Action) -> Action:

@@ -72,7 +72,7 @@ def read_sources(
         raise UserError("\n".join(problems))
     owned = [
         replace(item, job=replace(item.job, user=user), workload=replace(item.workload, submitter=submitter))
-        for item in answer.submissions
+        for item in (_noted(item, config.policy.max_grace) for item in answer.submissions)
     ]
     return resolved(store, [job for first in owned for job in members(first)], queues)
 
@@ -97,6 +97,17 @@ def _not_allowed(config: Config, found: Iterable[Submission], submitter: Submitt
         ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
         problems += [f"job {job.name}: {error.line}" for error in ruling.errors]
     return problems
+
+
+def _noted(item: Submission, max_grace_s: float) -> Submission:
+    """A grace that no stop will give is told to its user."""
+    if item.job.grace_s <= max_grace_s:
+        return item
+    note = (
+        f"terminationGracePeriodSeconds: {item.job.grace_s:g} s: a run that is told to stop has at most "
+        f"{max_grace_s:g} s here (policy.max_grace)"
+    )
+    return replace(item, notes=(*item.notes, note))
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:
@@ -129,9 +140,9 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
     ]
 
 
-def cancel(store: Store, rows: Iterable[JobRow]) -> None:
-    """Ask for those that are not over yet to be cancelled."""
-    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time())
+def cancel(store: Store, rows: Iterable[JobRow], *, now: bool = False) -> None:
+    """Ask for those that are not over yet to be cancelled; `now`, which is for admins: without a grace."""
+    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time(), now=now)
 
 
 def hold(store: Store, rows: Iterable[JobRow]) -> None:

@@ -91,11 +91,11 @@ class AtHome:
         found = submitting.held(found) if hold else found
         return submitting.dry_run(self.store, found) if dry_run else submitting.submit(self.store, found)
 
-    def cancel(self, names: Sequence[str]) -> list[JobRow]:
+    def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
         from starburst.app import submitting  # noqa: PLC0415
 
         rows = self.named(names)
-        submitting.cancel(self.store, rows)
+        submitting.cancel(self.store, rows, now=now)
         return rows
 
     def hold(self, names: Sequence[str]) -> list[JobRow]:

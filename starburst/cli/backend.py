@@ -71,8 +71,8 @@ class Backend(Protocol):
     def submit(self, sources: Sequence[Source], *, dry_run: bool, hold: bool = False) -> list[Keys]:
         """Hand in everything or nothing, perhaps held: the keys of `starburst submit`, or of its dry run."""
 
-    def cancel(self, names: Sequence[str]) -> list[JobRow]:
-        """Have jobs cancelled: how they stood before."""
+    def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
+        """Have jobs cancelled, perhaps without a grace: how they stood before."""
 
     def hold(self, names: Sequence[str]) -> list[JobRow]:
         """Have jobs that wait held: how they stood before."""

@@ -12,10 +12,14 @@ from starburst.domain.job import is_over
 
 def cancel(
     jobs: Annotated[list[str], typer.Argument(help="Ids, names or unique beginnings of them.")],
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Give no grace; over HTTP for admins. Also for jobs that stop already."),
+    ] = False,
 ) -> None:
     """Cancel jobs, wherever they are. A running one gets SIGTERM and its grace first."""
     with open_backend() as backend:
-        rows = backend.cancel(jobs)
+        rows = backend.cancel(jobs, now=now)
         for row in rows:
             said = f"is over already: {row.phase}" if is_over(row.phase) else "is being cancelled"
             print(f"job/{row.id} {said}")

@@ -109,8 +109,8 @@ class OverHttp:
             [(source.name, source.text) for source in sources], dry_run=dry_run, hold=hold
         )
 
-    def cancel(self, names: Sequence[str]) -> list[JobRow]:
-        return self._steer("cancel", names)
+    def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
+        return self._steer("cancel?now=true" if now else "cancel", names)
 
     def hold(self, names: Sequence[str]) -> list[JobRow]:
         return self._steer("hold", names)

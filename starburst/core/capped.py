@@ -89,7 +89,7 @@ def _enforce(state: State, standing: Standing) -> None:
         elif record.phase is Phase.STOPPING:
             stay(state, record)  # where it was to move to nothing is held for it any more
         elif cap.then == "stop" or record.job.checkpoint:
-            grace_s = record.job.grace_s
+            grace_s = state.grace_s(record.job)
             state.decide(record.id, "stopping", grace_s=grace_s, why=f"{cap.title} is spent")
             stop(state, record, "cap", grace_s)
 

@@ -226,14 +226,20 @@ def _ends(state: State, record: JobRecord, machine: InstanceRecord) -> float:
     """When a job is expected to need a machine no longer."""
     run_s = max(0.0, state.runtime_s(record.job) - record.saved_s)
     if record.phase is Phase.STOPPING and machine.id not in {slot.where for slot in record.moving}:
-        return state.now + record.job.grace_s
-    if record.alive and record.ends_at is not None:
-        return record.ends_at
-    if record.alive and record.started_at is not None:
-        return record.started_at + run_s
+        return state.now + (0.0 if record.no_grace else state.grace_s(record.job))
+    if record.alive:
+        began = state.now if record.started_at is None else record.started_at
+        return max(record.ends_at or 0.0, began + _takes_s(state, began, run_s))
     booting = machine.phase is InstancePhase.LAUNCHING
     up_at = machine.requested_at + _boot_s(machine.offer) if booting else 0.0
     return max(state.now, up_at) + run_s
+
+
+def _takes_s(state: State, began: float, run_s: float) -> float:
+    """The whole time of a run, whatever its user says of it: no less than past jobs took on average, and as
+    much again as it has run, which is what is best expected of a run of which one knows no more.
+    """
+    return max(run_s, state.load.load.mean_runtime_s, 2 * (state.now - began))
 
 
 def _boot_s(offer: Offer) -> float:

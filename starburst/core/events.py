@@ -33,9 +33,10 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Its user no longer wants the job."""
+    """Its user no longer wants the job; or an admin, who may have it end `now`, without a grace."""
 
     job_id: str
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

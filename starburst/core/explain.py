@@ -62,7 +62,7 @@ def explain(
     if record.phase is Phase.OFFLOADING:
         sentence = _offloading(state, record, clock)
     elif record.phase is Phase.STOPPING:
-        sentence = _stopping(record)
+        sentence = _stopping(state, record)
     elif record.alive:
         sentence = _running(state, record, clock)
     else:
@@ -298,14 +298,16 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     return f"{line}; may come home from {clock(record.look_at)} on, if that pays and there is room"
 
 
-def _stopping(record: JobRecord) -> str:
+def _stopping(state: State, record: JobRecord) -> str:
     stopped = f"is being stopped on {where(record.slots)}"
     why = WHY_STOP.get(record.stop_why)
     if record.stop_why == "move":
         why = f"it moves to {where(record.moving)}" if record.moving else "what it was to move to is lost"
+    if record.no_grace:
+        return f"{stopped}: {why}, at once"
     if why is None:
         return f"{stopped}: a machine of its gang is gone"
-    return f"{stopped}: {why}; it has {hours(record.job.grace_s)} to save its work"
+    return f"{stopped}: {why}; it has {hours(state.grace_s(record.job))} to save its work"
 
 
 def ordinal(n: int) -> str:

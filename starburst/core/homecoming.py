@@ -45,4 +45,4 @@ def _consider(state: State, record: JobRecord) -> None:
         record.reserved = slots
         slot = f"{where(slots)} is held for it"
     state.decide(record.id, "returning", **numbers, slot=slot)
-    stop(state, record, "return", job.grace_s)
+    stop(state, record, "return", state.grace_s(job))

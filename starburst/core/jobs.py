@@ -49,6 +49,8 @@ class JobRecord:
     slots: tuple[Slot, ...] = ()
     #: Why a STOPPING run is being stopped: "cancel", "return", "move", "cap", "lost" or "preempted".
     stop_why: str = ""
+    #: It was cancelled without a grace.
+    no_grace: bool = False
     #: Slots held on the cluster for a job on its way home.
     reserved: tuple[Slot, ...] = ()
     returned: bool = False

@@ -19,6 +19,9 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.retrying import pause_s
 
+#: Characters of a site's words that are kept.
+WORDS = 500
+
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
     """A new attempt, on slots that are already taken."""
@@ -126,7 +129,7 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
 
     But in the cloud each try is paid for, so there it counts as one.
     """
-    message = event.message or "its start was given up"
+    message = " ".join(event.message.split())[:WORDS] or "its start was given up"
     if event.outage and record.site is Site.CLUSTER:
         refused(state, message)
     if record.stop_why:
@@ -253,7 +256,7 @@ def stay(state: State, record: JobRecord) -> None:
 
 def set_off(state: State, record: JobRecord) -> None:
     """The machines that it moves to are up: it is told to stop and save its work."""
-    grace_s = record.job.grace_s
+    grace_s = state.grace_s(record.job)
     state.decide(record.id, "stopping", grace_s=grace_s, why="all that it moves to is up")
     stop(state, record, "move", grace_s)
 

@@ -174,12 +174,15 @@ class Scheduler(State):
 
 def _cancelled(state: State, event: CancelRequested) -> None:
     record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end or record.stop_why == "cancel":
+    if record is None or record.phase.is_end or (record.stop_why == "cancel" and not event.now):
         return
     if record.alive:
         state.unreserve(record)
-        state.decide(record.id, "stopping", grace_s=record.job.grace_s, why="its user cancelled it")
-        stop(state, record, "cancel", record.job.grace_s)
+        grace_s = 0.0 if event.now else state.grace_s(record.job)
+        why = "an admin cancelled it" if event.now else "its user cancelled it"
+        record.no_grace = event.now
+        state.decide(record.id, "stopping", grace_s=grace_s, why=why)
+        stop(state, record, "cancel", grace_s)
         return
     withdraw(state, record)
     release(state, record)

@@ -64,6 +64,8 @@ class Settings:
     move_s: float = 60.0
     #: A machine that nobody gets through to is given this long before it is ended.
     unreachable_s: float = 600.0
+    #: No run that is told to stop gets a longer grace, whatever its job asks for.
+    max_grace_s: float = 600.0
     #: A job whose runs were lost (not preempted) this often has failed.
     max_losses: int = 6
     #: What may be spent in the cloud (core/caps.py); no two with one name.

@@ -139,6 +139,10 @@ class State:
             return job.runtime_estimate_s
         return self.load.load.mean_runtime_s
 
+    def grace_s(self, job: Job) -> float:
+        """How long a run of it has to end once it is told to."""
+        return min(job.grace_s, self.settings.max_grace_s)
+
     def current(self, job_id: str, attempt: int) -> JobRecord | None:
         """The record, if this is its living attempt; a stale report finds none."""
         record = self.jobs.get(job_id)

@@ -82,7 +82,9 @@ def submit_request(submission: Submission, now_wall: float) -> Row:
 
 
 def request(kind: str, job_id: str, now_wall: float) -> Row:
-    """A wish about a known job on its way to the scheduler: "cancel", "hold" or "release"."""
+    """A wish about a known job on its way to the scheduler: "cancel", "cancel-now", "hold" or
+    "release".
+    """
     nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
     return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
 

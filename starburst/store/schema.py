@@ -69,7 +69,8 @@ instances = Table(
     Index("ix_instances_phase", "phase"),
 )
 
-#: What users asked for and the scheduler has not taken up yet: "submit", "cancel", "hold" and "release".
+#: What users asked for and the scheduler has not taken up yet: "submit", "cancel", "cancel-now", "hold" and
+#: "release".
 requests = Table(
     "requests",
     metadata,

@@ -178,12 +178,13 @@ class Store:
         except IntegrityError:
             raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
 
-    def cancel(self, job_ids: Iterable[str], now_wall: float) -> None:
-        """Ask for jobs to be cancelled; asking again changes nothing."""
+    def cancel(self, job_ids: Iterable[str], now_wall: float, *, now: bool = False) -> None:
+        """Ask for jobs to be cancelled, perhaps without a grace; asking again changes nothing."""
+        kind = "cancel-now" if now else "cancel"
         with self.write() as conn:
-            asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == "cancel")))
+            asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == kind)))
             wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]
-            _many(conn, _insert_requests, [rows.request("cancel", job_id, now_wall) for job_id in wanted])
+            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
 
     def hold(self, job_ids: Iterable[str], now_wall: float) -> None:
         """Ask for jobs that wait to be held."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -33,6 +34,7 @@ MOST_IDS = 100
 JobText = Annotated[str, Path(description="id, name, or the beginning of one")]
 Names = Annotated[list[str], Depends(names)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
+Now = Annotated[bool, Query(description="without a grace, also those that stop already; for admins")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this one")]
 
 
@@ -128,9 +130,9 @@ def events(visit: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -
 
 
 @router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def cancel_all(visit: Submitter, names: Names) -> JSONResponse:
+def cancel_all(visit: Submitter, names: Names, now: Now = False) -> JSONResponse:
     """How they stood before, for each name one job, or all of an array; who may is as for one job."""
-    return JSONResponse(_steer(visit, visit.named(names), submitting.cancel))
+    return JSONResponse(_cancel(visit, visit.named(names), now=now))
 
 
 @router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
@@ -146,12 +148,12 @@ def release_all(visit: Submitter, names: Names) -> JSONResponse:
 
 
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
-def cancel(visit: Submitter, job: JobText) -> JSONResponse:
+def cancel(visit: Submitter, job: JobText, now: Now = False) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
 
-    Submitters may cancel their own jobs, admins all.
+    Submitters may cancel their own jobs, admins all, and only admins `now`.
     """
-    return JSONResponse(_steer(visit, [visit.job(job)], submitting.cancel)[0])
+    return JSONResponse(_cancel(visit, [visit.job(job)], now=now)[0])
 
 
 @router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
@@ -164,6 +166,13 @@ def hold(visit: Submitter, job: JobText) -> JSONResponse:
 def release(visit: Submitter, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(visit, [visit.job(job)], submitting.release)[0])
+
+
+def _cancel(visit: Visit, rows: list[JobRow], *, now: bool) -> list[Keys]:
+    """With its grace, or now: that takes from others what they were promised."""
+    if now and not visit.caller.may(Role.ADMIN):
+        raise RefusedError(403, f"now: is for admins; the token {visit.caller.name!r} cancels with a grace")
+    return _steer(visit, rows, partial(submitting.cancel, now=now))
 
 
 def _steer(visit: Visit, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]) -> list[Keys]:

@@ -173,7 +173,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         (
             "cluster: {kind: kubernetes, nodes: []}",
             "cluster.nodes: there is no such field; the fields here are kind, kubeconfig, context, "
-            "namespace, namespaces, pod_security, checkpoints, checkpoints_here, bind_limit",
+            "namespace, namespaces, pod_security, checkpoints, checkpoints_here, bind_limit, start_limit",
         ),
         (
             "cluster: {kind: kubernetes, namespace: My_Jobs}",

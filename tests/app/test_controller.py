@@ -214,10 +214,13 @@ def test_a_start_that_keeps_failing_becomes_a_new_attempt(path: Path):
         world = a_world(2)
         world.work_s["a"] = 60.0
         async with living(path, world, hook) as life:
-            life.submit(job("a"))
+            life.submit(job("a", cloud="never"))
             await life.until(a="succeeded")
             assert life.cluster.calls == ["start a/1"] * TRIES + ["stop a/1", "start a/2"]
             assert not life.cluster.world.broken
+            (told,) = [row for row in queries.decisions(life.users, "a") if row.kind == "not-started"]
+            assert told.reason == "was not started on n0: the answer is lost; it is tried again in 10 s"
+            assert "lost" not in life.kinds("a")
 
     run(main())
 
@@ -259,7 +262,7 @@ def test_a_launch_that_keeps_failing_makes_way_for_the_next_offer_at_once(path: 
             assert [machine.offer for machine in world.machines.values()] == [None, world.offers[1]]
             assert life.kinds("i-000001") == ["launched", "launch-failed", "gone"]
             why = queries.decisions(life.users, "i-000001")[1].reason
-            assert why == "could not be rented (it never came up); cheap is left alone for 5 s"
+            assert why == "could not be rented (no route); cheap is left alone for 5 s"
 
     run(main())
 

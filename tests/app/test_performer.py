@@ -12,7 +12,7 @@ import pytest
 from starburst.app.patience import Patience
 from starburst.app.performer import CALL_TIMEOUT_S, TRIES, Performer
 from starburst.core.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
-from starburst.core.events import RunEnd
+from starburst.core.events import InstanceGone, RunEnd, RunEnded
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.resources import Resources
 from tests.app.fakes import CALL_S, FakeSite, Hook, World
@@ -126,6 +126,54 @@ def test_a_start_that_keeps_failing_is_stopped_for_nobody_knows_whether_it_runs(
         end = bench.world.runs["a", 1].end
         assert end is not None
         assert end.end is RunEnd.STOPPED
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "outage", "words"),
+    [
+        (ConnectionError("no route"), True, "no route"),
+        (TimeoutError(), True, "TimeoutError"),
+        (LookupError("the store has no workload for a"), False, "the store has no workload for a"),
+    ],
+)
+def test_the_end_of_a_start_that_was_given_up_says_why(error: Exception, outage: bool, words: str):
+    def hook(what: str) -> None:
+        if what.startswith("before start"):
+            raise error
+
+    async def main() -> None:
+        bench = Bench(hook)
+        await bench.perform(start())
+        told = bench.performer.explained(RunEnded("a", 1, RunEnd.STOPPED))
+        assert told == RunEnded("a", 1, RunEnd.NOT_STARTED, message=words, outage=outage)
+        again = RunEnded("a", 1, RunEnd.STOPPED)
+        assert bench.performer.explained(again) is again, "it was told once"
+
+    run(main())
+
+
+def test_the_end_of_a_launch_that_was_given_up_says_why():
+    async def main() -> None:
+        bench = Bench(Fails(TRIES, "launch"))
+        await bench.perform(LaunchInstance("i-1", "small"))
+        told = bench.performer.explained(InstanceGone("i-1", 1.0, 2.0))
+        assert told == InstanceGone("i-1", 1.0, 2.0, message="no route")
+
+    run(main())
+
+
+def test_other_reports_pass_as_they_are():
+    async def main() -> None:
+        bench = Bench(Fails(TRIES, "start"))
+        await bench.perform(start())
+        for event in (
+            RunEnded("b", 1, RunEnd.STOPPED),
+            RunEnded("a", 1, RunEnd.EXITED, 0),
+            InstanceGone("i", 0, 0),
+        ):
+            assert bench.performer.explained(event) is event
 
     run(main())
 

@@ -1,8 +1,8 @@
 """Whatever happens, no window's bill is above its cap by more than what runs costs until it is gone.
 
-The cloud here keeps its own bills: machines may take long to come up and to end, runs overstay their
-estimates and use their grace to the last second, prices turn out higher, and the controller restarts. What
-the books of the scheduler say is never believed.
+Jobs ask for graces of years and say that they take seconds. The cloud here keeps its own bills: machines
+may take long to come up and to end, runs overstay their estimates and use their grace to the last second,
+prices turn out higher, and the controller restarts. What the books of the scheduler say is never believed.
 """
 
 from __future__ import annotations
@@ -159,6 +159,7 @@ class World:
                 self.at(self.now, RunStarted(name, attempt))
                 self.at(self.now + self.plans[name].takes_s, RunEnded(name, attempt, RunEnd.EXITED, 0))
             case StopRun(name, attempt, _, grace_s):
+                assert grace_s <= GRACE_S
                 self.at(self.now + grace_s * self.roll(3) / 2, RunEnded(name, attempt, RunEnd.STOPPED))
             case LaunchInstance(name):
                 thought = self.scheduler.fleet.instances[name].rate
@@ -240,12 +241,12 @@ def plans(draw: st.DrawFn) -> list[Plan]:
         made = job(
             f"j{n}",
             draw(st.sampled_from([1, 2, 4])),
-            hours=draw(st.sampled_from([None, 0.1, 1.0])),
+            hours=draw(st.sampled_from([None, 0.001, 0.1, 1.0])),
             cloud=draw(st.sampled_from(["only", "only", "auto"])),
             user=draw(st.sampled_from(USERS)),
             queue=draw(st.sampled_from(QUEUES)),
             checkpoint=draw(st.booleans()),
-            grace_s=draw(st.sampled_from([0.0, GRACE_S])),
+            grace_s=draw(st.sampled_from([0.0, GRACE_S, 2e9])),
         )
         at = draw(st.integers(0, 40)) * 300.0
         found.append(Plan(at, made, draw(st.sampled_from([60.0, 0.4 * HOUR, 3 * HOUR]))))
@@ -262,6 +263,7 @@ def playing(chosen: list[Cap], packer: str, **more: Any) -> Settings:
         packer=packer,
         caps=tuple(unique.values()),
         max_losses=1000,
+        max_grace_s=GRACE_S,
         **moves,
         **more,
     )

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from starburst.core.decisions import REASONS, WHY_OFFLOAD, Decision
-from starburst.core.events import InstanceReady, RunEnd
+from starburst.core.events import InstanceReady, RunEnd, RunEnded
 from starburst.domain.job import Member
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
@@ -162,6 +162,17 @@ def capped() -> Desk:
     return desk
 
 
+def refused() -> Desk:
+    """A cluster that will not start anything, and then does again; one leaves meanwhile."""
+    desk = Desk(8)
+    desk.submit(job("leaves", max_wait_s=5), *(job(f"r{n}") for n in range(5)))
+    for name in ("leaves", *(f"r{n}" for n in range(5))):
+        desk.tell(RunEnded(name, 1, RunEnd.NOT_STARTED, message="no quota", outage=True))
+    desk.wait(20)
+    desk.started("r0")
+    return desk
+
+
 def followers() -> Desk:
     """One that comes after a job that fails, one after two however they end, one whose turn comes later."""
     desk = Desk(1)
@@ -195,6 +206,7 @@ def decisions() -> tuple[Decision, ...]:
         moves,
         held,
         retried,
+        refused,
         followers,
         bypassed,
         capped,

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from starburst.core.actions import Action
-from starburst.core.events import NodesChanged, RunEnd, RunEnded
+from starburst.core.events import InstanceGone, NodesChanged, RunEnd, RunEnded
 from starburst.core.explain import explain
 from starburst.core.snapshot import Facts, restore
+from starburst.domain.job import Member
 from starburst.policy.refusals import FORGET_S, IN_A_ROW, PROBE_S, Refusals
 from starburst.policy.retrying import pause_s
 from starburst.store import codec
@@ -32,7 +33,7 @@ def said(desk: Desk, name: str) -> str:
     return explain(desk.scheduler, desk[name], lambda at: f"{at:g}").sentence
 
 
-# --- one job -------------------------------------------------------------------------------------------------
+# --- one job ------------------------------------------------------------------------------------------------
 
 
 def test_a_refused_start_is_no_loss_however_often_it_is_refused() -> None:
@@ -137,10 +138,9 @@ def test_one_that_pauses_can_be_cancelled_and_held() -> None:
 
 
 def test_a_turn_in_an_array_is_given_to_others_meanwhile() -> None:
-    from starburst.domain.job import Member
 
     desk = Desk(4)
-    desk.submit(*(job(f"s-{n}", array=Member("s", n, 1)) for n in range(2)))
+    desk.submit(*(job(f"s-{n}", array=Member("s", n, 2, 1)) for n in range(2)))
     assert starts(refuse(desk, "s-0")) == ["s-1"]
     assert not starts(desk.wait(MINUTE))
     assert starts(desk.ended("s-1")) == ["s-0"]
@@ -177,15 +177,13 @@ def test_in_the_cloud_each_try_is_paid_for_so_there_it_counts_as_a_loss() -> Non
 
 
 def test_a_machine_that_is_refused_keeps_its_words() -> None:
-    from starburst.core.events import InstanceGone
-
     desk = Desk()
     desk.submit(job("a", cloud="only"))
     desk.tell(InstanceGone("i-000001", 0.0, 0.0, message="UnauthorizedOperation"))
     assert "UnauthorizedOperation" in desk.why("i-000001", "launch-failed")
 
 
-# --- restarts ------------------------------------------------------------------------------------------------
+# --- restarts -----------------------------------------------------------------------------------------------
 
 
 def again(desk: Desk) -> Any:
@@ -216,7 +214,7 @@ def test_rows_of_today_are_read_as_never_refused() -> None:
     assert codec.decode(Facts, old).refusals == Refusals()
 
 
-# --- a cluster that refuses everything -----------------------------------------------------------------------
+# --- a cluster that refuses everything ----------------------------------------------------------------------
 
 
 def outage(desk: Desk, *names: str) -> list[Action]:
@@ -224,7 +222,7 @@ def outage(desk: Desk, *names: str) -> list[Action]:
 
 
 def closed(rooms: int = 20, jobs: int = 40, **settings: Any) -> Desk:
-    """A cluster that has refused as many starts as make it count as out of order; some jobs have not been tried."""
+    """A cluster that has just closed, with room, and with jobs that were not tried yet."""
     desk = Desk(rooms, **settings)
     desk.submit(*(job(f"j{n:02}", rooms // 5, cloud="never") for n in range(jobs)))
     outage(desk, *(f"j{n:02}" for n in range(IN_A_ROW)))
@@ -243,7 +241,8 @@ def test_after_some_refusals_in_a_row_one_job_at_a_time_is_tried() -> None:
             outage(desk, *probe)
     assert len(set(tried)) == 12  # each had its turn before any had its second
     assert desk.why("cluster", "refusing") == (
-        f"has refused 5 starts in a row, at last with: {WEBHOOK}; one job every 10 s is tried until one starts"
+        f"has refused 5 starts in a row, at last with: {WEBHOOK}; "
+        "one job every 10 s is tried until one starts"
     )
     assert len(desk.log("cluster")) == 1
 
@@ -251,7 +250,7 @@ def test_after_some_refusals_in_a_row_one_job_at_a_time_is_tried() -> None:
 def test_one_start_opens_it_for_all() -> None:
     desk = closed()
     probe = starts(desk.wait(PROBE_S))
-    assert starts(desk.started(*probe)) == ["j06", "j07", "j08", "j09"]
+    assert starts(desk.started(*probe)) == ["j00", "j01", "j02", "j03"]
     assert desk.why("cluster", "accepting") == "starts jobs again, 10 s after it first refused one"
     assert not desk.scheduler.refusals.count
 
@@ -293,7 +292,7 @@ def test_whose_wait_ends_meanwhile_leaves_and_the_log_does_not_say_for_want_of_r
 
 
 def test_nobody_comes_home_to_it() -> None:
-    desk = Desk(4, returns="if-it-pays", t_max_s=60.0)
+    desk = Desk(4, returns="if-it-pays", t_max_s=160.0)
     desk.submit(job("big", 4, cloud="never"), job("x", 4, hours=9, checkpoint=True, max_wait_s=0.0))
     desk.offload("x")
     outage(desk, "big")
@@ -301,8 +300,8 @@ def test_nobody_comes_home_to_it() -> None:
         desk.wait(pause_s(number))
         outage(desk, "big")
     assert not stops(desk.wait(20))
-    while desk.phase("big") != "starting":
-        desk.wait(1)
+    desk.wait(200)
+    assert desk.phase("big") == "starting"
     desk.started("big")
     assert stops(desk.ended("big")) == ["x"]
 

@@ -31,9 +31,10 @@ class Fault:
     """What goes wrong with the next `times` calls whose "METHOD path" has this text in it."""
 
     of: str
-    #: Answer this instead (with `reason`), or if 0 …
+    #: Answer this instead (with `reason` and `message`), or if 0 …
     status: int = 0
     reason: str = ""
+    message: str = "as ordered"
     headers: dict[str, str] = field(default_factory=dict)
     #: … never answer, or, if not silent, break the connection.
     silent: bool = False
@@ -227,7 +228,7 @@ class FakeServer:
         if fault.text is not None:
             return web.Response(text=fault.text)
         if fault.status:
-            body = _status(fault.status, fault.reason, "as ordered")
+            body = _status(fault.status, fault.reason, fault.message)
             return web.json_response(body, status=fault.status, headers=fault.headers)
         if fault.silent:
             await self._over.wait()

@@ -6,6 +6,7 @@ Semantics: Kubernetes documentation, "API Concepts", and RFC 6902 and 7396 of pa
 from __future__ import annotations
 
 import copy
+import math
 import re
 import uuid
 from collections.abc import Iterator
@@ -171,8 +172,9 @@ class Store:
             grace = options.get("gracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30))
         gone = not grace and not metadata.get("finalizers")
         if address.plural == "pods" or not gone:
-            if "deletionTimestamp" in metadata and not gone:
-                return old
+            longer = grace >= metadata.get("deletionGracePeriodSeconds", math.inf)
+            if "deletionTimestamp" in metadata and not gone and longer:
+                return old  # a grace can only be made shorter
             marks = {"deletionTimestamp": _now(), "deletionGracePeriodSeconds": grace}
             old = self._write(_bare(address), dict(merged(old, {"metadata": marks})))
         return self.remove(address) if gone else old

@@ -215,6 +215,7 @@ STEPS = {
     "awaits": lambda tale, line: _wait(tale, line, {"blocked"}),
     "turn": lambda tale, line: _wait(tale, line, {"blocked"}),
     "retries": lambda tale, line: _wait(tale, line, {"blocked"}),
+    "not-started": lambda tale, line: _wait(tale, line, {"blocked"}),
     "released": lambda tale, line: _wait(tale, line, {"offloading"}),
     "waits": _waits,
     "no-offer": lambda tale, line: _wait(tale, line, {"queued", "offloading"}),

@@ -47,7 +47,7 @@ def bars_of(*decisions: tuple[str, str], runs_on: str = "n1") -> list[tuple[str,
 
 def test_a_pause_after_a_failure_and_a_hold_are_no_run() -> None:
     ran = [("placed", "n1"), ("started", "n1")]
-    for why in ("retries", "lost", "held", "capped", "awaits", "turn", "released"):
+    for why in ("retries", "lost", "not-started", "held", "capped", "awaits", "turn", "released"):
         found = bars_of(*ran, (why, ""), *ran)
         assert found == [
             ("starts", "n1"),

@@ -57,6 +57,12 @@ def test_a_viewer_changes_nothing_and_a_submitter_only_its_own(ask: Ask, token: 
     assert said == "job wait-55555 is ada's; the token 'submitter' steers its own only"
     refused(ask("POST", "/jobs?user=ada", send, **job), 403)
     assert ask("POST", "/jobs/wait/cancel", rule).status_code == 200
+    own = f"/jobs/{sent['id']}/cancel?now=true"
+    assert "now: is for admins" in refused(ask("POST", own, send), 403)
+    assert "now: is for admins" in refused(
+        ask("POST", "/jobs/cancel?now=true", send, json={"names": [sent["id"]]}), 403
+    )
+    assert ask("POST", own, rule).status_code == 200
     (sent,) = ask("POST", "/jobs?user=ada", rule, **job).json()
     assert queries.job(past.store, sent["id"]).user == "ada"
 

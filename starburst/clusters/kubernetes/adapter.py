@@ -14,6 +14,7 @@ from starburst.clusters.kubernetes.manifest import restarts_in_place
 from starburst.clusters.kubernetes.mirror import Mirror
 from starburst.clusters.kubernetes.orders import Orders, Reporting
 from starburst.clusters.kubernetes.runs import RunBook, RunKey
+from starburst.clusters.kubernetes.stuck import Limits
 from starburst.clusters.kubernetes.watcher import Watcher
 from starburst.core.events import Event, RunEnd
 from starburst.core.state import Changes
@@ -36,9 +37,9 @@ class KubernetesCluster:
 
     `controller` names this scheduler's store: objects of other schedulers are other people's. `tenancy` says
     what submitted jobs may, where they go, and in which volume each is given a directory of its own. A run
-    whose pods cannot be bound for `bind_limit_s` wall seconds is taken back. Logs of runs that are ended
-    early are kept below `logs`. `read` reads objects that users put there; `reporting` is what runs are told
-    of where to say how far they are.
+    that cannot use its place is taken back when its `limits` are over. Logs of runs that are ended early are
+    kept below `logs`. `read` reads objects that users put there; `reporting` is what runs are told of where
+    to say how far they are.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class KubernetesCluster:
         desk: Desk,
         controller: str,
         tenancy: Tenancy,
-        bind_limit_s: float,
+        limits: Limits,
         logs: Path,
         read: Read,
         queues: Collection[str] = (),
@@ -57,7 +58,7 @@ class KubernetesCluster:
         self._connect = connect
         self._desk = desk
         self._controller = controller
-        self._bind_limit_s = bind_limit_s
+        self._limits = limits
         self._read = read
         self._queues = queues
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
@@ -92,13 +93,13 @@ class KubernetesCluster:
         self._placings.pop(job_id, None)
         await self._end((job_id, attempt), RunEnd.STOPPED, grace_s)
 
-    async def _end(self, key: RunKey, how: RunEnd, grace_s: float) -> None:
+    async def _end(self, key: RunKey, how: RunEnd, grace_s: float, why: str = "") -> None:
         api, features = await self._server()
-        await self._orders.end(api, features, key, how, grace_s)
+        await self._orders.end(api, features, key, how, grace_s, why=why)
 
-    async def _displace(self, key: RunKey) -> None:
+    async def _displace(self, key: RunKey, how: RunEnd, why: str) -> None:
         record = self._desk.record(key[0])
-        await self._end(key, RunEnd.DISPLACED, 0.0 if record is None else record.job.grace_s)
+        await self._end(key, how, 0.0 if record is None else record.job.grace_s, why)
 
     def _restarts(self, job_id: str) -> bool:
         submission = self._desk.submission(job_id)
@@ -133,7 +134,7 @@ class KubernetesCluster:
             recorder=recorder,
             report=report,
             displace=self._displace,
-            bind_limit_s=self._bind_limit_s,
+            limits=self._limits,
         )
         try:
             await self._watcher.run()

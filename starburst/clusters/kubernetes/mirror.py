@@ -36,11 +36,12 @@ REASONS: Mapping[str, str] = {
     "returning": "Returned",
     "stopping": "Stopping",
     "lost": "Lost",
+    "not-started": "NotStarted",
     "succeeded": "Succeeded",
     "failed": "Failed",
     "cancelled": "Cancelled",
 }
-WARNINGS = ("lost", "failed")
+WARNINGS = ("lost", "not-started", "failed")
 #: Of these conditions one is true while a job is not over.
 CONDITIONS = ("Queued", "Placed", "Offloaded")
 

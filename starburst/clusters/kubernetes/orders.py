@@ -18,6 +18,7 @@ from starburst.clusters.kubernetes.manifest import (
     pod_object,
     withdrawn,
 )
+from starburst.clusters.kubernetes.refusals import is_final, is_full, words
 from starburst.clusters.kubernetes.runs import RunBook, RunKey
 from starburst.core.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
@@ -31,9 +32,6 @@ from translator.tenancy import Tenancy
 
 #: Variables by which a run finds where it can say how far it is.
 Reporting = Callable[[Run], Mapping[str, str]]
-
-#: The server will say the same however often it is asked: the run cannot be made.
-REFUSALS = (400, 404, 422)
 
 
 class Orders:
@@ -67,10 +65,12 @@ class Orders:
             else:
                 await self._create(api, features, run, why)
         except ApiError as error:
-            if error.status not in REFUSALS and not is_denied(error, run):
+            full = is_full(error)
+            final = not full and (is_final(error) or is_denied(error, run))
+            if not final and not full:
                 raise
-            message = f"the cluster refuses it: {error.message or error.reason}"
-            self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
+            end = RunEnd.REFUSED if final else RunEnd.NOT_STARTED
+            self._report(RunEnded(run.job.id, run.attempt, end, message=words(error)))
 
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
         namespace = namespace_of(run.workload, self._tenancy.namespace)
@@ -91,9 +91,12 @@ class Orders:
         try:
             await api.create(JOBS, namespace, body, acting=acting(run))
         except ApiError as error:
-            if error.reason != "AlreadyExists":
+            # An answer that was lost may have been a yes: the quota is full of this very Job then.
+            if error.reason != "AlreadyExists" and not is_full(error):
                 raise
-            there = await api.get(JOBS, namespace, body["metadata"]["name"])
+            there = await api.find(JOBS, namespace, body["metadata"]["name"])
+            if there is None:
+                raise
             if self._book.key_of(read_job(there)) != (run.job.id, run.attempt):
                 name = f"{namespace}/{body['metadata']['name']}"
                 raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
@@ -145,8 +148,13 @@ class Orders:
         await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
         return True
 
-    async def end(self, api: Api, features: Features, key: RunKey, how: RunEnd, grace_s: float) -> None:
-        """End a run so that its end counts as `how`; the first word on that stands. See `RunSite.stop`."""
+    async def end(
+        self, api: Api, features: Features, key: RunKey, how: RunEnd, grace_s: float, *, why: str = ""
+    ) -> None:
+        """End a run so that its end counts as `how`, and says `why`; the first word on that stands.
+
+        See `RunSite.stop`.
+        """
         kind, namespace, name, adopted = self._object_of(key)
         resource = _resource(kind)
         there = await api.find(resource, namespace, name)
@@ -158,7 +166,7 @@ class Orders:
             await self._end_strays(api, namespace, key, active, grace_s)
             return
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
-        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value}"}
+        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip()}
         if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
             del marks[names.STOPPING]  # the first word stands
         body["metadata"] = {"annotations": marks, "uid": view.uid}
@@ -170,11 +178,13 @@ class Orders:
         await self._delete(api, active, grace_s)
 
     async def _delete(self, api: Api, pods: list[PodView], grace_s: float) -> None:
-        """A grace of 0 would make the server forget a pod whose containers may still live."""
+        """A grace of 0 would make the server forget a pod whose containers may still live.
+
+        Of pods that are being deleted already, with the grace that their user chose, it is made shorter.
+        """
         for pod in pods:
-            if not pod.deleting:
-                grace = max(1, math.ceil(grace_s))
-                await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
+            grace = max(1, math.ceil(grace_s))
+            await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
 
     def _object_of(self, key: RunKey) -> tuple[str, str, str, bool]:
         """Kind, namespace and name of a run's object, and whether a user made it."""

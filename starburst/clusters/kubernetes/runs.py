@@ -27,6 +27,8 @@ SITE_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+#: Ends of runs that we took back for what the cluster did.
+TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
 DELETED = "it was deleted in the cluster"
 _ATTEMPT = re.compile("[0-9]{1,9}")
 _ENDS = {end.value: end for end in RunEnd}
@@ -55,8 +57,13 @@ class Unit:
     @property
     def stopping(self) -> RunEnd | None:
         """What its end will count as, if it is we who end it."""
-        attempt, _, how = self.view.annotations.get(names.STOPPING, "").partition(" ")
-        return _ENDS.get(how) if attempt == str(self.key[1]) else None
+        attempt, _, rest = self.view.annotations.get(names.STOPPING, "").partition(" ")
+        return _ENDS.get(rest.partition(" ")[0]) if attempt == str(self.key[1]) else None
+
+    @property
+    def stopping_why(self) -> str:
+        """What we said of it when we began to end it."""
+        return self.view.annotations.get(names.STOPPING, "").partition(" ")[2].partition(" ")[2]
 
     @property
     def adopted(self) -> bool:
@@ -97,17 +104,18 @@ class Unit:
         if self._ended == "Failed":
             return self._failed(restarts)
         if self.gone:
-            return RunEnded(*self.key, stopping or RunEnd.STOPPED, message=DELETED if self.deleted else "")
+            message = DELETED if self.deleted else self.stopping_why
+            return RunEnded(*self.key, stopping or RunEnd.STOPPED, message=message)
         if stopping is not None and isinstance(view, JobView) and view.withdrawn:
-            return RunEnded(*self.key, stopping)
+            return RunEnded(*self.key, stopping, message=self.stopping_why)
         return None
 
     def _failed(self, restarts: Callable[[str], bool]) -> RunEnded:
         """A Job that its user made does not come back from Failed, so that ends its job whatever it was."""
         stopping = self.stopping
         is_last = self.adopted and isinstance(self.view, JobView)
-        if stopping is not None and not (is_last and stopping is RunEnd.DISPLACED):
-            return RunEnded(*self.key, stopping)
+        if stopping is not None and not (is_last and stopping in TAKEN_BACK):
+            return RunEnded(*self.key, stopping, message=self.stopping_why)
         failed = [pod for pod in self._pods() if pod.phase == "Failed"]
         own = [pod for pod in failed if not _was_taken(pod)]
         if not own and not is_last and self._lost_its_pods(restarts):

@@ -14,7 +14,8 @@ from starburst.clusters.kubernetes.leaving import Leaving
 from starburst.clusters.kubernetes.mirror import Mirror
 from starburst.clusters.kubernetes.room import Room
 from starburst.clusters.kubernetes.runs import RunBook, RunKey, Unit
-from starburst.core.events import CancelRequested, NodesChanged, SiteSynced
+from starburst.clusters.kubernetes.stuck import Limits, stuck
+from starburst.core.events import CancelRequested, NodesChanged, RunEnd, SiteSynced
 from starburst.core.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
@@ -45,7 +46,7 @@ class Ear(Generic[T]):
 class Watcher:
     """One watch each of Jobs, pods and nodes, from a list of all of them until cancelled.
 
-    `displace` takes a run back that does not get the room the core gave it.
+    `displace` takes a run back that does not get the room the core gave it: how its end counts, and why.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Watcher:
         leaving: Leaving,
         recorder: Recorder,
         report: Report,
-        displace: Callable[[RunKey], Awaitable[None]],
-        bind_limit_s: float,
+        displace: Callable[[RunKey, RunEnd, str], Awaitable[None]],
+        limits: Limits,
     ) -> None:
         self._api = api
         self._desk = desk
@@ -70,14 +71,15 @@ class Watcher:
         self._recorder = recorder
         self._report = report
         self._displace = displace
-        self._bind_limit_s = bind_limit_s
+        self._limits = limits
         self._room = Room(self._is_placed)
         self._leaving = leaving
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
         self._synced = asyncio.Event()
         self._unsynced = {JOBS.plural, NODES.plural, PODS.plural}
-        self._unbound_since: dict[RunKey, float] = {}
+        #: Runs that cannot go on, and since when each has for the same limit.
+        self._stuck_since: dict[tuple[RunKey, float], float] = {}
         #: Runs whose pods were left behind by a Job that is gone.
         self._orphans: set[RunKey] = set()
         #: Jobs that nobody wants any more and that the core has not taken up yet.
@@ -242,18 +244,25 @@ class Watcher:
                 if _is_half_stopped(unit) or self._is_stray(unit):
                     log.warning("taken-back", job=unit.key[0], attempt=unit.key[1])
                     await self._take_back(unit.key)
-            now = asyncio.get_running_loop().time()
-            waiting = {unit.key: why for unit in self._book if (why := _has_no_room(unit))}
-            self._unbound_since = {key: self._unbound_since.get(key, now) for key in waiting}
-            for key, since in self._unbound_since.items():
-                if now - since >= self._bind_limit_s:
-                    log.warning("displaced", job=key[0], attempt=key[1], why=waiting[key])
-                    await self._take_back(key)
+            await self._end_stuck(asyncio.get_running_loop().time())
             await asyncio.sleep(SWEEP_S)
 
-    async def _take_back(self, key: RunKey) -> bool:
+    async def _end_stuck(self, now: float) -> None:
+        """Others get the places of runs that cannot use them."""
+        found = {unit.key: stuck(unit, self._limits) for unit in self._book if _is_live(unit)}
+        waiting = {(key, limit_s): why for key, (why, limit_s) in found.items() if why}
+        self._stuck_since = {each: self._stuck_since.get(each, now) for each in waiting}
+        for each, since in self._stuck_since.items():
+            key, limit_s = each
+            if now - since >= limit_s:
+                log.warning("displaced", job=key[0], attempt=key[1], why=waiting[each])
+                unit = self._book.get(key)
+                began = unit is not None and unit.told_started
+                await self._take_back(key, RunEnd.DISPLACED if began else RunEnd.NOT_STARTED, waiting[each])
+
+    async def _take_back(self, key: RunKey, how: RunEnd = RunEnd.DISPLACED, why: str = "") -> bool:
         try:
-            await self._displace(key)
+            await self._displace(key, how, why)
         except Exception as error:  # whatever it was, the next sweep tries again
             log.warning("displace-failed", job=key[0], error=str(error))
             return False
@@ -282,15 +291,3 @@ def _is_half_stopped(unit: Unit) -> bool:
     if unit.stopping is None or unit.told_end or unit.gone or unit.view.deleting:
         return False
     return not (isinstance(unit.view, JobView) and (unit.view.end or unit.view.withdrawn))
-
-
-def _has_no_room(unit: Unit) -> str:
-    """Why a run's pods cannot be where the core put them; "" if they can, or nobody knows better."""
-    if not _is_live(unit):
-        return ""
-    if isinstance(unit.view, JobView) and not unit.view.end:
-        if unit.view.withdrawn:
-            return "somebody withdrew it"
-        if not unit.pods and not unit.told_started:
-            return "its pods are not made; see the events of its Job"
-    return unit.unschedulable

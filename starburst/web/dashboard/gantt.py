@@ -16,7 +16,18 @@ STEPS_S = (
 MOST_TICKS = 7
 ENDS = ("succeeded", "failed", "cancelled")
 #: Decisions after which a job has no place: it queues, or something keeps it out of the queue.
-WAITS = ("waits", "no-offer", "capped", "lost", "retries", "held", "released", "awaits", "turn")
+WAITS = (
+    "waits",
+    "no-offer",
+    "capped",
+    "lost",
+    "not-started",
+    "retries",
+    "held",
+    "released",
+    "awaits",
+    "turn",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from starburst.app.reading import Found, read
 from starburst.clusters.kubernetes.adapter import KubernetesCluster
+from starburst.clusters.kubernetes.stuck import Limits
 from starburst.core.actions import Slot
 from starburst.core.decisions import Decision
 from starburst.core.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
@@ -29,7 +30,7 @@ from translator.tenancy import Tenancy
 
 ME, NS = "store-1", "team"
 #: Wall seconds, virtual ones here.
-BIND_LIMIT_S = 30.0
+BIND_LIMIT_S, START_LIMIT_S = 30.0, 300.0
 
 
 class FakeDesk:
@@ -83,7 +84,7 @@ class Scene:
             desk=self.desk,
             controller=ME,
             tenancy=self.tenancy,
-            bind_limit_s=BIND_LIMIT_S,
+            limits=Limits(BIND_LIMIT_S, START_LIMIT_S),
             logs=self._logs,
             read=self._read,
             queues=self.queues,

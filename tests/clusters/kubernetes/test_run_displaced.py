@@ -33,7 +33,9 @@ def test_a_job_whose_pods_cannot_be_made_does_not_hold_its_place_for_ever(tmp_pa
         scene.submit()
         await scene.start("a", "n0")
         await scene.until(lambda: scene.ends)
-        assert (scene.ends, scene.jobs()) == ([("a", 1, "displaced")], [])
+        assert (scene.ends, scene.jobs()) == ([("a", 1, "not-started")], [])
+        message = scene.reports[-1].message  # type: ignore[union-attr]
+        assert message == "its pods are not made: kubectl describe job a-1 says why"
 
     play(tmp_path, act)
 
@@ -60,7 +62,7 @@ def test_what_was_only_half_stopped_when_the_server_went_away_is_stopped_later(t
         scene.world.fail("DELETE /apis/batch", times=1, status=500)
         await scene.until(lambda: names.STOPPING in scene.marks("a-1"))
         await scene.until(lambda: scene.ends)
-        assert scene.ends == [("a", 1, "displaced")]
+        assert scene.ends == [("a", 1, "not-started")]
 
     play(tmp_path, act)
 

@@ -37,6 +37,8 @@ class World(FakeServer):
         self.cordoned: set[str] = set()
         #: Nobody binds, nobody makes pods.
         self.chakra = self.controller = True
+        #: What containers wait for instead of beginning: reason and message.
+        self.waits_for: tuple[str, str] | None = None
         #: What should never be: two pods of one rank that run.
         self.broken: list[str] = []
         #: Every pod that ever ran: owner or own name, attempt, node.
@@ -199,6 +201,13 @@ class World(FakeServer):
             self.remove(PODS, metadata["namespace"], metadata["name"])
         elif "deletionTimestamp" in pod["metadata"] or _over(pod):
             return
+        elif what == "begin" and self.waits_for is not None:
+            waiting = dict(zip(("reason", "message"), self.waits_for, strict=True))
+            self._change(
+                PODS,
+                pod,
+                {"status": {"containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}},
+            )
         elif what == "begin":
             self._begin(pod)
         else:
