@@ -12,12 +12,14 @@ import time
 from asyncio import TimerHandle, Transport
 from collections import Counter
 from enum import Enum
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from starburst.web.front import HEADERS
 from starburst.web.peers import peer_uid, source_of
 
 log = structlog.get_logger()
@@ -174,23 +176,30 @@ class Connection(H11Protocol):
         self._deadline = None if limit_s is None else self.loop.call_later(limit_s, self._too_late)
 
     def _too_late(self) -> None:
-        if self._answers():
-            begun = not self.cycle.response_started
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        else:
-            begun = bool(self.conn.trailing_data[0])
-        if begun:
+        if self._answers() or self.conn.trailing_data[0]:
             self._last_word(408, "the request took too long to come; send it again")
         else:
             self._close()
 
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's word on what is not HTTP."""
+        self._last_word(400, msg)
+
     def _last_word(self, status: int, text: str) -> None:
-        """Answer beside the application, and close."""
-        body = json.dumps({"error": text}).encode()
-        head = f"HTTP/1.1 {status} {STATUS_PHRASES[status].decode()}\r\nContent-Type: application/json\r\n"
-        more = f"Content-Length: {len(body)}\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
-        self.transport.write(f"{head}{more}".encode() + body)
+        """Answer in place of the application, unless it has begun to, and close."""
+        begun = self._answers() and self.cycle.response_started
+        if self._answers():
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if not begun:
+            body = json.dumps({"error": text}).encode()
+            headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **HEADERS}
+            more = {"Retry-After": "5"} if status == 503 else {}
+            lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+            lines += [
+                f"{name}: {value}" for name, value in {**headers, **more, "Connection": "close"}.items()
+            ]
+            self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self._close()
 
     def _close(self) -> None:
