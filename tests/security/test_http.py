@@ -268,7 +268,7 @@ class TestAnswers:
                 headers = client.get(path).headers
                 assert headers.get_list("x-content-type-options") == ["nosniff"], path
                 assert headers.get_list("x-frame-options") == ["DENY"], path
-                assert headers.get_list("referrer-policy") == ["no-referrer"], path
+                assert headers.get_list("referrer-policy") == ["same-origin"], path
 
     def test_the_description_is_for_who_may_ask(self, ask: Ask, token: Make) -> None:
         assert "/api/v1/jobs" in ask("GET", "/openapi.json").json()["paths"]
