@@ -66,11 +66,11 @@ class Keeper:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        pause_s = AGAIN_S
+        pause_s, loop = AGAIN_S, asyncio.get_running_loop()
         while True:
-            began = time.monotonic()
+            began = loop.time()
             how = await self._live()
-            if time.monotonic() - began >= WELL_S:
+            if loop.time() - began >= WELL_S:
                 pause_s = AGAIN_S
             log.error("http-ended", how=how, again_s=pause_s)
             await asyncio.sleep(pause_s)
