@@ -11,6 +11,7 @@ import socket
 import time
 from asyncio import TimerHandle, Transport
 from collections import Counter
+from contextlib import suppress
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, cast
@@ -92,12 +93,14 @@ class Phase(Enum):
 
     HEADERS = "headers"
     BODY = "body"
+    #: Of a body: it was answered already, mostly refused.
+    REST = "rest"
     ANSWER = "answer"
     IDLE = "idle"
 
 
 #: How long each may take, wall seconds.
-LIMIT_S = {Phase.HEADERS: 10.0, Phase.BODY: 30.0, Phase.IDLE: 75.0, Phase.ANSWER: None}
+LIMIT_S = {Phase.HEADERS: 10.0, Phase.BODY: 30.0, Phase.REST: 2.0, Phase.IDLE: 75.0, Phase.ANSWER: None}
 
 
 class Connection(H11Protocol):
@@ -114,10 +117,12 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """It is open."""
         super().connection_made(transport)
-        assert self.client is not None
-        assert self.server is not None
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * STALL_S))
+        if self.client is None or self.server is None:  # it is closed already
+            self.transport.abort()
+            return
+        with suppress(OSError):  # or just now
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * STALL_S))
         uid = peer_uid(self.client, self.server)
         self.source = source_of(self.client, uid)
         self.app_state = {**self.app_state, "uid": uid}
@@ -157,7 +162,7 @@ class Connection(H11Protocol):
 
     def _phase(self) -> Phase:
         if self.conn.their_state is h11.SEND_BODY:
-            return Phase.BODY
+            return Phase.BODY if self._answers() else Phase.REST
         if self._answers():
             return Phase.ANSWER
         return Phase.HEADERS if self.cycle is None or self.conn.trailing_data[0] else Phase.IDLE
@@ -176,7 +181,7 @@ class Connection(H11Protocol):
         self._deadline = None if limit_s is None else self.loop.call_later(limit_s, self._too_late)
 
     def _too_late(self) -> None:
-        if self._answers() or self.conn.trailing_data[0]:
+        if self._answers() or (self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]):
             self._last_word(408, "the request took too long to come; send it again")
         else:
             self._close()
