@@ -115,6 +115,7 @@ class Keeper:
             "starburst.web.process",
             errand.model_dump_json(),
             stdin=DEVNULL,
+            start_new_session=True,  # Ctrl-C is meant for the scheduler, which ends it
             pass_fds=(errand.socket, errand.line),
             cwd=self._home.root,  # where nobody else puts modules
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},

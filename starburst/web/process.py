@@ -78,7 +78,6 @@ async def _serve(server: Server, sock: socket.socket, line: Line, pulse: Pulse) 
 
     loop.add_reader(line, hear)
     loop.add_signal_handler(signal.SIGTERM, server.end)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is meant for the scheduler, which ends us
     await server.serve([sock])
 
 
