@@ -11,13 +11,16 @@ import socket
 import time
 from asyncio import TimerHandle, Transport
 from collections import Counter
+from contextlib import suppress
 from enum import Enum
+from http import HTTPStatus
 from typing import Any, cast
 
 import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from starburst.web.front import HEADERS
 from starburst.web.peers import peer_uid, source_of
 
 log = structlog.get_logger()
@@ -90,12 +93,14 @@ class Phase(Enum):
 
     HEADERS = "headers"
     BODY = "body"
+    #: Of a body: it was answered already, mostly refused.
+    REST = "rest"
     ANSWER = "answer"
     IDLE = "idle"
 
 
 #: How long each may take, wall seconds.
-LIMIT_S = {Phase.HEADERS: 10.0, Phase.BODY: 30.0, Phase.IDLE: 75.0, Phase.ANSWER: None}
+LIMIT_S = {Phase.HEADERS: 10.0, Phase.BODY: 30.0, Phase.REST: 2.0, Phase.IDLE: 75.0, Phase.ANSWER: None}
 
 
 class Connection(H11Protocol):
@@ -112,10 +117,12 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """It is open."""
         super().connection_made(transport)
-        assert self.client is not None
-        assert self.server is not None
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * STALL_S))
+        if self.client is None or self.server is None:  # it is closed already
+            self.transport.abort()
+            return
+        with suppress(OSError):  # or just now
+            sock = transport.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * STALL_S))
         uid = peer_uid(self.client, self.server)
         self.source = source_of(self.client, uid)
         self.app_state = {**self.app_state, "uid": uid}
@@ -155,7 +162,7 @@ class Connection(H11Protocol):
 
     def _phase(self) -> Phase:
         if self.conn.their_state is h11.SEND_BODY:
-            return Phase.BODY
+            return Phase.BODY if self._answers() else Phase.REST
         if self._answers():
             return Phase.ANSWER
         return Phase.HEADERS if self.cycle is None or self.conn.trailing_data[0] else Phase.IDLE
@@ -174,23 +181,30 @@ class Connection(H11Protocol):
         self._deadline = None if limit_s is None else self.loop.call_later(limit_s, self._too_late)
 
     def _too_late(self) -> None:
-        if self._answers():
-            begun = not self.cycle.response_started
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        else:
-            begun = bool(self.conn.trailing_data[0])
-        if begun:
+        if self._answers() or (self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]):
             self._last_word(408, "the request took too long to come; send it again")
         else:
             self._close()
 
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's word on what is not HTTP."""
+        self._last_word(400, msg)
+
     def _last_word(self, status: int, text: str) -> None:
-        """Answer beside the application, and close."""
-        body = json.dumps({"error": text}).encode()
-        head = f"HTTP/1.1 {status} {STATUS_PHRASES[status].decode()}\r\nContent-Type: application/json\r\n"
-        more = f"Content-Length: {len(body)}\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
-        self.transport.write(f"{head}{more}".encode() + body)
+        """Answer in place of the application, unless it has begun to, and close."""
+        begun = self._answers() and self.cycle.response_started
+        if self._answers():
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if not begun:
+            body = json.dumps({"error": text}).encode()
+            headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **HEADERS}
+            more = {"Retry-After": "5"} if status == 503 else {}
+            lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+            lines += [
+                f"{name}: {value}" for name, value in {**headers, **more, "Connection": "close"}.items()
+            ]
+            self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self._close()
 
     def _close(self) -> None:

@@ -13,7 +13,7 @@ from starburst.web import figures
 
 #: How long whoever asks first waits for a proof, wall seconds; after that the last one known is told.
 WAIT_S = 0.8
-#: After a proof there is none for this many times as long as it took: the scheduler has the same process.
+#: After a proof there is none for this many times as long as it took: the scheduler has the same cores.
 REST = 20.0
 
 

@@ -66,11 +66,11 @@ class Keeper:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        pause_s = AGAIN_S
+        pause_s, loop = AGAIN_S, asyncio.get_running_loop()
         while True:
-            began = time.monotonic()
+            began = loop.time()
             how = await self._live()
-            if time.monotonic() - began >= WELL_S:
+            if loop.time() - began >= WELL_S:
                 pause_s = AGAIN_S
             log.error("http-ended", how=how, again_s=pause_s)
             await asyncio.sleep(pause_s)
@@ -115,6 +115,7 @@ class Keeper:
             "starburst.web.process",
             errand.model_dump_json(),
             stdin=DEVNULL,
+            start_new_session=True,  # Ctrl-C is meant for the scheduler, which ends it
             pass_fds=(errand.socket, errand.line),
             cwd=self._home.root,  # where nobody else puts modules
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},

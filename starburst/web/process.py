@@ -17,14 +17,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
 from starburst.app.home import Home
 from starburst.bus.hints import Throughput
 from starburst.log import set_up_log
+from starburst.store.errors import StoreError
 from starburst.store.store import Store
 from starburst.web.errand import BEAT, Errand
 from starburst.web.line import Line
 from starburst.web.office import Office, Pulse
 from starburst.web.server import Server
+
+log = structlog.get_logger()
 
 PR_SET_PDEATHSIG = 1
 #: How long a request waits for another writer, milliseconds; then it is answered 503.
@@ -52,9 +58,13 @@ def main() -> None:
     set_up_log(text=errand.text)
     home, line, pulse = Home(errand.home), Line.inherited(errand.line), Pulse()
     sock = socket.socket(fileno=errand.socket)
-    with Store.open(home.database, BUSY_MS) as store:
-        office = Office(home, store, Reports(line), pulse)
-        asyncio.run(_serve(Server(office, errand.http), sock, line, pulse))
+    try:
+        with Store.open(home.database, BUSY_MS) as store:
+            office = Office(home, store, Reports(line), pulse)
+            asyncio.run(_serve(Server(office, errand.http), sock, line, pulse))
+    except (StoreError, SQLAlchemyError, OSError) as error:  # that passes, or somebody must mend it
+        log.error("http-failed", error=str(error))
+        sys.exit(1)
 
 
 async def _serve(server: Server, sock: socket.socket, line: Line, pulse: Pulse) -> None:
@@ -70,7 +80,6 @@ async def _serve(server: Server, sock: socket.socket, line: Line, pulse: Pulse) 
 
     loop.add_reader(line, hear)
     loop.add_signal_handler(signal.SIGTERM, server.end)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is meant for the scheduler, which ends us
     await server.serve([sock])
 
 

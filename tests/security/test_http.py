@@ -1,0 +1,428 @@
+"""The open port: whoever connects, slowly, often, half or from another account, is in nobody else's way."""
+# ruff: noqa: F401, F811 - fixtures
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+import structlog
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from starburst.app.config_http import HttpConfig
+from starburst.log import set_up_log
+from starburst.web import connections
+from starburst.web.connections import LIMIT_S, Crowd, Phase
+from starburst.web.doors import listening
+from starburst.web.office import Office, Pulse
+from starburst.web.server import serving
+from tests.cli.manifests import manifest
+from tests.web.conftest import API, Ask, Time, ask, clock, home, morning, office, settings, token, wall
+
+Make = Callable[..., str]
+PATIENCE_S = 60.0
+#: An account that is nobody's.
+STRANGER = 5001
+ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+
+
+@contextmanager
+def served(office: Office, **settings: object) -> Iterator[tuple[str, int]]:
+    """An API of these settings: where it is."""
+    config = HttpConfig(port=0, **settings)  # type: ignore[arg-type]
+    with listening(config) as sock:
+        assert sock is not None
+        with serving(office, config, sock):
+            yield sock.getsockname()[:2]
+
+
+def connect(where: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(where, timeout=PATIENCE_S)
+
+
+def rest(sock: socket.socket) -> bytes:
+    """What comes until the other end closes."""
+    said = b""
+    with suppress(ConnectionResetError):
+        while piece := sock.recv(65536):
+            said += piece
+    return said
+
+
+def short(monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
+    """One limit that is short; the others are minutes."""
+    for each in (Phase.HEADERS, Phase.BODY, Phase.REST, Phase.IDLE):
+        monkeypatch.setitem(LIMIT_S, each, 0.3 if each is phase else 300.0)
+
+
+class TestSlow:
+    def test_headers_that_do_not_end_are_waited_for_until_their_deadline(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        short(monkeypatch, Phase.HEADERS)
+        with served(office) as where, connect(where) as slow, connect(where) as silent:
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localh")
+            assert rest(slow).startswith(b"HTTP/1.1 408 ")
+            assert rest(silent) == b""
+
+    def test_a_trickle_wins_no_time(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+        short(monkeypatch, Phase.HEADERS)
+        with served(office) as where, connect(where) as slow:
+            began = time.monotonic()
+            slow.settimeout(0.02)
+            slow.sendall(b"GET /healthz HTTP/1.1\r\n")
+            with suppress(ConnectionError):
+                while time.monotonic() - began < PATIENCE_S:
+                    slow.sendall(b"a: b\r\n")
+                    with suppress(TimeoutError):
+                        assert slow.recv(99).startswith(b"HTTP/1.1 408 ")
+                        break
+            assert time.monotonic() - began < PATIENCE_S / 2
+
+    def test_a_body_that_does_not_come_is_given_up_and_is_no_error(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        short(monkeypatch, Phase.BODY)
+        head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
+        with structlog.testing.capture_logs() as logged, served(office) as where, connect(where) as slow:
+            slow.sendall(head + b"Content-Length: 1000\r\n\r\nkind: ")
+            assert rest(slow).startswith(b"HTTP/1.1 408 ")
+        assert logged == []
+
+    def test_what_was_answered_and_asks_no_more_is_closed(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        short(monkeypatch, Phase.IDLE)
+        with served(office) as where, connect(where) as idle, connect(where) as blank:
+            for sock in (idle, blank):
+                sock.sendall(ASK)
+            blank.sendall(b"\r\n")  # which is no request
+            assert rest(idle).endswith(b'{"status":"ok"}')
+            assert rest(blank).startswith(b"HTTP/1.1 200 ")
+
+    def test_what_was_refused_is_not_read_for_long(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        short(monkeypatch, Phase.REST)
+        head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
+        with served(office, max_body=1024) as where, connect(where) as flood:
+            flood.sendall(head + b"Content-Length: 99999999\r\n\r\n" + b"a" * 2000)
+            assert rest(flood).startswith(b"HTTP/1.1 413 ")
+
+    def test_who_is_gone_before_it_is_seen_is_no_error(
+        self, office: Office, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with served(office) as where:
+            for _ in range(100):
+                with connect(where) as gone:
+                    gone.sendall(ASK)
+                    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert httpx.get(f"http://{where[0]}:{where[1]}/healthz").status_code == 200
+        assert caplog.records == []
+
+    def test_who_does_not_take_its_answer_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connections, "STALL_S", 1.0)
+
+        async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x" * 2**25})
+
+        crowd = Crowd(9, 9)
+        config = uvicorn.Config(
+            endless, http=connections.connections(crowd), log_config=None, lifespan="off", ws="none"
+        )
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=server.run, args=([listener],))
+            thread.start()
+            with connect(listener.getsockname()) as deaf:
+                deaf.sendall(ASK)
+                until(lambda: bool(crowd._all))
+                until(lambda: not crowd._all)
+            server.should_exit = True
+            thread.join()
+
+    def test_a_peer_that_says_no_more_gets_its_answer(self, office: Office) -> None:
+        with served(office) as where, connect(where) as half:
+            half.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            half.shutdown(socket.SHUT_WR)
+            assert rest(half).startswith(b"HTTP/1.1 200 ")
+
+
+class TestMany:
+    def test_idle_connections_give_way_to_who_asks(self, office: Office) -> None:
+        with served(office, connections=10, connections_per_address=10) as where, ExitStack() as open_ones:
+            idle = [open_ones.enter_context(connect(where)) for _ in range(60)]
+            for sock in idle[::2]:
+                with suppress(ConnectionError):
+                    sock.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            for _ in range(5):
+                assert httpx.get(f"http://{where[0]}:{where[1]}{API}/jobs").status_code == 200
+            ended = [sock for sock in idle if is_over(sock)]
+            assert len(ended) >= 50
+
+    def test_more_streams_than_there_may_be_connections_are_told_so(self, office: Office) -> None:
+        with served(office, connections_per_address=2, streams=9) as where, ExitStack() as stack:
+            url = f"http://{where[0]}:{where[1]}"
+            streams = [stack.enter_context(httpx.stream("GET", f"{url}{API}/watch")) for _ in range(2)]
+            lines = [stream.iter_lines() for stream in streams]  # a stream ends when its lines do
+            assert all(next(each).startswith("id: ") for each in lines)
+            with connect(where) as late:
+                said = rest(late)
+            assert said.startswith(b"HTTP/1.1 503 ")
+            assert json.loads(said.partition(b"\r\n\r\n")[2]) == {
+                "error": "you have too many connections; close some; http.connections_per_address allows more"
+            }
+
+    def test_a_network_of_addresses_is_one(self) -> None:
+        assert connections.source_of(("2001:db8:1:2::1", 9), None) == "2001:db8:1:2::/64"
+        assert connections.source_of(("2001:db8:1:2:ffff::9%eth0", 9), None) == "2001:db8:1:2::/64"
+        assert connections.source_of(("10.1.2.3", 9), None) == "10.1.2.3"
+        assert connections.source_of(("127.9.9.9", 9), 1000) == "user 1000"
+
+    @as_root
+    def test_another_user_of_the_machine_fills_its_own_part_only_and_is_let_in_nowhere(
+        self, office: Office
+    ) -> None:
+        with served(office, connections=60, connections_per_address=30) as where:
+            with as_stranger(FLOOD, *where, "100") as stranger:
+                assert stranger.stdout is not None
+                assert stranger.stdout.readline() == "ready\n"
+                for _ in range(5):
+                    assert httpx.get(f"http://{where[0]}:{where[1]}{API}/jobs").status_code == 200
+            with as_stranger(TRICKS, *where) as stranger:
+                assert stranger.stdout is not None
+                tricks = json.loads(stranger.stdout.read())
+        assert set(tricks) == {"plain", "half", "pipelined", "elsewhere"}
+        for name, said in tricks.items():
+            assert "another user runs this Starburst" in said, name
+            assert "wait-55555" not in said, name
+
+
+#: Only root may run our Python.
+AS_STRANGER = f"""
+import json, os, socket, sys, encodings.idna
+os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})
+"""
+#: As another user: open many connections, from all over the loopback, say little, and stay.
+FLOOD = """
+host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+kept = []
+for n in range(count):
+    sock = socket.socket()
+    sock.bind((f"127.0.1.{n % 250 + 1}", 0))
+    sock.connect((host, port))
+    try:
+        sock.sendall(b"GET /api/v1/jobs HTTP/1.1\\r\\nHost: loc" if n % 2 else b"")
+    except ConnectionError:
+        pass
+    kept.append(sock)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+#: As another user: ask in every way that may confuse who looks at who asks.
+TRICKS = """
+where = sys.argv[1], int(sys.argv[2])
+ask = b"GET /api/v1/jobs HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n"
+def said(data, half=False, source=None):
+    with socket.create_connection(where, timeout=20, source_address=source) as sock:
+        sock.sendall(data)
+        if half:
+            sock.shutdown(socket.SHUT_WR)
+        text = b""
+        while piece := sock.recv(65536):
+            text += piece
+    return text.decode()
+health = b"GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"
+print(json.dumps({"plain": said(ask), "half": said(ask, half=True), "pipelined": said(health + ask),
+                  "elsewhere": said(ask, source=("127.0.0.77", 0))}))
+"""
+
+
+@contextmanager
+def as_stranger(script: str, *words: object) -> Iterator[subprocess.Popen[str]]:
+    """A program of another account, until the block ends."""
+    command = [sys.executable, "-I", "-c", AS_STRANGER + script, *map(str, words)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as it:
+        yield it
+        assert it.stdin is not None
+        it.stdin.close()
+
+
+def is_over(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def until(look: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not look():
+        assert time.monotonic() < give_up, "it never came to be"
+        time.sleep(0.02)
+
+
+class TestAnswers:
+    def test_every_answer_says_what_browsers_may_do_with_it(self, office: Office) -> None:
+        with served(office) as where, httpx.Client(base_url=f"http://{where[0]}:{where[1]}") as client:
+            for path in ("/", "/login", "/healthz", "/metrics", "/none", f"{API}/jobs", f"{API}/jobs/none"):
+                headers = client.get(path).headers
+                assert headers.get_list("x-content-type-options") == ["nosniff"], path
+                assert headers.get_list("x-frame-options") == ["DENY"], path
+                assert headers.get_list("referrer-policy") == ["same-origin"], path
+
+    def test_the_description_is_for_who_may_ask(self, ask: Ask, token: Make) -> None:
+        assert "/api/v1/jobs" in ask("GET", "/openapi.json").json()["paths"]
+        secret = token("viewer", "papers")
+        assert ask("GET", "/openapi.json").status_code == 401
+        assert ask("GET", "/openapi.json", secret).status_code == 200
+
+    def test_a_bug_is_told_by_an_id_under_which_the_log_has_its_traceback(
+        self, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", log)
+        before = structlog.get_config()
+        set_up_log(text=False)
+        try:
+            monkeypatch.setattr("starburst.web.fleet.cost_keys", lambda *_: 1 / 0)
+            answer = ask("GET", "/cost")
+        finally:
+            structlog.configure(**before)
+        assert answer.status_code == 500
+        said = json.loads(log.getvalue())
+        assert answer.json()["error"].endswith(f"under the id {said['id']}")
+        assert (said["method"], said["path"]) == ("GET", "/api/v1/cost")
+        assert "Traceback (most recent call last)" in said["exception"]
+        assert "ZeroDivisionError" in said["exception"]
+
+    def test_who_leaves_within_its_body_is_no_error_of_ours(self, office: Office) -> None:
+        head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
+        with structlog.testing.capture_logs() as logged, served(office) as where:
+            for _ in range(3):
+                with connect(where) as rude:
+                    rude.sendall(head + b"Content-Length: 1000\r\n\r\nkind: ")
+            assert httpx.get(f"http://{where[0]}:{where[1]}{API}/jobs").status_code == 200
+        assert logged == []
+
+    def test_a_scheduler_that_hangs_is_not_healthy(self, office: Office) -> None:
+        pulse = Pulse()
+        with served(Office(office.home, office.store, pulse=pulse)) as where:
+            url = f"http://{where[0]}:{where[1]}/healthz"
+            assert httpx.get(url).json() == {"status": "ok"}
+            pulse.beat_at -= 100
+            answer = httpx.get(url)
+            assert answer.status_code == 503
+            assert re.match(r"the scheduler has made no step for 1\d\d s; ", answer.json()["error"])
+
+
+@pytest.mark.processes
+class TestTheWhole:
+    """`starburst up` with as few files as a login gives, and what the trial did to it."""
+
+    def test_a_thousand_idle_connections_end_nothing(self, home: Path, tmp_path: Path) -> None:
+        with up(tmp_path, home, files=600) as (process, url):
+            where = ("127.0.0.1", httpx.URL(url).port or 0)
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+            with ExitStack() as kept:
+                kept.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+                for _ in range(1000):
+                    kept.enter_context(connect(where))
+                body = manifest("amid", "true")
+                answer = httpx.post(f"{url}{API}/jobs", content=body, headers={"Content-Type": "text/yaml"})
+                assert answer.status_code == 201
+                (job,) = answer.json()
+                until(lambda: httpx.get(f"{url}{API}/jobs/{job['id']}").json()["phase"] == "succeeded")
+            assert process.poll() is None
+
+    def test_an_api_that_is_killed_comes_back_and_one_whose_scheduler_is_killed_does_not(
+        self, home: Path, tmp_path: Path
+    ) -> None:
+        with up(tmp_path, home) as (process, url):
+            first = api_of(process)
+            limits = Path(f"/proc/{first}/limits").read_text()
+            assert str(2**30) in next(
+                line for line in limits.splitlines() if line.startswith("Max data size")
+            )
+            os.kill(first, signal.SIGKILL)
+            assert httpx.get(f"{url}/healthz", timeout=PATIENCE_S).status_code == 200
+            second = api_of(process)
+            assert second != first
+            process.kill()
+            until(lambda: is_gone(second))
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"{url}/healthz")
+
+    def test_a_scheduler_that_is_told_to_end_ends_its_api(self, home: Path, tmp_path: Path) -> None:
+        with up(tmp_path, home) as (process, url):
+            api = api_of(process)
+            with httpx.stream("GET", f"{url}{API}/watch") as watch:
+                lines = watch.iter_lines()
+                assert next(lines).startswith("id: ")
+                process.terminate()
+                assert [line for line in lines if line] == []
+            assert process.wait(PATIENCE_S) == 0
+            assert is_gone(api)
+
+
+@contextmanager
+def up(tmp_path: Path, home: Path, files: int = 1024) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A Starburst, and where it answers."""
+    log, config = tmp_path / "up.log", tmp_path / "starburst.yaml"
+    config.write_text("http: {port: 0}\ncloud: {offers: []}\n")
+    command = [
+        "prlimit",
+        f"--nofile={files}:{files}",
+        sys.executable,
+        "-m",
+        "starburst",
+        "up",
+        "-c",
+        str(config),
+    ]
+    with log.open("wb") as err, subprocess.Popen(command, stderr=err) as process:
+        try:
+            until(lambda: '"http"' in log.read_text() or process.poll() is not None)
+            (said,) = (json.loads(line) for line in log.read_text().splitlines() if '"http"' in line)
+            assert httpx.get(f"{said['url']}/healthz", timeout=PATIENCE_S).status_code == 200
+            yield process, said["url"]
+        finally:
+            process.kill()
+
+
+def api_of(process: subprocess.Popen[bytes]) -> int:
+    """The pid of its API."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (found,) = (
+        int(pid) for pid in children if b"starburst.web.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
