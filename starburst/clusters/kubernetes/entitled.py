@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 
 from starburst.kube.access import Permission
-from starburst.kube.api import Acting, Api, ApiError
+from starburst.kube.api import Acting, Api
 from starburst.kube.reviews import may
 from starburst.runs.ports import Run
 from translator.tenancy import Tenancy, rule
-
-#: In a 403 that is not about whom we act for: a quota that is full now, and a right that we lack ourselves.
-_NOT_THEIRS = ("exceeded quota", " cannot impersonate resource ")
 
 
 def acting(run: Run) -> Acting | None:
@@ -20,15 +17,6 @@ def acting(run: Run) -> Acting | None:
     if not submitter.kubernetes_user:
         return None
     return Acting(submitter.kubernetes_user, submitter.kubernetes_groups)
-
-
-def is_denied(error: ApiError, run: Run) -> bool:
-    """Whether the cluster does not let the submitter's own user make the object."""
-    return (
-        error.status == 403
-        and acting(run) is not None
-        and not any(words in error.message for words in _NOT_THEIRS)
-    )
 
 
 async def not_entitled(api: Api, tenancy: Tenancy, run: Run, namespace: str) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from starburst.clusters.kubernetes.entitled import acting, is_denied, not_entitled
+from starburst.clusters.kubernetes.entitled import acting, not_entitled
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
     job_object,
@@ -65,11 +65,9 @@ class Orders:
             else:
                 await self._create(api, features, run, why)
         except ApiError as error:
-            full = is_full(error)
-            final = not full and (is_final(error) or is_denied(error, run))
-            if not final and not full:
+            if not is_final(error) and not is_full(error):
                 raise
-            end = RunEnd.REFUSED if final else RunEnd.NOT_STARTED
+            end = RunEnd.REFUSED if is_final(error) else RunEnd.NOT_STARTED
             self._report(RunEnded(run.job.id, run.attempt, end, message=words(error)))
 
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
