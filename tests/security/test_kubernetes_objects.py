@@ -12,13 +12,11 @@ import pytest
 
 from starburst.app.build import _admit
 from starburst.app.config import parse_config
-from starburst.clusters.kubernetes.entitled import is_denied
 from starburst.core.events import LeaveRuled, RunEnd, RunEnded, SiteSynced
 from starburst.core.explain import explain
 from starburst.core.jobs import JobRecord
 from starburst.domain.job import ANYBODY, OWNER, CloudChoice, Job, Submission, Submitter, Workload
 from starburst.domain.resources import Resources
-from starburst.kube.api import ApiError
 from starburst.runs.ports import Run
 from starburst.store import codec
 from tests.builders import HOUR, Desk, job
@@ -101,17 +99,6 @@ def test_what_the_clusters_rbac_refuses_to_the_submitter_is_refused_for_good_in_
         assert (end.end, end.message) == (RunEnd.REFUSED, "the cluster refuses it: as ordered")
 
     play(tmp_path, act)
-
-
-@pytest.mark.parametrize(
-    "words", ["exceeded quota: pods", 'User "starburst" cannot impersonate resource "users" in API group ""']
-)
-def test_a_full_quota_and_a_right_that_we_lack_are_no_refusal_of_the_submitter(words: str) -> None:
-    run = Run(Job("a", "a", (Resources(1),)), 1, (), Workload(submitter=ADA))
-    assert not is_denied(ApiError(403, "Forbidden", words), run)
-    assert is_denied(ApiError(403, "Forbidden", 'User "ada" cannot create resource "jobs"'), run)
-    ours = replace(run, workload=Workload())
-    assert not is_denied(ApiError(403, "Forbidden", 'User "starburst" cannot create resource "jobs"'), ours)
 
 
 def test_a_secret_is_given_only_if_the_cluster_lets_the_submitters_user_get_it(tmp_path: Path) -> None:
