@@ -25,7 +25,7 @@ from starburst.core.settings import Settings
 from starburst.core.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
-from starburst.runs.ports import Report
+from starburst.runs.ports import Report, Run
 from starburst.store import queries
 from starburst.store.store import Store
 from tests.app.fakes import FakeSite, Hook, World
@@ -199,6 +199,26 @@ def test_a_job_comes_after_one_that_the_scheduler_has_long_forgotten(path: Path)
             assert not life.controller.scheduler.jobs
             life.submit(job("b", after_ok=("a",)), job("c", after_ok=("nobody",)))
             await life.until(b="succeeded", c="cancelled")
+
+    run(main())
+
+
+def test_no_site_is_told_of_a_grace_that_is_longer_than_any_may_be(path: Path):
+    """Sites keep it for ends of their own: time limits, and tasks whose gang has failed."""
+    told: list[float] = []
+
+    class Noting(FakeSite):
+        async def start(self, run: Run) -> None:
+            told.append(run.job.grace_s)
+            await super().start(run)
+
+    async def main() -> None:
+        async with living(path, a_world(2), cluster=Noting) as life:
+            life.submit(job("a", grace_s=2e9))
+            await life.until(a="succeeded")
+            life.submit(job("b", grace_s=5.0))
+            await life.until(b="succeeded")
+        assert told == [600.0, 5.0]
 
     run(main())
 

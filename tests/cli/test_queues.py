@@ -156,3 +156,21 @@ def test_jobs_for_a_queue_that_there_is_not_are_refused_with_the_list(cli, past,
         "the queues are papers, demos\n"
     )
     assert cli("submit", write("b.yaml", manifest("b", "true", queue="papers"))).code == 0
+
+
+def test_a_cancel_without_a_grace_is_another_wish_also_for_jobs_that_stop_already(cli, past):
+    past.morning()
+    assert cli("cancel", "train").code == 0
+    assert cli("cancel", "--now", "train", "done").out == (
+        "job/train-44444 is being cancelled\njob/done-11111 is over already: succeeded\n"
+    )
+    assert cli("cancel", "--now", "train").code == 0
+    assert requests(past) == [("cancel", "train-44444"), ("cancel-now", "train-44444")]
+
+
+def test_a_grace_that_no_stop_will_give_is_told_at_submission(cli, past, write):
+    item = json.loads(manifest("a", "true"))
+    item["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 2_000_000_000
+    told = cli("submit", write("a.yaml", json.dumps(item)))
+    assert told.code == 0
+    assert "a run that is told to stop has at most 600 s here (policy.max_grace)" in told.out + told.err

@@ -45,8 +45,8 @@ WARNINGS = ("lost", "not-started", "failed")
 #: Of these conditions one is true while a job is not over.
 CONDITIONS = ("Queued", "Placed", "Offloaded")
 
-#: Wall seconds between tries of one object when the server does not answer, and between writes to one.
-PAUSE_S = 2.0
+#: Wall seconds between writes to one object; between tries that fail twice as long each time, up to a minute.
+PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 #: After this long a write to a status is looked at again: Job controllers of old servers overwrite it with
 #: what they read before. Wall seconds.
 CHECK_S = 10.0
@@ -67,6 +67,8 @@ class Mirror:
         #: State and reason that an object is known to show, and when it was last written to (loop's time).
         self._shown: dict[str, tuple[str, str]] = {}
         self._written: dict[str, float] = {}
+        #: Tries in a row that failed, by job.
+        self._failures: dict[str, int] = {}
         #: Jobs that wait for the last pods of an object, by its uid.
         self._emptying: dict[str, str] = {}
         self._asked: dict[str, None] = {}
@@ -83,7 +85,7 @@ class Mirror:
             self._objects[job_id] = view
             self.look(job_id)
         elif gone and job_id in self._objects and self._objects[job_id].uid == view.uid:
-            for known in (self._objects, self._reasons, self._shown, self._written):
+            for known in (self._objects, self._reasons, self._shown, self._written, self._failures):
                 known.pop(job_id, None)
             self._emptying.pop(view.uid, None)
 
@@ -126,6 +128,7 @@ class Mirror:
             for job_id in asked:
                 try:
                     await self._mend(job_id)
+                    self._failures.pop(job_id, None)
                 except ApiError as error:
                     if error.status != 404:  # else it was deleted meanwhile
                         self._retry(job_id, error)
@@ -134,7 +137,9 @@ class Mirror:
 
     def _retry(self, job_id: str, error: Exception) -> None:
         log.warning("not-shown", job=job_id, error=str(error))
-        asyncio.get_running_loop().call_later(PAUSE_S, self.look, job_id)
+        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+        pause_s = min(PAUSE_S * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE_S)
+        asyncio.get_running_loop().call_later(pause_s, self.look, job_id)
 
     async def _mend(self, job_id: str) -> None:
         view = self._objects.get(job_id)
@@ -205,13 +210,13 @@ class Mirror:
             self._shown[record.id] = (state, reason)
             return
         self._written[record.id] = loop.time()
-        loop.call_later(CHECK_S, self.look, record.id)
         if conditions:
             body: Object = {"metadata": mine, "status": {"conditions": conditions}}
             await self._api.patch(resource, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         if reason not in ("", decision):
             body = {"metadata": {**mine, "annotations": {names.DECISION: reason}}}
             await self._api.patch(resource, view.namespace, view.name, body)
+        loop.call_later(CHECK_S, self.look, record.id)
 
 
 def _conditions(there: Object, state: str, reason: str) -> list[Object]:

@@ -84,3 +84,20 @@ def test_telling_it_of_a_step_takes_no_time(tmp_path: Path) -> None:
         assert asyncio.get_running_loop().time() == before
 
     play(tmp_path, act)
+
+
+def test_a_webhook_that_refuses_every_write_is_not_asked_all_the_time(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt()
+        await scene.until(lambda: scene.conditions("train") == ["starburst.io/Queued"])
+        await scene.pass_time(15.0)
+        scene.world.fail("PATCH /apis/batch", status=500, times=10_000)
+        before = len(scene.world.asked)
+        scene.told(scene.desk.records[job_id], "waits", need="9 GPUs", wait_s=None, rule="test")
+        await scene.pass_time(300.0)
+        refused = [call for call in scene.world.asked[before:] if call.method == "PATCH"]
+        assert 3 <= len(refused) <= 40, "every two seconds it would be more than a hundred"
+        scene.world.heal()
+        await scene.until(lambda: "9 GPUs" in scene.marks("train")[names.DECISION])
+
+    play(tmp_path, act)
