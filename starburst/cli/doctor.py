@@ -20,7 +20,7 @@ from starburst.cli.output import Format, OutputOption, print_data
 from starburst.store import tokens
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
-from starburst.store.tokens import Role
+from starburst.store.tokens import Token
 
 MARKS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗"}
 
@@ -39,7 +39,7 @@ def doctor(
     checks += more
     if loaded is not None:
         checks += look_at_sites(loaded)
-        checks += trust_check(loaded, _submitters(home))
+        checks += trust_check(loaded, _tokens(home))
     if output is Format.NAME:
         for check in checks:
             print(f"check/{check.check}")
@@ -51,11 +51,10 @@ def doctor(
     raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)
 
 
-def _submitters(home: Home) -> list[str]:
-    """Whose tokens let them submit, and no more."""
+def _tokens(home: Home) -> list[Token]:
     try:
         with Store.open(home.database) as store:
-            return [token.name for token in tokens.listed(store) if token.role is Role.SUBMITTER]
+            return tokens.listed(store)
     except (StoreError, SQLAlchemyError):
         return []  # told as the store's
 
