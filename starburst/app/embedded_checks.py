@@ -14,6 +14,7 @@ from starburst.domain.job import Job, Workload
 from starburst.runs.accounts import Dirs, Sandbox, as_another
 from starburst.runs.ports import Run
 from starburst.runs.seclusion import problem
+from starburst.store.tokens import Role, Token
 
 #: Who stands for submitters in a trial: nobody, on any Linux.
 NOBODY = 65534
@@ -42,13 +43,20 @@ def trusting(config: Config) -> list[str]:
     return [name for name, site in config.on_this_machine().items() if not site.keeps_users_apart]
 
 
-def trust_check(config: Config, submitters: list[str]) -> list[Check]:
-    """A warning where tokens promise less than their holders can do; `submitters` are their names."""
-    sites = trusting(config)
-    if not sites or not submitters:
-        return []
-    many = f"{submitters[0]!r}" + (f" and {len(submitters) - 1} more" if len(submitters) > 1 else "")
-    return [warn("tokens", f"submitter {many}: {can_do_all(sites)}", f"set {sites[0]}.run_as")]
+def trust_check(config: Config, known: list[Token]) -> list[Check]:
+    """Warnings where who submits can do more than the tokens of this home say."""
+    sites, boxed = (
+        trusting(config),
+        [site for site in config.on_this_machine().values() if site.run_as == "sandbox"],
+    )
+    submitters = [token.name for token in known if token.role is Role.SUBMITTER]
+    if sites and submitters:
+        many = f"{submitters[0]!r}" + (f" and {len(submitters) - 1} more" if len(submitters) > 1 else "")
+        return [warn("tokens", f"submitter {many}: {can_do_all(sites)}", f"set {sites[0]}.run_as")]
+    if boxed and config.http.enabled and not known:
+        why = "there is none, and without one the API takes jobs of a sandbox for who runs it"
+        return [warn("tokens", why, "starburst token create NAME --role admin")]
+    return []
 
 
 def can_do_all(sites: list[str]) -> str:

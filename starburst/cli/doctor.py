@@ -21,7 +21,7 @@ from starburst.cli.output import Format, OutputOption, print_data
 from starburst.store import tokens
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
-from starburst.store.tokens import Role
+from starburst.store.tokens import Token
 
 MARKS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗"}
 
@@ -42,7 +42,7 @@ def doctor(
         checks += look_at_sites(loaded)
         if isinstance(loaded.cloud, SkyConfig):
             checks += machine_checks(home)
-        checks += trust_check(loaded, _submitters(home))
+        checks += trust_check(loaded, _tokens(home))
     if output is Format.NAME:
         for check in checks:
             print(f"check/{check.check}")
@@ -54,11 +54,10 @@ def doctor(
     raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)
 
 
-def _submitters(home: Home) -> list[str]:
-    """Whose tokens let them submit, and no more."""
+def _tokens(home: Home) -> list[Token]:
     try:
         with Store.open(home.database) as store:
-            return [token.name for token in tokens.listed(store) if token.role is Role.SUBMITTER]
+            return tokens.listed(store)
     except (StoreError, SQLAlchemyError):
         return []  # told as the store's
 

@@ -30,9 +30,10 @@ from starburst.domain.job import Site
 from starburst.runs.accounts import RunAs
 from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import SELF, Place, ProcessRunner, unwatched, waited_out
+from starburst.runs.processes import SELF, Place, ProcessRunner, unwatched
 from starburst.runs.shim import LEASE_GRACE_S
 from starburst.runs.tasks import TaskSet
+from starburst.runs.waiting import waited_out
 from translator.late import taken
 
 NOT_HERE = (
@@ -45,6 +46,8 @@ LOOK_S = 0.5
 SHORTEST_PAUSE_S = 0.01
 #: A lease that nobody can read any more counts as passed this long ago, wall seconds.
 MOST_PAST_S = 1e9
+#: A wall clock that is off by more was set.
+SET_S = 2.0
 
 
 class LocalCloud:
@@ -263,9 +266,11 @@ class LocalCloud:
         return pause_s
 
     def _lease_end(self, machine: MachineDir) -> float:
-        """When it ends by itself, in scheduler time."""
-        left_s = max(machine.lease_left_s(), -MOST_PAST_S)
-        return self._now() + left_s * self._pace.speed
+        """When it ends by itself, in scheduler time: as noted, unless the wall's clock was set since."""
+        speed = self._pace.speed
+        end = self._now() + max(machine.lease_left_s(), -MOST_PAST_S) * speed
+        noted = self._pace.scheduler_time(machine.lease_until())
+        return noted if abs(noted - end) < SET_S * speed else end
 
     async def _end(self, machine: MachineDir, launch: Launch) -> None:
         """End what runs on a machine, close its bill, and say so before its runs are reported lost.
@@ -282,7 +287,7 @@ class LocalCloud:
         ending = Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None)
         await waited_out(partial(machine.end, ending))
         del self._alive[self._id(machine)]
-        self._tell(machine)
+        await waited_out(partial(self._tell, machine))
         for end in lost:
             self._report(end)
 

@@ -125,6 +125,11 @@ class MachineDir:
         """Wall seconds until it ends by itself; less than nothing once that is past."""
         return lease_left_s(read_fact(self.lease_path))
 
+    def lease_until(self) -> float:
+        """The wall time of that, as it was noted when the lease was renewed."""
+        until = read_fact(self.lease_path).get("until")
+        return float(until) if isinstance(until, int | float) else 0.0
+
     def renew(self, lease_s: float) -> None:
         """Put that off until then."""
         write_json(self.lease_path, new_lease(lease_s))

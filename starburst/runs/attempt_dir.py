@@ -134,6 +134,7 @@ class RankDir:
             try:
                 if self.alive():  # so the number was the shim's when we took hold of it
                     signal.pidfd_send_signal(handle, signal.SIGTERM)
+                    signal.pidfd_send_signal(handle, signal.SIGCONT)  # the job may have stopped it
             finally:
                 os.close(handle)
 

@@ -11,10 +11,14 @@ import json
 import os
 import stat
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from starburst.runs.shim import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT
+else:  # on a machine, where all files of the agent lie side by side
+    from shim import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT
 
 #: Who ended a task.
-ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL = "itself", "stop", "time_limit", "lease", "refusal"
 ENDERS = frozenset({ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL})
 
 #: A larger file is no exit.

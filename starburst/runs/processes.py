@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any
 from uuid import uuid4
-
-import structlog
 
 from starburst.core.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
-from starburst.runs import shim
 from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.cgroups import group_of
@@ -28,20 +25,15 @@ from starburst.runs.ports import Report, Run
 from starburst.runs.report import VARIABLE
 from starburst.runs.tasks import TaskSet
 from starburst.runs.verdict import verdict
+from starburst.runs.waiting import waited_out
 
 RETRY_S = 0.02
-#: Seconds between tries of what a full disk or a shortage of files prevents: at first, at most.
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0
 #: Seconds to look at an end again whose news did not come.
 LOOK_AGAIN_S = 30.0
 #: How long the ends of runs that are over already are waited for before the others are told of.
 OVER_S = 10.0
 #: Seconds between looks at what runs say of their progress.
 HEAR_S = 5.0
-
-T = TypeVar("T")
-
-log = structlog.get_logger()
 
 NO_COMMAND = (
     "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
@@ -135,11 +127,12 @@ class ProcessRunner:
         The runs lost by it are returned, not reported.
         """
         here = _resolved(lease)
-        keys = [key for key, attempt in self._live.items() if here in _leases(attempt)]
+        live = list(self._live.items())
+        keys = [key for key, attempt in live if here in await waited_out(partial(_leases, attempt), key)]
         self._held.update(dict.fromkeys(keys))
         for key in keys:
             attempt = self._live[key]
-            grace_s = min([most_grace_s, *(rank.spec()["grace_s"] for rank in attempt.ranks())])
+            grace_s = min(most_grace_s, await waited_out(partial(_grace_s, attempt), key))
             await waited_out(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()), key)
         await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
         return [end for key in keys if (end := self._held.pop(key, None)) is not None]
@@ -155,7 +148,7 @@ class ProcessRunner:
             for attempt in self._attempts.values():
                 if await waited_out(attempt.started):
                     report(RunStarted(*attempt.key))
-                self._resume(attempt)
+                await waited_out(partial(self._resume, attempt), attempt.key)
             report(SiteSynced(self._site, frozenset(self._attempts)))
             self._followers.ensure("progress", self._hear)
             await self._followers.until_failure()
@@ -333,31 +326,6 @@ class ProcessRunner:
             self._children.discard(pid)
 
 
-@overload
-async def waited_out(work: Callable[[], Awaitable[T]], whose: object = ...) -> T: ...
-@overload
-async def waited_out(work: Callable[[], T], whose: object = ...) -> T: ...
-async def waited_out(work: Callable[[], Any], whose: object = None) -> Any:
-    """What this comes to, however often it takes: a full disk, or a shortage of open files, passes.
-
-    Of anything else that goes wrong the cause is not known, so it is tried again just so: to count a run as
-    ended whose fate is not known would have it run twice.
-    """
-    wait_s, said = FIRST_WAIT_S, ""
-    while True:
-        try:
-            result = work()
-            return await result if isinstance(result, Awaitable) else result
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            if text != said:
-                passing = isinstance(error, OSError) and error.errno in shim.FULL_DISK
-                log.warning("run-waits", run=whose, error=text, exc_info=not passing)
-            said = text
-        await asyncio.sleep(wait_s)
-        wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-
-
 async def _settled(rank: RankDir) -> None:
     """Until a task has been started, or its shim is gone."""
     while rank.shim_pid() is None and rank.alive():
@@ -395,6 +363,11 @@ async def _readable(fd: int) -> None:
 async def _kill_strays(rank: RankDir) -> None:
     while rank.kill_strays():
         await asyncio.sleep(RETRY_S)
+
+
+def _grace_s(attempt: AttemptDir) -> float:
+    """What its tasks have between SIGTERM and SIGKILL."""
+    return min((float(rank.spec()["grace_s"]) for rank in attempt.ranks()), default=0.0)
 
 
 def _leases(attempt: AttemptDir) -> set[str]:

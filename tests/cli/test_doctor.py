@@ -94,6 +94,17 @@ def test_submitters_tokens_are_a_warning_where_jobs_run_as_the_scheduler(cli: Cl
     assert "tokens:" not in cli("doctor", "--config", apart).out
 
 
+def test_a_sandbox_without_a_token_is_a_warning_for_its_jobs_have_the_owners_account(
+    cli: Cli, tmp_path: Path
+) -> None:
+    apart = tmp_path / "apart.yaml"
+    apart.write_text("cluster: {run_as: sandbox}")
+    said = "! tokens: there is none, and without one the API takes jobs of a sandbox for who runs it"
+    assert said in cli("doctor", "--config", apart).out
+    cli("token", "create", "boss", "--role", "admin")
+    assert "tokens:" not in cli("doctor", "--config", apart).out
+
+
 @pytest.mark.parametrize(
     ("run_as", "mend"),
     [

@@ -182,6 +182,23 @@ def test_a_second_life_is_impossible(root: Path, monkeypatch: pytest.MonkeyPatch
     asyncio.run(main())
 
 
+def test_a_job_that_stops_its_supervisor_is_stopped_all_the_same(root: Path) -> None:
+    async def main() -> None:
+        runner = a_runner(root)
+        async with watching(runner) as reports:
+            noted = "until [ -e ../started.json ]; do sleep 0.02; done"
+            runner.start(shell(f"{noted}; kill -STOP $PPID; sleep 600"), PLACES)
+            await until(
+                lambda: (rank_dir(root).path / "log").exists() and rank_dir(root).shim_pid() is not None
+            )
+            shim = Path(f"/proc/{rank_dir(root).shim_pid()}/stat")
+            await until(lambda: shim.read_text().rpartition(")")[2].split()[0] == "T")
+            runner.stop("job", 1, 0)
+            assert (await reports.ended()).end is RunEnd.STOPPED
+
+    asyncio.run(main())
+
+
 def test_a_group_that_the_job_names_is_not_killed(root: Path) -> None:
     rank = rank_dir(root)
     assert cgroups.recorded("/sys/fs/cgroup/system.slice", rank.path) is None

@@ -23,6 +23,7 @@ PASSES = [
     'pods "p" is forbidden: not yet ready to handle request',
     'jobs.batch is forbidden: User "ada" cannot create resource "jobs" in API group "batch" in the namespace '
     '"team": RBAC: clusterrole.rbac.authorization.k8s.io "starburst" not found',
+    'users "ada" is forbidden: User "starburst" cannot impersonate resource "users" in API group ""',
 ]
 NEVER = [
     (403, 'jobs.batch is forbidden: User "ada" cannot create resource "jobs" in API group "batch"'),
