@@ -14,7 +14,7 @@ from starburst.app.config_sites import KubernetesConfig, SkyConfig
 from starburst.app.doctor import Check, Status, config_checks, failed, home_checks, ok
 from starburst.app.errors import UserError
 from starburst.app.home import Home
-from starburst.cli.output import Format, OutputOption, print_data
+from starburst.cli.output import Format, OutputOption, print_data, say
 
 MARKS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗"}
 
@@ -35,10 +35,10 @@ def doctor(
         checks += look_at_sites(loaded)
     if output is Format.NAME:
         for check in checks:
-            print(f"check/{check.check}")
+            say(f"check/{check.check}")
     elif output.for_people:
         for check in checks:
-            print(f"{MARKS[check.status]} {check.line}")
+            say(f"{MARKS[check.status]} {check.line}")
     else:
         print_data([_keys(check) for check in checks], output)
     raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)
