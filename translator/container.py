@@ -9,6 +9,7 @@ from translator.downward import Downward
 from translator.expansion import Expansion, names_in
 from translator.fidelity import Verdict
 from translator.field import ONLY_THE_CLUSTER, Field, Fields
+from translator.image import image_of
 from translator.shell import text_of
 
 CONTAINER = Fields(
@@ -81,7 +82,7 @@ def workload(field: Field) -> Workload:
         command=command + args if command else (),  # an image's own program is known to its cluster alone
         env=tuple(env.items()),
         working_dir=field.at("workingDir").text(),
-        image=field.at("image").text(),
+        image=image_of(field.at("image")),
     )
 
 
