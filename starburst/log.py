@@ -9,6 +9,8 @@ from typing import TextIO, cast
 
 import structlog
 
+from starburst.visible import visible
+
 
 def set_up_log(*, text: bool) -> None:
     """Lines for people, or JSON for machines."""
@@ -26,6 +28,7 @@ def set_up_log(*, text: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
             *([] if text else [structlog.processors.format_exc_info]),  # the other renderer has its own
+            _made_visible,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -48,3 +51,10 @@ class _Lossy:
     def flush(self) -> None:
         with suppress(OSError, ValueError):
             self._stream.flush()
+
+
+def _made_visible(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Texts may be a user's or a machine's, and the log may be read on a terminal."""
+    return {key: visible(value, "\n\t") if isinstance(value, str) else value for key, value in event.items()}

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from starburst.cli.output import say
 from starburst.cli.session import open_backend
 from starburst.domain.job import is_over
 
@@ -22,5 +23,5 @@ def cancel(
         rows = backend.cancel(jobs, now=now)
         for row in rows:
             said = f"is over already: {row.phase}" if is_over(row.phase) else "is being cancelled"
-            print(f"job/{row.id} {said}")
+            say(f"job/{row.id} {said}")
         backend.note_if_down()

@@ -16,6 +16,7 @@ from starburst.cli.session import open_backend
 from starburst.core.decisions import usd
 from starburst.domain.money import Money
 from starburst.store.costs import CostRow
+from starburst.visible import visible
 
 
 class By(str, Enum):
@@ -102,4 +103,12 @@ def _print(what: Listing[CostRow] | Listing[Keys], rows: Sequence[object], outpu
     if lines:
         table = csv.DictWriter(sys.stdout, list(lines[0]), lineterminator="\n")
         table.writeheader()
-        table.writerows(lines)
+        table.writerows({key: _cell(value) for key, value in line.items()} for line in lines)
+
+
+def _cell(value: object) -> object:
+    """A value that a spreadsheet takes for itself, not for a formula."""
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else shown

@@ -17,7 +17,7 @@ from starburst.app.embedded_checks import site_check, trust_check
 from starburst.app.errors import UserError
 from starburst.app.forgotten import machine_checks
 from starburst.app.home import Home
-from starburst.cli.output import Format, OutputOption, print_data
+from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.store import tokens
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
@@ -45,10 +45,10 @@ def doctor(
         checks += trust_check(loaded, _tokens(home))
     if output is Format.NAME:
         for check in checks:
-            print(f"check/{check.check}")
+            say(f"check/{check.check}")
     elif output.for_people:
         for check in checks:
-            print(f"{MARKS[check.status]} {check.line}")
+            say(f"{MARKS[check.status]} {check.line}")
     else:
         print_data([_keys(check) for check in checks], output)
     raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)

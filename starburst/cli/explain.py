@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from starburst.cli.output import Format, OutputOption, print_data
+from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.cli.session import open_backend
 
 
@@ -19,9 +19,9 @@ def explain(
         row = backend.job(job)
         told = backend.explain(row)
         if output.for_people:
-            print(f"{row.id} {told['explanation']}")
+            say(f"{row.id} {told['explanation']}")
             backend.note_if_down()
         elif output is Format.NAME:
-            print(f"job/{row.id}")
+            say(f"job/{row.id}")
         else:
             print_data({"id": row.id, **told}, output)

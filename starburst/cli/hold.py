@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from starburst.cli.output import say
 from starburst.cli.session import open_backend
 from starburst.domain.job import Phase, is_over
 from starburst.store.queries import SUBMITTED
@@ -17,7 +18,7 @@ def hold(
     """Keep jobs that wait out of the queue until they are released."""
     with open_backend() as backend:
         for row in backend.hold(jobs):
-            print(f"job/{row.id} {_said(row.phase)}")
+            say(f"job/{row.id} {_said(row.phase)}")
         backend.note_if_down()
 
 

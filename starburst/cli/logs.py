@@ -9,7 +9,9 @@ import typer
 
 from starburst.app.errors import UserError
 from starburst.app.job_log import Part
+from starburst.cli.output import say
 from starburst.cli.session import open_backend
+from starburst.visible import LogFilter
 
 
 def logs(
@@ -25,21 +27,24 @@ def logs(
     """Print what a job wrote."""
     with open_backend() as backend:
         row = backend.job(job)
+        shown = LogFilter() if sys.stdout.isatty() else None
+
+        def write(text: str) -> None:
+            sys.stdout.write(text if shown is None else shown(text))
+            sys.stdout.flush()
+
         try:
-            found = backend.log(row, Part(attempt, rank), _write, follow=follow, note=_note)
+            found = backend.log(row, Part(attempt, rank), write, follow=follow, note=_note)
         except UserError as error:
             if str(error).startswith(("attempt:", "rank:")):  # which are options here
                 raise UserError(f"--{error}") from None
             raise
+        if shown is not None:
+            sys.stdout.write(shown.rest())
         if not found:
             row = backend.job(row.id)
             print(f"job/{row.id} has written nothing: {row.phase}", file=sys.stderr)
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
 def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    say(f"note: {text}", sys.stderr)

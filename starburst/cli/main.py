@@ -18,6 +18,7 @@ from starburst import __version__
 from starburst.app.errors import UserError
 from starburst.cli.server import choose
 from starburst.store.errors import StoreError
+from starburst.visible import visible
 
 #: Subcommands in the order of `--help`; each is a function, or a Typer called app, in the module of its name.
 COMMANDS = (
@@ -128,7 +129,7 @@ def run() -> None:
             sys.stdout.flush()
     except (UserError, StoreError, SimulationError) as error:
         for line in str(error).splitlines():
-            print(f"error: {line}", file=sys.stderr)
+            print(visible(f"error: {line}"), file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         # Python flushes once more on its way out.

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TextIO, TypeVar
 
 import typer
+
+from starburst.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +68,7 @@ class Listing(Generic[T]):
         """Print rows in a format."""
         if how is Format.NAME:
             for row in rows:
-                print(f"{self.kind}/{self.name(row)}")
+                say(f"{self.kind}/{self.name(row)}")
         elif not how.for_people:
             print_data([self.keys(row) for row in rows], how)
         elif not rows:
@@ -81,8 +83,8 @@ class Listing(Generic[T]):
     def line(self, row: T, how: Format, text: str) -> str:
         """One row of a stream: a JSON object, a YAML document, a name, or for people the text."""
         if how.for_people:
-            return text
-        return f"{self.kind}/{self.name(row)}" if how is Format.NAME else dump(self.keys(row), how)
+            return visible(text)
+        return visible(f"{self.kind}/{self.name(row)}") if how is Format.NAME else dump(self.keys(row), how)
 
     def table(self, rows: Sequence[T], how: Format) -> Table:
         """Columns without lines, as kubectl prints them, in colour."""
@@ -101,7 +103,7 @@ class Listing(Generic[T]):
             grid.add_row(
                 *[
                     Text(
-                        column.show(row),
+                        visible(column.show(row)),
                         column.style(row),
                         no_wrap=column.narrow == "cut",
                         overflow="ellipsis" if column.narrow == "cut" else "fold",
@@ -117,7 +119,10 @@ class Listing(Generic[T]):
     def _print_plain(self, rows: Sequence[T], how: Format) -> None:
         """The table for a pipe, or for those who want all of it: nothing is cut or broken."""
         columns = self._columns(how)
-        lines = [[column.heading for column in columns], *([c.show(row) for c in columns] for row in rows)]
+        lines = [
+            [column.heading for column in columns],
+            *([visible(c.show(row)) for c in columns] for row in rows),
+        ]
         widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
         for line in lines:
             cells = [
@@ -125,6 +130,11 @@ class Listing(Generic[T]):
                 for text, width, column in zip(line, widths, columns, strict=True)
             ]
             print("  ".join(cells).rstrip())
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print a line for people, of which a part may be others' words."""
+    print(visible(text), file=file)
 
 
 def print_data(data: object, how: Format) -> None:
@@ -135,8 +145,11 @@ def print_data(data: object, how: Format) -> None:
 def dump(data: object, how: Format, *, indent: int | None = None) -> str:
     """An object as one of a stream: JSON, on one line unless `indent` is given, or a YAML document."""
     if how is not Format.YAML:
-        return json.dumps(data, indent=indent, ensure_ascii=False)
+        text = json.dumps(data, indent=indent, ensure_ascii=False)
+        return text if visible(text, "\n") == text else json.dumps(data, indent=indent)
     import yaml  # noqa: PLC0415 - slow to import, and rarely asked for
 
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=10_000)
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=10_000)
+    if visible(text, "\n") != text:
+        text = yaml.safe_dump(data, sort_keys=False, width=10_000)
     return f"---\n{text.rstrip()}"

@@ -20,7 +20,7 @@ from starburst.app.home import Home
 from starburst.app.reaped import ReapedBook
 from starburst.app.reaper import Fate, Reaper, Rules
 from starburst.app.times import iso
-from starburst.cli.output import Column, Format, Listing, OutputOption
+from starburst.cli.output import Column, Format, Listing, OutputOption, say
 from starburst.cli.session import note_if_down, now_of, open_store
 from starburst.cli.times import age
 from starburst.core.decisions import usd
@@ -95,7 +95,7 @@ def reap(
         listing(now_of(store)).print(found.rows, output)
     ends = [row for row in found.rows if row.ends]
     if output.for_people and ends:
-        print(_summary(ends, found.left, dry_run=dry_run))
+        say(_summary(ends, found.left, dry_run=dry_run))
         if not dry_run:
             note_if_down()
     raise typer.Exit(1 if found.left or (dry_run and ends) else 0)

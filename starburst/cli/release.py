@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from starburst.cli.output import say
 from starburst.cli.session import open_backend
 from starburst.domain.job import Phase
 from starburst.store.queries import SUBMITTED
@@ -18,5 +19,5 @@ def release(
     with open_backend() as backend:
         for row in backend.release(jobs):
             held = row.phase in (SUBMITTED, Phase.HELD.value)
-            print(f"job/{row.id} {'is being released' if held else f'is not held: it is {row.phase}'}")
+            say(f"job/{row.id} {'is being released' if held else f'is not held: it is {row.phase}'}")
         backend.note_if_down()

@@ -14,7 +14,7 @@ from starburst.app.errors import UserError
 from starburst.app.times import local_clock
 from starburst.app.views import job_keys, story_keys
 from starburst.cli.backend import Backend
-from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data
+from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
 from starburst.cli.session import note_if_forgotten, open_backend
 from starburst.cli.times import age
 from starburst.core.decisions import usd
@@ -146,13 +146,13 @@ def _tell(backend: Backend, row: JobRow, output: Format, *, watch: bool) -> None
     """All about one job; with `watch` also what is decided on it from now on, until it is over."""
     sentence, story = str(backend.explain(row)["explanation"]), backend.decisions(row.id)
     if output is Format.NAME:
-        print(f"job/{row.id}")
+        say(f"job/{row.id}")
     elif not output.for_people:
         data = story_keys(row, sentence, story)
         print(dump(data, output)) if watch else print_data(data, output)
     else:
-        print(f"{row.id} {sentence}")
-        print(f"needs {row.need}; submitted by {row.user or 'nobody'} to queue {row.queue}")
+        say(f"{row.id} {sentence}")
+        say(f"needs {row.need}; submitted by {row.user or 'nobody'} to queue {row.queue}")
         _print_story(backend, story)
     while watch and not is_over(row.phase):
         sys.stdout.flush()
@@ -169,4 +169,4 @@ def _tell(backend: Backend, row: JobRow, output: Format, *, watch: bool) -> None
 def _print_story(backend: Backend, story: list[queries.DecisionRow]) -> None:
     clock = local_clock(backend.now())
     for decision in story:
-        print(f"  {clock(decision.at):>8}  {decision.reason}")
+        say(f"  {clock(decision.at):>8}  {decision.reason}")

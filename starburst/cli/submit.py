@@ -13,9 +13,10 @@ import typer
 from starburst.app.errors import UserError
 from starburst.app.sources import Source
 from starburst.cli.backend import Backend
-from starburst.cli.output import Format, OutputOption, print_data
+from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.cli.session import open_backend
 from starburst.domain.job import Phase, is_over
+from starburst.visible import visible
 
 
 def submit(
@@ -63,14 +64,14 @@ def _say(
     """Print what became of each job, and to people on standard error what was not kept of it."""
     if output is Format.NAME:
         for row in rows:
-            print(f"job/{row[name]}")
+            say(f"job/{row[name]}")
     elif not output.for_people:
         print_data(rows, output)
     else:
         for row in rows:
-            print(text(row))
+            say(text(row))
             for note in row["notes"]:
-                print(f"  note: {note}", file=sys.stderr)
+                say(f"  note: {note}", sys.stderr)
     sys.stdout.flush()
 
 
@@ -84,7 +85,7 @@ def _wait(backend: Backend, job_ids: list[str], out: TextIO) -> int:
             del waiting[row.id]
             failed += row.phase != Phase.SUCCEEDED.value
             left = f" ({len(waiting)} to go)" if waiting else ""
-            print(f"job/{row.id} {row.phase}: {row.message}{left}", file=out, flush=True)
+            print(visible(f"job/{row.id} {row.phase}: {row.message}{left}"), file=out, flush=True)
         if waiting:
             time.sleep(backend.poll_s)
     return 1 if failed else 0

@@ -17,6 +17,7 @@ from starburst.app.build import connect, need_kubernetes
 from starburst.app.config import parse_config
 from starburst.app.config_sites import KubernetesConfig
 from starburst.app.errors import UserError
+from starburst.visible import visible
 from translator.documents import chunks, load
 from translator.errors import ManifestErrors
 from translator.fidelity import Line, Translation, Verdict
@@ -183,13 +184,13 @@ def _title(manifest: Mapping[str, Any]) -> str:
 def _tell(title: str, report: Sequence[Line]) -> None:
     """The report: a table on a terminal, elsewhere lines of which nothing is cut."""
     if title:
-        print(f"{title}:", file=sys.stderr)
+        print(visible(f"{title}:"), file=sys.stderr)
     if sys.stderr.isatty():
         _print_table(report)
         return
     fields = max((len(line.field) for line in report), default=0)
     for line in report:
-        print(f"{line.verdict.value:<12}  {line.field:<{fields}}  {line.text}", file=sys.stderr)
+        print(visible(f"{line.verdict.value:<12}  {line.field:<{fields}}  {line.text}"), file=sys.stderr)
 
 
 def _print_table(report: Sequence[Line]) -> None:
@@ -201,5 +202,9 @@ def _print_table(report: Sequence[Line]) -> None:
     for heading in ("VERDICT", "FIELD", "WHAT BECAME OF IT"):
         table.add_column(heading, overflow="fold")
     for line in report:
-        table.add_row(Text(line.verdict.value, _COLOURS[line.verdict]), Text(line.field), Text(line.text))
+        table.add_row(
+            Text(line.verdict.value, _COLOURS[line.verdict]),
+            Text(visible(line.field)),
+            Text(visible(line.text)),
+        )
     Console(stderr=True, highlight=False).print(table)
