@@ -48,3 +48,31 @@ def test_mistakes_are_one_line(cli):
     assert one_line(cli("token", "create", "b", "--expires", "30")).startswith("--expires: '30': ")
     assert one_line(cli("token", "create", "b", "--expires", "0s")).startswith("--expires: '0s': must be")
     assert "'viewer', 'submitter', 'admin'" in cli("token", "create", "b", "--role", "king").err
+
+
+def test_what_its_jobs_may_in_a_cluster_is_kept_and_listed(cli):
+    options = (
+        "--namespace",
+        "papers",
+        "--secret",
+        "wandb",
+        "--kubernetes-user",
+        "ada",
+        "--kubernetes-group",
+        "lab",
+    )
+    made = json.loads(cli("token", "create", "a", *options, "-o", "json").out)
+    keys = ("namespaces", "secrets", "kubernetes_user", "kubernetes_groups")
+    assert [made[key] for key in keys] == [["papers"], ["wandb"], "ada", ["lab"]]
+    assert "as ada, namespace papers, secret wandb" in cli("token", "list").out
+
+
+def test_nobody_is_impersonated_who_belongs_to_the_system(cli):
+    for options in (
+        ("--kubernetes-user", "system:admin"),
+        ("--kubernetes-user", "ada", "--kubernetes-group", "system:masters"),
+        ("--kubernetes-user", "a\r\nImpersonate-Group: system:masters"),
+    ):
+        assert "must be a person's or a team's" in one_line(cli("token", "create", "b", *options))
+    assert one_line(cli("token", "create", "b", "--kubernetes-group", "a")).startswith("--kubernetes-group: ")
+    assert one_line(cli("token", "create", "b", "--namespace", "Kube_System")).startswith("--namespace: ")
