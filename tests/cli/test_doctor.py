@@ -386,8 +386,8 @@ def test_who_may_leave_is_told_with_the_command_that_lets_them(tmp_path: Path) -
     assert status == "warn"
     assert line == (
         "what people apply stays on the cluster: service account default of namespace default may not use "
-        "queue default in the cloud; to let it: kubectl create rolebinding starburst-leave-default -n default "
-        "--clusterrole=starburst-leave --serviceaccount=default:default"
+        "queue default in the cloud; to let it: kubectl create rolebinding starburst-leave-default -n "
+        "default --clusterrole=starburst-leave --serviceaccount=default:default"
     )
 
 
