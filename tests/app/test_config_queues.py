@@ -34,6 +34,11 @@ def test_queues_reach_the_core() -> None:
             "queues: a: share 2 has no effect under policy.order: fifo; write policy.order: fair,",
         ),
         ([{"name": "a"}, {"name": "b", "priority": 1}], "queues: b: priority 1 has no effect under"),
+        (
+            [{"name": "a", "namespaces": ["x"]}],
+            "queues: a: namespaces has no effect without cluster.kind: kubernetes; remove it",
+        ),
+        ([{"name": "a", "secrets": ["S!"]}], 'queues[0].secrets[0]: "S!": must be lower-case letters'),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(queues: list[dict[str, object]], problem: str) -> None:

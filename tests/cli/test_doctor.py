@@ -423,3 +423,22 @@ def test_what_may_not_be_looked_at_is_no_reason_to_fail(tmp_path: Path) -> None:
 def test_a_check_is_one_line(tmp_path: Path) -> None:
     check = replace(diagnose(tmp_path)[0], mend="mend it")
     assert check.line == f"kubeconfig: {tmp_path}/kubeconfig; mend it"
+
+
+def test_who_may_leave_is_told_with_the_command_that_lets_them(tmp_path: Path) -> None:
+    def forbid(server: FakeServer) -> None:
+        server.allows = lambda asked: asked["verb"] != "use"
+
+    status, line = of(diagnose(tmp_path, forbid), "leaving")
+    assert status == "warn"
+    assert line == (
+        "what people apply stays on the cluster: service account default of namespace default may not use "
+        "queue default in the cloud; to let it: kubectl create rolebinding starburst-leave-default -n "
+        "default --clusterrole=starburst-leave --serviceaccount=default:default"
+    )
+
+
+def test_the_level_under_which_submitters_own_the_nodes_is_a_warning(tmp_path: Path) -> None:
+    status, line = of(diagnose(tmp_path, pod_security="privileged"), "pod-security")
+    assert status == "warn"
+    assert line.endswith("whoever has a token to submit owns the nodes; write restricted")

@@ -56,3 +56,31 @@ def test_who_gets_a_submitters_token_of_a_site_that_runs_jobs_as_itself_is_an_ad
     assert "who submits can do what an admin can" in said
     assert "warning" not in cli("token", "create", "eyes", "--role", "viewer").err
     assert "warning" not in cli("token", "create", "boss", "--role", "admin").err
+
+
+def test_what_its_jobs_may_in_a_cluster_is_kept_and_listed(cli):
+    options = (
+        "--namespace",
+        "papers",
+        "--secret",
+        "wandb",
+        "--kubernetes-user",
+        "ada",
+        "--kubernetes-group",
+        "lab",
+    )
+    made = json.loads(cli("token", "create", "a", *options, "-o", "json").out)
+    keys = ("namespaces", "secrets", "kubernetes_user", "kubernetes_groups")
+    assert [made[key] for key in keys] == [["papers"], ["wandb"], "ada", ["lab"]]
+    assert "as ada, namespace papers, secret wandb" in cli("token", "list").out
+
+
+def test_nobody_is_impersonated_who_belongs_to_the_system(cli):
+    for options in (
+        ("--kubernetes-user", "system:admin"),
+        ("--kubernetes-user", "ada", "--kubernetes-group", "system:masters"),
+        ("--kubernetes-user", "a\r\nImpersonate-Group: system:masters"),
+    ):
+        assert "must be a person's or a team's" in one_line(cli("token", "create", "b", *options))
+    assert one_line(cli("token", "create", "b", "--kubernetes-group", "a")).startswith("--kubernetes-group: ")
+    assert one_line(cli("token", "create", "b", "--namespace", "Kube_System")).startswith("--namespace: ")

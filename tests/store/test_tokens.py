@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+from starburst.domain.job import ANYBODY
 from starburst.store import tokens
 from starburst.store.errors import StoreError
 from starburst.store.schema import tokens as table
@@ -53,3 +56,16 @@ def test_roles_cover_those_before_them() -> None:
 def test_a_token_holds_until_it_expires() -> None:
     assert [Token("a", Role.VIEWER, None, 0.0, 9.0).holds(now) for now in (8.9, 9.0)] == [True, False]
     assert Token("a", Role.VIEWER, None, 0.0).holds(1e18)
+
+
+def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path) -> None:
+    with Store.open(path) as store:
+        secret = tokens.create(store, Token("old", Role.SUBMITTER, None, 0.0))
+    with sqlite3.connect(path) as conn:
+        conn.execute("ALTER TABLE tokens DROP COLUMN kubernetes")
+        conn.execute("UPDATE alembic_version SET version_num = '0002'")
+    conn.close()
+    with Store.open(path) as store:
+        token = tokens.find(store, secret)
+    assert token is not None
+    assert token.submitter == ANYBODY

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fastapi import Depends
 
+from starburst.app.config import parse_config
 from starburst.app.config_http import HttpConfig
+from starburst.domain.job import OWNER
 from starburst.store import queries, tokens
 from starburst.web.office import Office
 from starburst.web.site import make_app
@@ -23,8 +26,8 @@ READS = ["/jobs", "/jobs/wait", "/jobs/wait/explain", "/jobs/wait/events", "/job
 READS += ["/instances", "/cost", "/events", "/nodes", "/offers", "/summary"]
 
 
-def in_queue(name: str, queue: str) -> dict[str, object]:
-    job = json.loads(manifest(name, "true"))
+def in_queue(name: str, queue: str) -> dict[str, Any]:
+    job: dict[str, Any] = json.loads(manifest(name, "true"))
     job["metadata"].setdefault("labels", {})["starburst.io/queue"] = queue
     return job
 
@@ -209,3 +212,22 @@ class TestLimits:
         assert [ask("GET", "/jobs", "guess").status_code for _ in range(5)] == [401] * 4 + [429]
         assert ask("POST", "/login", data={"token": secret}).status_code == 429
         assert ask("GET", "/jobs", secret).status_code == 200
+
+
+def test_on_a_kubernetes_a_submitter_has_what_config_and_token_say_and_an_admin_more(
+    ask: Ask, token: Make, past: Past
+) -> None:
+    config = parse_config({"cluster": {"kind": "kubernetes"}, "cloud": {"offers": []}}, "c")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    job = in_queue("a", "default")
+    job["metadata"]["annotations"] = {"starburst.io/cloud": "never"}
+    spec = job["spec"]["template"]["spec"]
+    spec["hostPID"] = True
+    said = refused(ask("POST", "/jobs", token("submitter"), json=job), 400)
+    assert "spec.template.spec.hostPID: true: is more than cluster.pod_security: restricted allows" in said
+    scoped = token("admin", "default", name="of-a-queue")
+    assert "hostPID" in refused(ask("POST", "/jobs?dry_run=true", scoped, json=job), 400)
+    (sent,) = ask("POST", "/jobs", token("admin"), json=job).json()
+    (request,) = past.store.requests(9)
+    assert request.submission is not None
+    assert (request.job_id, request.submission.workload.submitter) == (sent["id"], OWNER)

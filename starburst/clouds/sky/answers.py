@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from starburst.clouds.sky.guest import LOG_BYTES
 from starburst.clouds.sky.port import JobState, SkyError
 from starburst.runs.exits import MAX_TIME, Exit, exit_of
+from starburst.visible import visible as printable
 
 #: Bytes of an answer, and of what is said beside it: output of tasks is at most `LOG_BYTES`, in base64.
 ANSWER_BYTES, WORDS_BYTES = 4 * LOG_BYTES, 1 << 16
@@ -179,7 +180,7 @@ def visible(text: str | bytes) -> str:
     """What a machine says, as one line that does nothing to a terminal and has an end."""
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: SHOWN + 1])
+    line = printable(text[: SHOWN + 1])
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
 
