@@ -11,29 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.app.reaped import ReapedBook
-from starburst.app.reaper import Reaper, Rules
+from starburst.app.reaper import Rules
 from starburst.clouds.sky.naming import CONTROLLER, INTENT, OWNER, Naming
 from starburst.core.events import SiteSynced
-from tests.app.virtual import run, wall
+from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky, Vm
-from tests.clouds.sky.life import OFFER, Life, play, ready
-from tests.clouds.sky.test_leaks import Drawer
+from tests.clouds.sky.life import OFFER, Life, play, ready, reaper_of
 
 OURS = Naming("starburst", "c")
 TAG = dict(OURS.intent("x"))[CONTROLLER]
 
 
-def reaper_of(life: Life, *claimed: str, others: bool = True) -> Reaper:
-    """One that ends whatever it may, at any age."""
-    return Reaper(
-        life.cloud,
-        Rules("c", after_s=0.0, others=others),
-        ReapedBook(Drawer()),
-        claimed=lambda: set(claimed),
-        now=wall,
-        rate=lambda _offer: None,
-    )
+#: Ends whatever it may, at any age.
+HARSH = Rules("c", after_s=0.0, others=True)
 
 
 def launched_by_hand(sky: FakeSky, name: str, **labels: str) -> Vm:
@@ -50,7 +40,7 @@ def test_a_persons_cluster_with_a_name_like_ours_is_neither_listed_nor_ended(
         await ready(life)
         vm = launched_by_hand(sky, f"sb-{TAG}-{name}")
         for _ in range(3):
-            await reaper_of(life, "i-1").round()
+            await reaper_of(life.cloud, "i-1", rules=HARSH).round()
             await asyncio.sleep(60)
         assert vm.ended_at is None
         assert [machine.id for machine in await life.cloud.owned()] == ["i-1"]
@@ -64,7 +54,7 @@ def test_it_is_let_be_also_while_skypilot_launches_it(tmp_path: Path) -> None:
         name = f"sb-{TAG}-debug"
         vm = launched_by_hand(sky, name)
         request = sky.begin("sky.launch", name, asyncio.sleep(300))
-        await reaper_of(life).round()
+        await reaper_of(life.cloud, rules=HARSH).round()
         await asyncio.sleep(60)
         assert vm.ended_at is None
         assert not sky.requests[request].done.cancelled()
@@ -109,7 +99,7 @@ def test_only_what_carries_our_label_is_ended_whatever_there_is(clusters: dict[s
                 for name, labels in clusters.items()
                 if name != OURS.cluster("i-1")
             }
-            await reaper_of(life, "i-1").round()
+            await reaper_of(life.cloud, "i-1", rules=HARSH).round()
             await asyncio.sleep(120)
             ended = {name for name, vm in theirs.items() if vm.ended_at is not None}
             marked = {name for name in theirs if clusters[name].get(CONTROLLER) == TAG}

@@ -11,12 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from starburst.app.reaped import ReapedBook
-from starburst.app.reaper import Reaper, Rules
+from starburst.app.reaper import Rules
 from starburst.clouds.sky.naming import CONTROLLER, Naming
 from starburst.clouds.sky.port import LaunchSpec
 from starburst.core.events import InstanceGone, InstanceReady, RunEnded
-from tests.clouds.sky.test_leaks import Drawer
+from tests.clouds.sky.life import reaper_of
 from tests.sky_lab.ec2 import billed, ec2
 from tests.sky_lab.lab import Life, job, kill_server, lab
 
@@ -101,21 +100,18 @@ async def without_tags(life: Life, instance: str) -> None:
     tags = [{"Key": tag["Key"]} for tag in described(instance)["Tags"]]
     ec2().delete_tags(Resources=[instance], Tags=tags)
     cluster = life.cloud._machines.naming.cluster("i-1")
-    assert await life.api.clusters(refresh=[cluster]) == []
+    end = time.monotonic() + 60
+    while await life.api.clusters(refresh=[cluster]):
+        assert time.monotonic() < end, "SkyPilot finds it without tags"
+        await asyncio.sleep(2)
     await forgotten(life, "i-1")
 
 
 async def let_be(life: Life, debug: str) -> None:
     """The reaper ends at any age what nobody claims, and this is not even seen by it."""
     claimed = {"i-1", "i-2"}
-    reaper = Reaper(
-        life.cloud,
-        Rules(life.controller, after_s=0.0, others=True),
-        ReapedBook(Drawer()),
-        claimed=lambda: claimed,
-        now=time.time,
-        rate=lambda _offer: None,
-    )
+    rules = Rules(life.controller, after_s=0.0, others=True)
+    reaper = reaper_of(life.cloud, *claimed, rules=rules, now=time.time)
     assert {machine.id for machine, _ in await reaper.look()} == claimed
     await reaper.round()
     assert debug in {status.name for status in await life.api.clusters()}

@@ -265,20 +265,18 @@ class SkyMachines:
 
     async def _await_down(self, note: MachineNote) -> None:
         """Until SkyPilot has taken a machine down; its cloud may tell more exactly when that was."""
-        request, over = note.down, note.is_over
-        if request is None:
+        if note.down is None:
             return
         try:
-            await self._api.wait(request)
-            finished_at = await self._api.finished_at(request)
+            await self._api.wait(note.down)
+            finished_at = await self._api.finished_at(note.down)
         except UnreachableError:
             raise
         except SkyError:
             note.down = None
             raise
         note.down, note.taken_down = None, True
-        if finished_at is not None and not over:
-            note.halted_at = self._sightings.since_asked(note, finished_at)
+        note.down_at = None if finished_at is None else self._sightings.since_asked(note, finished_at)
         self._save(note)
 
     async def _is_clear(self, note: MachineNote) -> bool:
@@ -306,8 +304,8 @@ class SkyMachines:
 
     def _over_at(self, note: MachineNote) -> float:
         """When the bill of a machine that is over ended: by its cloud or SkyPilot, else now."""
-        ended_at = self._now() if note.halted_at is None else note.halted_at
-        return max(ended_at, note.launched_at or 0.0)
+        told = next((at for at in (note.halted_at, note.down_at) if at is not None), self._now())
+        return max(told, note.launched_at or 0.0)
 
     def _vanish(self, note: MachineNote) -> None:
         """A machine that was up is over; SkyPilot may list it still."""

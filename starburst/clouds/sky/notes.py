@@ -98,7 +98,8 @@ class MachineNote:
     #: The request that takes it down, and that this was done, as far as SkyPilot knows.
     down: str | None = None
     taken_down: bool = False
-    #: When its bill ended, by its cloud or else by SkyPilot: it was stopped, or was over.
+    down_at: float | None = None
+    #: When its bill ended, by its cloud: it was stopped, or was over.
     halted_at: float | None = None
     #: Why no machine came of it.
     failed: str | None = None

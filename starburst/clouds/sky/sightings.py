@@ -53,6 +53,10 @@ class Sightings:
         self.switch_s = 60 * idle_minutes + SWITCH_S
         self._over_s = lease_s + self.switch_s + DOWN_S
         self._begun_at = self._wall()
+        #: Whether any cloud ever answered here: if so, an error is a passing one.
+        self._sees = False
+        #: Machines that their cloud did not name, told of once.
+        self._unnamed: set[str] = set()
         self._heard_at: dict[str, float] = {}
 
     def heard(self, instance_id: str) -> None:
@@ -69,8 +73,11 @@ class Sightings:
         try:
             seen = await asyncio.wait_for(self._clouds.sight(status.at), MEET_S)
         except (SkyError, asyncio.TimeoutError) as error:
-            log.warning("cloud-not-asked", instance=note.id, error=str(error) or "no answer")
+            if note.id not in self._unnamed:
+                log.warning("cloud-not-asked", instance=note.id, error=str(error) or "no answer")
+            self._unnamed.add(note.id)
             return
+        self._sees = True
         if seen.presence is Presence.RUNNING:
             note.at = seen.at
             self.book(note, [seen])
@@ -96,11 +103,16 @@ class Sightings:
         except SkyError as error:
             log.warning("cloud-not-asked", instance=note.id, error=str(error))
             return None
+        self._sees = True
         self.book(note, [seen])
         return seen
 
     async def traces(self, note: MachineNote) -> list[Sighting]:
-        """Instances that an intent made, by our labels, as far as the cloud tells; also such as are over."""
+        """Instances that an intent made, by our labels, as far as the cloud tells; also such as are over.
+
+        Raises:
+            SkyError: a cloud that can be asked from here does not answer just now.
+        """
         if note.at is not None:
             seen = await self.ask(note)
             return [] if seen is None else [seen]
@@ -112,8 +124,11 @@ class Sightings:
         except ValueError:  # it was never launched by us
             return []
         except SkyError as error:
+            if self._sees:
+                raise
             log.warning("cloud-not-asked", instance=note.id, error=str(error))
             return []
+        self._sees = True
         # Labels may be those of another store's life; a machine is not older than its intent.
         mine = [one for one in found or () if self._is_of(note, one)]
         self.book(note, mine)
@@ -168,8 +183,11 @@ class Sightings:
         ended = [one.ended_at for one in seen if one.ended_at is not None]
         if begun:
             note.launched_at = self.since_asked(note, min(begun))
-        if ended and len(ended) == len(seen):
-            note.halted_at = self.since_asked(note, max(ended))
+        if any(one.presence is Presence.RUNNING for one in seen):
+            note.halted_at = None
+        elif ended and len(ended) == len(seen):  # stopped first and ended later: not billed in between
+            halted_at = self.since_asked(note, max(ended))
+            note.halted_at = halted_at if note.halted_at is None else min(note.halted_at, halted_at)
 
     def since_asked(self, note: MachineNote, epoch_s: float) -> float:
         """Another clock's time as the scheduler's: neither before the intent nor in the future."""

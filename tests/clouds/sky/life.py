@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from starburst.app.reaped import ReapedBook
+from starburst.app.reaper import Reaper, Rules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.late import Source
 from starburst.clouds.sky.notes import FileNotes
@@ -141,6 +143,26 @@ def of(job: str) -> Callable[[RunEnded], bool]:
 def at(instance_id: str) -> Callable[[InstanceReady], bool]:
     """This machine's."""
     return lambda event: event.instance_id == instance_id
+
+
+class Drawer:
+    """Facts in memory."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+
+    def fact(self, key: str) -> Any:
+        return self.facts.get(key)
+
+    def set_fact(self, key: str, value: object) -> None:
+        self.facts[key] = value
+
+
+def reaper_of(cloud: SkyCloud, *claimed: str, rules: Rules, now: Callable[[], float] = wall) -> Reaper:
+    """A reaper over a store that claims these machines."""
+    return Reaper(
+        cloud, rules, ReapedBook(Drawer()), claimed=lambda: set(claimed), now=now, rate=lambda _offer: None
+    )
 
 
 async def ready(life: Life, instance_id: str = "i-1", offer: Offer = OFFER) -> None:

@@ -112,13 +112,15 @@ def test_a_machine_that_is_preempted_is_billed_until_its_cloud_took_it(tmp_path:
     play(tmp_path, story)
 
 
-def test_a_stopped_machine_is_billed_until_it_was_stopped_or_ended_by_us(tmp_path: Path) -> None:
+def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
         await asyncio.sleep(30)
         sky.stop(sky.vms[0])
         gone = await life.heard(InstanceGone)
-        assert sky.vms[0].ended_at == gone.ended_at
+        assert gone.ended_at == sky.vms[0].stopped_at
+        assert sky.vms[0].ended_at is not None
+        assert sky.vms[0].ended_at > gone.ended_at
 
     play(tmp_path, story)
 
@@ -185,3 +187,25 @@ def test_an_intent_whose_launch_was_lost_has_one_machine(tmp_path: Path, after_s
 
     sky, _events = run(main())
     assert len(sky.vms) == 1
+
+
+def test_a_launch_given_up_is_not_over_while_its_cloud_does_not_say_what_became_of_it(tmp_path: Path) -> None:
+    """SkyPilot's state is lost in the middle of a launch, and the cloud answers 500 meanwhile."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, "i-0")
+        await life.cloud.launch("i-1", OFFER)
+        while len(sky.vms) < 2:
+            await asyncio.sleep(0.5)
+        for request in sky.requests.values():
+            request.done.cancel()
+        sky.lose_state()
+        sky.cloud_up = False
+        await life.cloud.terminate("i-1")
+        await asyncio.sleep(100)
+        assert not life.of(InstanceGone)
+        sky.cloud_up = True
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(sky.vms[1])
+
+    play(tmp_path, story)

@@ -5,33 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from starburst.app.reaped import ReapedBook
-from starburst.app.reaper import Reaper, Rules
+from starburst.app.reaper import Rules
 from starburst.clouds.sky.port import ClusterState
 from starburst.core.events import InstanceReady, RunEnded, RunStarted
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import RENT_S, FakeSky
-from tests.clouds.sky.life import OFFER, Life, run_of
+from tests.clouds.sky.life import OFFER, Life, reaper_of, run_of
 
 #: What is left of a machine's lease when the API server goes down; virtual seconds.
 LEASE_S = 60.0
-
-
-class Drawer:
-    """Facts in memory."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, Any] = {}
-
-    def fact(self, key: str) -> Any:
-        return self.facts.get(key)
-
-    def set_fact(self, key: str, value: object) -> None:
-        self.facts[key] = value
 
 
 @pytest.mark.parametrize("server_up", [True, False])
@@ -45,14 +30,7 @@ def test_leases_are_renewed_while_the_api_server_is_down(tmp_path: Path, server_
             await life.heard(RunStarted)
             sky.server_up = server_up
             sky.vms[0].lease_until = wall() + LEASE_S
-            reaper = Reaper(
-                life.cloud,
-                Rules("c"),
-                ReapedBook(Drawer()),
-                claimed=lambda: {"i-1"},
-                now=wall,
-                rate=lambda _offer: None,
-            )
+            reaper = reaper_of(life.cloud, "i-1", rules=Rules("c"))
             rounds = asyncio.create_task(reaper.rounds(20.0))
             assert (await life.heard(RunEnded)).exit_code == 0
             rounds.cancel()

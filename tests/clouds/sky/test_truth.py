@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.reaped import ReapedBook
-from starburst.app.reaper import Reaper, Rules
+from starburst.app.reaper import Rules
 from starburst.clouds.sky.alive import Verdict, verdict
 from starburst.clouds.sky.port import ClusterState, Presence
 from starburst.core.events import (
@@ -26,8 +25,7 @@ from starburst.core.events import (
 from starburst.domain.cloud import InstancePhase
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import OFFER, SPOT, Life, at, play, ready, run_of
-from tests.clouds.sky.test_leaks import Drawer
+from tests.clouds.sky.life import OFFER, SPOT, Life, at, play, ready, reaper_of, run_of
 
 #: Virtual seconds in which everything quiet has been looked at.
 QUIET_S = 130.0
@@ -194,14 +192,7 @@ def test_a_machine_is_attended_to_after_a_restart_though_skypilot_is_dead(tmp_pa
         sky.server_up = False
         sky.vms[0].lease_until = wall() + 100
         async with Life(sky, life.home) as second:
-            reaper = Reaper(
-                second.cloud,
-                Rules("c"),
-                ReapedBook(Drawer()),
-                claimed=lambda: {"i-1"},
-                now=wall,
-                rate=lambda _offer: None,
-            )
+            reaper = reaper_of(second.cloud, "i-1", rules=Rules("c"))
             rounds = asyncio.create_task(reaper.rounds(20.0))
             assert ("a", 1) in (await second.heard(SiteSynced)).known
             assert (await second.heard(RunEnded)).exit_code == 0
