@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from starburst.core.decisions import REASONS, WHY_OFFLOAD, Decision
-from starburst.core.events import InstanceReady, RunEnd, RunEnded
+from starburst.core.events import InstanceReady, InstanceUnfit, InstanceUnreachable, RunEnd, RunEnded
 from starburst.domain.job import Member
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
@@ -99,6 +99,19 @@ def homecoming_of_star() -> Desk:
     desk.offload("a")
     desk.wait(MINUTE)
     desk.ended("a", RunEnd.STOPPED)
+    return desk
+
+
+def unfit() -> Desk:
+    """A machine that answers something else than it should, then well, and takes no work."""
+    desk = Desk(offers=[offer("big", 4, 3)], unreachable_s=MINUTE)
+    desk.submit(job("a", cloud="only"))
+    desk.ready("i-000001")
+    desk.tell(InstanceUnreachable("i-000001", "its machine answered no JSON"))
+    desk.heard_of("i-000001")
+    desk.tell(InstanceUnfit("i-000001", "Connection refused"))
+    desk.wait(MINUTE)
+    desk.gone("i-000001")
     return desk
 
 
@@ -203,6 +216,7 @@ def decisions() -> tuple[Decision, ...]:
         homecoming,
         homecoming_of_star,
         cut_off,
+        unfit,
         moves,
         held,
         retried,

@@ -41,6 +41,8 @@ from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky, Line, Vm
 from tests.clouds.sky.life import Life, of, play, ready, run_of
 from tests.clouds.sky.test_guest import Machine, spec
+from tests.translator.manifests import errors
+from tests.translator.manifests import job as translated
 
 A, B = "a/1/0", "b/1/0"
 EVIL: tuple[Any, ...] = (
@@ -493,7 +495,8 @@ def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
 
 @pytest.mark.processes
 def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_over(machine: Machine) -> None:
-    shell = "echo $$ >~/pid; rm -rf ~/starburst/runs/a; exec sleep 60"
+    started = "until [ -e ~/starburst/runs/a/1/0/started.json ]; do sleep 0.05; done"
+    shell = f"{started}; echo $$ >~/pid; rm -rf ~/starburst/runs/a; exec sleep 60"
     all_of(machine, lease_s=100, specs={A: {**spec("sh", "-c", shell), "cwd": "/"}}, look={})
     process = machine.run()
     while not (machine.home / "pid").exists() or (machine.home / "starburst" / "runs" / "a").exists():
@@ -605,6 +608,11 @@ def test_no_word_of_a_job_stands_where_an_option_could() -> None:
     workload = Workload(("--privileged", "--pid=host"), image="busybox", working_dir="--rm")
     rest = container("n", workload, Resources(), {}).rest
     assert rest == ["--workdir=--rm", "--entrypoint=--privileged", "--", "busybox", "--pid=host"]
+
+
+def test_a_manifest_with_such_an_image_is_refused_at_submission() -> None:
+    told = errors(translated("CONTAINER/image", "--volume=/:/host"))
+    assert "is no name of an image: write it as registry/repository:tag" in str(told)
 
 
 def test_a_run_of_such_an_image_is_refused_before_any_machine_hears_of_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -28,6 +28,7 @@ ANSWER_BYTES, WORDS_BYTES = 4 * LOG_BYTES, 1 << 16
 #: Characters of what a machine says that are shown to people.
 SHOWN = 300
 
+Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, Field(max_length=4096)]
 
 
@@ -136,10 +137,7 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
     Raises:
         AnswerError: it is none.
     """
-    try:
-        machine = _Machine.model_validate(answer)
-    except ValidationError as error:
-        raise AnswerError(f"its machine answered {_first(error)}") from None
+    machine = _whole(_Machine, answer)
     tasks, broken, room = {}, {}, LOG_BYTES
     for name in asked:
         try:
@@ -166,10 +164,7 @@ def submitted(answer: object, asked: Collection[str]) -> Submitted:
     Raises:
         AnswerError: it is none.
     """
-    try:
-        queue = _Queue.model_validate(answer)
-    except ValidationError as error:
-        raise AnswerError(f"its machine answered {_first(error)}") from None
+    queue = _whole(_Queue, answer)
     known = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING}
     states = {name: known.get(state, JobState.ENDED) for name, state in queue.states.items() if name in asked}
     refused = {name: visible(why) for name, why in queue.refused.items() if name in asked}
@@ -182,6 +177,13 @@ def visible(text: str | bytes) -> str:
         text = text.decode(errors="replace")
     line = printable(text[: SHOWN + 1])
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+
+
+def _whole(model: type[Model], answer: object) -> Model:
+    try:
+        return model.model_validate(answer)
+    except ValidationError as error:
+        raise AnswerError(f"its machine answered {_first(error)}") from None
 
 
 def _task(said: Any, room: int) -> TaskState:

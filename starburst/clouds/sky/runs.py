@@ -261,7 +261,7 @@ class SkyRuns:
         """What the machine is to run, of tasks that need no checkpoints or have them there."""
         specs = {}
         for name, (note, rank) in mine.items():
-            if rank.started or not rank.spec:
+            if rank.started or note.grace(rank) is not None:
                 continue
             if rank.supplied or not note.checkpoint or self._bucket:
                 spec = rank.spec if note.late is None else None if rank.known else self._late.spec(note, rank)
