@@ -211,7 +211,7 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
 
 def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
     chosen, tenancy = config.cluster, config.tenancy()
-    if isinstance(chosen, LocalClusterConfig) or tenancy is None:
+    if isinstance(chosen, LocalClusterConfig):
         return LocalCluster(
             chosen.known_nodes(),
             home.cluster,
@@ -220,6 +220,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
             max_log=config.home.max_log,
         )
     need_kubernetes()
+    assert tenancy is not None  # as of every Kubernetes
     from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
     from starburst.clusters.kubernetes.stuck import Limits  # noqa: PLC0415 - so are its
 

@@ -6,9 +6,9 @@ import re
 
 from starburst.kube.errors import ApiError
 
-#: 403 that passes: a quota that is full, an admission plugin or RBAC that has not read all yet, and a right to
-#: act for somebody that Starburst itself lacks. Words of Kubernetes' admission plugins (resourcequota, lifecycle)
-#: and of its authorizer.
+#: 403 that passes: a quota that is full, an admission plugin or RBAC that has not read all yet, and a right
+#: to act for somebody that Starburst itself lacks. Words of admission plugins (resourcequota, lifecycle)
+#: and of the authorizer.
 _PASSES = re.compile(
     r"exceeded quota: |status unknown for quota: |insufficient quota |not yet ready to handle request|RBAC: "
     r"| cannot impersonate resource "
