@@ -34,7 +34,7 @@ from starburst.core.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
-from starburst.runs.ports import Cloud, Cluster, Run, RunSite
+from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
 from starburst.store import queries
 from starburst.store.store import Store
 from translator.late import UnresolvedError
@@ -88,7 +88,7 @@ def build(
     beside = [
         bus,
         None if inbox is None else inbox_of(inbox, scheduler),
-        None if held is None else lambda _report: keep_watch(held, home.database, patience),
+        None if held is None else _watch_over(held, home, patience),
     ]
     return Controller(
         store,
@@ -103,6 +103,15 @@ def build(
         patience=patience,
         wall=wall,
     )
+
+
+def _watch_over(held: Held, home: Home, patience: Patience) -> Companion:
+    there = home.database.stat()
+
+    async def run(_report: Report) -> None:
+        await keep_watch(held, home.database, there, patience)
+
+    return run
 
 
 def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable[[], float]) -> Cloud:

@@ -24,15 +24,20 @@ REST = 100.0
 
 
 async def keep_watch(
-    held: Held, database: Path, patience: Patience, look_through: Callable[[Path], str] = damage
+    held: Held,
+    database: Path,
+    there: os.stat_result,
+    patience: Patience,
+    look_through: Callable[[Path], str] = damage,
 ) -> None:
     """Look again and again, until cancelled; a disk that fills is said before anything has to be written.
+
+    `there` is the database's file as it was opened.
 
     Raises:
         UserError: the home or the database was moved, removed or replaced.
         DamagedError: the database is damaged.
     """
-    there = database.stat()
     loop = asyncio.get_running_loop()
     due = loop.time() + READ_S
     while True:

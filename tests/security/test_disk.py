@@ -269,7 +269,7 @@ def watched(path: Path, harm: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr("starburst.app.keeping.READ_S", 0.0)
 
     async def main() -> None:
-        watching = asyncio.create_task(keep_watch(Held(), path, Patience()))  # type: ignore[arg-type]
+        watching = asyncio.create_task(keep_watch(Held(), path, path.stat(), Patience()))  # type: ignore[arg-type]
         await asyncio.sleep(0.05)
         assert not watching.done()
         if harm == "damaged":

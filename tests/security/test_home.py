@@ -149,10 +149,11 @@ def test_a_home_that_is_moved_away_ends_its_scheduler_with_a_line(
     monkeypatch.setattr("starburst.app.keeping.LOOK_S", 0.0)
     Store.open(home.database).close()
     with home.lock() as held:
+        there = home.database.stat()
         moved = home.root.rename(home.root.with_name("moved"))
         home.make()
         with pytest.raises(UserError, match="home: was moved or removed while starburst ran; put it back"):
-            asyncio.run(keep_watch(held, moved / "starburst.db", Patience()))
+            asyncio.run(keep_watch(held, moved / "starburst.db", there, Patience()))
 
 
 def test_a_link_planted_as_the_lock_file_is_not_followed(home: Home, tmp_path: Path):
