@@ -171,6 +171,7 @@ class Supervisor:
         try:
             self._spawn(umask, log)
         except (OSError, ValueError) as error:
+            self._clear_up()
             if getattr(error, "errno", None) in PASSING_ERRORS:
                 raise
             self.ended_by = REFUSAL
@@ -180,13 +181,17 @@ class Supervisor:
         if log is not None:
             log.begin()
         status = self._supervise()
+        self._clear_up()
+        if log is not None:
+            log.end()
+        self._write_exit(os.waitstatus_to_exitcode(status), self._message())
+
+    def _clear_up(self) -> None:
+        """End what is left of the job."""
         end_children()
         if self.spec.get("cgroup"):
             with suppress(OSError):
                 os.rmdir(self.spec["cgroup"])
-        if log is not None:
-            log.end()
-        self._write_exit(os.waitstatus_to_exitcode(status), self._message())
 
     def _secrets(self) -> dict[str, str]:
         """Variables that are in no other file, and in none from now on."""
@@ -202,11 +207,7 @@ class Supervisor:
         return import_module("log_pump").LogPump(1, self.spec["max_log"])
 
     def _spawn(self, umask: int, log: Any) -> None:
-        """Start the command.
-
-        Raises:
-            OSError, ValueError: it cannot be started; nothing of it is alive.
-        """
+        """Start the command; OSError or ValueError if it cannot be started."""
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         heard, told = os.pipe()
         shim = os.getpid()
@@ -224,7 +225,6 @@ class Supervisor:
         with open(heard, "rb") as answer:
             problem = json.loads(answer.read() or b"null")
         if problem is not None:
-            end_children()
             number, why, field = problem
             raise ValueError(why) if number is None else OSError(number, why, field)
 
