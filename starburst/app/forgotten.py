@@ -39,5 +39,8 @@ def machine_checks(home: Home) -> list[Check]:
 
 def _up(home: Home) -> list[MachineNote]:
     root = home.cloud / "sky" / "notes"
-    notes = load_machines(FileNotes(root)).values() if root.is_dir() else ()
+    try:
+        notes = load_machines(FileNotes(root)).values() if root.is_dir() else ()
+    except OSError:  # another user's home
+        return []
     return [note for note in notes if note.ready and not note.is_over]
