@@ -371,3 +371,18 @@ def test_ssh_itself_keeps_to_the_pinned_key(tmp_path: Path, server: Server) -> N
     with pytest.raises(SkyError, match="its ssh host key is not the one of the first contact"):
         login("c")
     assert login("d") == "3 for that machine alone", "the address belongs to another machine now"
+
+
+def test_directories_go_and_come_by_ssh_itself(contact: SshContact, tmp_path: Path, server: Server) -> None:
+    access = server.start()
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    (here / "step").write_text("1")
+    run(contact.send("c", access, here, str(there)))
+    (there / "step").write_text("2")
+    run(contact.fetch("c", access, str(there), here))
+    assert (here / "step").read_text() == "2"
+    there.rename(tmp_path / "elsewhere")
+    there.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SkyError, match="is a link there"):
+        run(contact.fetch("c", access, str(there), here))
