@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.clusters.kubernetes.views import ME, a_job, a_pod
 LIMITS = Limits(60.0, 1800.0)
 
 
-def judged(**pod: object) -> tuple[str, float]:
+def judged(**pod: Any) -> tuple[str, float]:
     """What is said of a Job with one such pod."""
     book, job = RunBook(ME), a_job()
     book.job_changed(None, job)
