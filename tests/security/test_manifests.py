@@ -229,7 +229,7 @@ def test_over_http_a_quota_is_403_with_its_numbers(ask: Ask, past: Past) -> None
     configured(past.store, limits={"pending_per_user": 1})
     assert ask("POST", "/jobs?user=eve", json=pod()).status_code == 201
     answer = ask("POST", "/jobs?user=eve", json=pod())
-    assert (answer.status_code, answer.json()["error"][:34]) == (403, "user 'eve' has 1 jobs waiting, and ")
+    assert (answer.status_code, answer.json()["error"][:34]) == (403, "user 'eve' has 1 jobs waiting, and")
 
 
 def test_who_is_no_admin_goes_before_others_only_so_far(store: Store) -> None:
