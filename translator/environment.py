@@ -59,8 +59,8 @@ class Environment:
     @property
     def envs(self) -> dict[str, str]:
         """The `envs` of a task."""
-        found = {name: text_of(self.values[name]) for name in self.names if not _is_special(name)}
-        return {name: text for name, text in found.items() if text is not None and not is_changed(text)}
+        plain = [name for name in self.names if not _is_special(name) and not _is_exported(self.values[name])]
+        return {name: text_of(self.values[name]) or "" for name in plain}
 
     @property
     def exports(self) -> tuple[tuple[str, Word], ...]:
@@ -116,7 +116,7 @@ def _literal(variable: Field, name: str, found: Environment, fidelity: Fidelity)
     found.put(name, word)
     if _is_special(name):
         fidelity.kept(variable, f"{name}, given to the command by env, not by the shell")
-    elif name in dict(found.exports):
+    elif _is_exported(word):
         fidelity.kept(variable, f"{name}, exported in run")
     else:
         fidelity.kept(variable, f"as envs: {name}")
@@ -190,6 +190,12 @@ def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
             found.put_secret(prefix + key, value)
     how = "secrets" if kind == SECRET else "envs"
     lookup.fidelity.kept(where, f"as {how}: {', '.join(prefix + key for key in data.values)}")
+
+
+def _is_exported(word: Word) -> bool:
+    """Whether only the run can set a variable to this: it is not known before, or SkyPilot changes it."""
+    text = text_of(word)
+    return text is None or is_changed(text)
 
 
 def _is_special(name: str) -> bool:

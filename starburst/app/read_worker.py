@@ -11,6 +11,8 @@ import os
 import resource
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO
 
 from starburst.app.frames import receive, send
@@ -18,7 +20,7 @@ from starburst.app.reading import Answer, Found, Texts, read
 from starburst.store import codec
 
 #: Bytes of address space; some 150 MB are the interpreter and its libraries.
-MEMORY = 1024 * 1024 * 1024
+MEMORY = 512 * 1024 * 1024
 #: Seconds of processor time for one question.
 CPU_S = 20
 TOO_MUCH = "takes too much memory to read; make it smaller"
@@ -51,6 +53,8 @@ def main() -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (most, most))
+    with suppress(OSError):  # where memory runs out all the same, it is this process that goes
+        Path("/proc/self/oom_score_adj").write_text("1000")
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not disturb them
     serve(sys.stdin.buffer, answers)
