@@ -131,6 +131,7 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
             now=now,
             controller=_controller_id(store),
             source=values_of(config),
+            max_log=config.home.max_log,
             stores=config.stores(),
             admit=partial(_admit, config.tenancy()),
         )

@@ -41,13 +41,14 @@ def sky_cloud(
     now: Callable[[], float],
     controller: str,
     source: Source | None,
+    max_log: int,
     stores: Mapping[str, Store] = NO_STORES,
     admit: Admit = admit_all,
 ) -> SkyCloud:
     """The cloud that the config describes; `checkpoints` is where those of its runs are brought home to.
 
-    `source` reads what runs take from the cluster, `stores` are mapped to its volumes; `admit` says which
-    runs may have that.
+    Of a task's log `max_log` bytes are kept. `source` reads what runs take from the cluster, `stores` are
+    mapped to its volumes; `admit` says which runs may have that.
 
     Raises:
         UserError: SkyPilot is not installed, or its catalog cannot be read.
@@ -79,6 +80,7 @@ def sky_cloud(
         launch_limit_s=config.launch_limit,
         bucket=config.bucket,
         source=source,
+        max_log=max_log,
         stores=stores,
         admit=admit,
         own_prices=config.prices is not None,

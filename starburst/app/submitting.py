@@ -46,8 +46,9 @@ def read_sources(
 ) -> list[Submission]:
     """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
 
-    What jobs may come after is in these `queues`, or in any. `submitter` is what the one who hands them in may
-    ask for. `seed` is what the ends of ids are made of; None draws them. `read` reads the texts, maybe elsewhere.
+    What jobs may come after is in these `queues`, or in any. `submitter` is what the one who hands them in
+    may ask for. `seed` is what the ends of ids are made of; None draws them. `read` reads the texts, maybe
+    elsewhere.
 
     Raises:
         UserError: something could not be read or is bad; every problem of every text is a line.

@@ -19,6 +19,7 @@ from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.cgroups import group_of
 from starburst.runs.files import directory_name
+from starburst.runs.inherited import OPEN_FILES, UMASK
 from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.nudges import Nudges
 from starburst.runs.ports import Report, Run
@@ -203,6 +204,8 @@ class ProcessRunner:
                     "max_log": self._max_log,
                     "cgroup": group_of(directory),
                     "seclusion": account.seclusion,
+                    "umask": UMASK,
+                    "open_files": OPEN_FILES,
                 }
             )
         return specs

@@ -242,7 +242,10 @@ class Supervisor:
         if self.spec.get("seclusion"):
             import_module("seclusion").enter(self.spec["seclusion"])
         keep_only(told)
-        os.umask(umask)
+        os.umask(self.spec.get("umask", umask))
+        if self.spec.get("open_files") is not None:
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(self.spec["open_files"], hard), hard))
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

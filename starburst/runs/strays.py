@@ -18,12 +18,18 @@ from starburst.runs.shim import mark_of
 
 
 def kill_strays(directory: Path, group: Path | None, variables: Iterable[str]) -> bool:
-    """SIGKILL what is left of the task in this directory; whether there was anything."""
+    """SIGKILL what is left of the task in this directory; whether there was anything.
+
+    Raises:
+        OSError: nobody can tell, as for want of open files.
+    """
     found = group is not None and cgroups.kill(group)
     mark, marks = str(mark_of(str(directory))).encode(), {text.encode() for text in variables}
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # gone meanwhile, or another user's
-            found |= _kill_if_marked(process, mark, marks)
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(
+            FileNotFoundError, ProcessLookupError, PermissionError
+        ):  # gone meanwhile, or another user's
+            found |= _kill_if_marked(Path("/proc", process), mark, marks)
     return found
 
 

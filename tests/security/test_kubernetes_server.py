@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kube
 CONFIG = """
 policy: {{offload_cpu_only: false}}
 cluster: {{kind: kubernetes, namespace: default, namespaces: [], bind_limit: 10m}}
-cloud: {{offers: {offers}}}
+cloud: {{kind: local, trust_users: true, offers: {offers}}}
 queues: [{{name: papers}}]
 http: {{port: {port}}}
 """

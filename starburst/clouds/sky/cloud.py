@@ -19,6 +19,7 @@ import structlog
 
 from starburst.clouds.sky.carry import Berth
 from starburst.clouds.sky.late import Admit, Source, admit_all
+from starburst.clouds.sky.logs import MAX_LOG
 from starburst.clouds.sky.machines import SkyMachines
 from starburst.clouds.sky.naming import Naming
 from starburst.clouds.sky.notes import MachineNote, Notes
@@ -110,6 +111,7 @@ class SkyCloud:
         launch_limit_s: float = 1800.0,
         bucket: str | None = None,
         source: Source | None = None,
+        max_log: int = MAX_LOG,
         stores: Mapping[str, Store] = NO_STORES,
         admit: Admit = admit_all,
         own_prices: bool = False,
@@ -162,6 +164,7 @@ class SkyCloud:
             checkpoints=checkpoints,
             bucket=bucket is not None,
             source=source,
+            max_log=max_log,
             stores=stores,
             admit=admit,
             wall=wall,

@@ -21,11 +21,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from starburst.clouds.sky.guest_tasks import base
-    from starburst.runs.shim import read_json, write_json
+    from starburst.clouds.sky.guest_tasks import base, facts
+    from starburst.runs.shim import write_json
 else:  # on a machine, where all files of the agent lie side by side
-    from guest_tasks import base
-    from shim import read_json, write_json
+    from guest_tasks import base, facts
+    from shim import write_json
 
 #: Seconds: between looks at the lease, between tries to shut down, and for a new switch to be there.
 LOOK_S, AGAIN_S, START_S = 5.0, 60.0, 5.0
@@ -55,7 +55,7 @@ def arm(settings: dict[str, Any] | None) -> bool:
         with suppress(OSError):  # a full disk: it is told again
             os.makedirs(base(), exist_ok=True)
             write_json(path, settings)
-    if read_json(path) is None:
+    if facts(path) is None:
         return False
     if not stands("switch"):
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest.py")
@@ -87,10 +87,10 @@ def watch() -> None:
         time.sleep(0.1)
     lease_until = time.time()  # until there is a lease, and if it is ever taken away
     while True:
-        lease = read_json(os.path.join(base(), "lease.json"))
-        if lease is not None:
-            lease_until = lease["until"]
-        if is_due(read_json(os.path.join(base(), "switch.json")), lease_until, time.time()):
+        until = (facts(os.path.join(base(), "lease.json")) or {}).get("until")
+        if isinstance(until, (int, float)):
+            lease_until = until
+        if is_due(facts(os.path.join(base(), "switch.json")), lease_until, time.time()):
             shut_down()
             time.sleep(AGAIN_S)
         else:
@@ -101,7 +101,10 @@ def is_due(settings: dict[str, Any] | None, lease_until: float, now: float) -> b
     """Whether the machine's time is over."""
     if settings is None:
         return False
-    return bool(settings.get("now")) or now >= lease_until + settings["after_s"]
+    after_s = settings.get("after_s")  # what a job wrote in its place gives the machine no longer life
+    return bool(settings.get("now")) or now >= lease_until + (
+        after_s if isinstance(after_s, (int, float)) else 0
+    )
 
 
 def shut_down() -> None:

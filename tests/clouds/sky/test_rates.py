@@ -75,7 +75,14 @@ def test_a_file_of_prices_in_the_config_makes_them_the_users_own(tmp_path: Path)
     prices.write_text("InstanceType,vCPUs,MemoryGiB,Price,Region\np3.8xlarge,32,244,9.99,us-east-1\n")
     config = SkyConfig(prices=str(prices))
     cloud = sky_cloud(
-        config, Home(tmp_path), tmp_path, pace=Pace(), now=lambda: 0.0, controller="c", source=None
+        config,
+        Home(tmp_path),
+        tmp_path,
+        pace=Pace(),
+        now=lambda: 0.0,
+        controller="c",
+        source=None,
+        max_log=1 << 30,
     )
     assert cloud._machines._launching._own_prices
 
