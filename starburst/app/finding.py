@@ -23,7 +23,7 @@ def object_reader(
     async def read(obj: Mapping[str, Any], job_id: str) -> Submission | str:
         found = Found(json.dumps(obj), job_id, carried, cluster.user_from)
         answer = await asyncio.to_thread(shared().read, found)
-        problems = [*answer.problems, *too_urgent(config.limits.priority, answer.submissions)]
+        problems = [*answer.problems, *too_urgent(config.limits.priority, answer)]
         return "; ".join(problems) if problems else answer.submissions[0]
 
     return read

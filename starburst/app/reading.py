@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,6 +65,8 @@ class Answer:
 
     submissions: tuple[Submission, ...] = ()
     problems: tuple[str, ...] = ()
+    #: Where each of the jobs was found, as errors name it.
+    places: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -99,12 +101,12 @@ def read(what: Texts | Found) -> Answer:
     return _read_texts(what) if isinstance(what, Texts) else _read_found(what)
 
 
-def too_urgent(most: int, found: Iterable[Submission]) -> list[str]:
+def too_urgent(most: int, answer: Answer) -> list[str]:
     """Jobs with a higher priority than others than admins may give."""
     return [
-        f"job {item.job.name}: starburst.io/priority: {item.job.priority}: must be at most {most} for who is "
+        f"{place}: starburst.io/priority: {item.job.priority}: must be at most {most} for who is "
         "no admin (limits.priority)"
-        for item in found
+        for place, item in zip(answer.places, answer.submissions, strict=True)
         if item.job.priority > most
     ]
 
@@ -112,19 +114,21 @@ def too_urgent(most: int, found: Iterable[Submission]) -> list[str]:
 def _read_texts(texts: Texts) -> Answer:
     load, ends = _Load(texts.most_tasks), _ends(texts.seed)
     found: list[Submission] = []
+    places: list[str] = []
     for source in texts.sources:
         if source.problem:
             load.problems.append(source.problem)
             continue
         read_here = _read_source(source, texts, lambda: next(ends), load)
         found += read_here
+        places += [f"{source.name}, job {item.job.name}" for item in read_here]
         for item in read_here:
             load.add(item)
     problems = [*load.problems, *load.told()]
     if len(problems) > MOST_PROBLEMS:
         more = f"and {len(problems) - MOST_PROBLEMS} more problems"
         problems = [*problems[:MOST_PROBLEMS], more]
-    return Answer(problems=tuple(problems)) if problems else Answer(tuple(found))
+    return Answer(problems=tuple(problems)) if problems else Answer(tuple(found), places=tuple(places))
 
 
 def _read_source(source: Source, texts: Texts, suffix: Callable[[], str], load: _Load) -> list[Submission]:
@@ -163,7 +167,8 @@ def _read_found(found: Found) -> Answer:
     try:
         obj = json.loads(found.body)
         namespace = str(obj["metadata"].get("namespace") or "") if found.user_from == "namespace" else None
-        return Answer((read_object(obj, job_id=found.job_id, user=namespace, carries=found.carries),))
+        item = read_object(obj, job_id=found.job_id, user=namespace, carries=found.carries)
+        return Answer((item,), places=(f"job {item.job.name}",))
     except ManifestErrors as errors:
         return Answer(
             problems=tuple(f"{error.field}: {error.mend}" for error in errors.errors[:MOST_PROBLEMS])

@@ -66,9 +66,9 @@ def read_sources(
             seed=seed,
         )
     )
-    problems = [*answer.problems, *_not_allowed(config, answer.submissions, submitter)]
+    problems = [*answer.problems, *_not_allowed(config, answer, submitter)]
     if not submitter.admin:
-        problems += reading.too_urgent(config.limits.priority, answer.submissions)
+        problems += reading.too_urgent(config.limits.priority, answer)
     if problems:
         raise UserError("\n".join(problems))
     owned = [
@@ -84,19 +84,19 @@ def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
     return tuple(name for name in there if seen is None or name in seen) if there else None
 
 
-def _not_allowed(config: Config, found: Iterable[Submission], submitter: Submitter) -> list[str]:
+def _not_allowed(config: Config, answer: Answer, submitter: Submitter) -> list[str]:
     """What jobs ask of a Kubernetes that their submitter may not."""
     tenancy = config.tenancy()
     if tenancy is None:
         return []
     problems = []
-    for item in found:
+    for place, item in zip(answer.places, answer.submissions, strict=True):
         job, manifest = item.job, item.workload.manifest
         if manifest is None:
             continue
         leaves = job.cloud is not CloudChoice.NEVER
         ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
-        problems += [f"job {job.name}: {error.line}" for error in ruling.errors]
+        problems += [f"{place}: {error.line}" for error in ruling.errors]
     return problems
 
 

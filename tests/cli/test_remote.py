@@ -64,6 +64,7 @@ OTHERS = [
     ["logs", "trian"],
     ["cancel", "done", "trian"],
     ["cancel", "done", "wait", "wait"],
+    ["cancel", "--now", "done", "wait"],
     *(
         [steer, *names]
         for steer in ("hold", "release", "cancel")

@@ -16,13 +16,13 @@ from starburst.app.errors import UserError
 from starburst.app.reader import Reader, shared
 from starburst.app.reading import Answer, Found, Texts, read
 from starburst.app.sources import Source
+from starburst.domain.job import ANYBODY, OWNER
 from starburst.store import queries
 from starburst.store.quota import QuotaError
 from starburst.store.store import Store
 from tests.web.conftest import *  # noqa: F403 - the API and who asks it
 from tests.web.conftest import Ask
 from translator.errors import ManifestErrors
-from translator.image import image_of
 from translator.manifest import read_manifests
 
 Make = Callable[..., str]
@@ -105,7 +105,6 @@ def test_an_image_is_no_option_of_docker(image: str) -> None:
 def test_images_of_every_kind_are_taken(image: str) -> None:
     (found,) = read_manifests(json.dumps(pod(image=image)), "f", suffix=lambda: "x")
     assert found.workload.image == image
-    assert image_of.__doc__
 
 
 BOMBS = {
@@ -198,7 +197,7 @@ def configured(store: Store, **sections: Any) -> None:
 
 def send(store: Store, *manifests: dict[str, Any], user: str = "ada", **more: Any) -> None:
     sources = [Source("f", json.dumps(one)) for one in manifests]
-    submitting.submit(store, submitting.read_sources(store, sources, user, **more))
+    submitting.submit(store, submitting.read_sources(store, sources, user, **{"submitter": OWNER, **more}))
 
 
 def test_so_many_jobs_of_a_user_and_of_a_queue_may_wait_and_none_of_the_rest_is_stored(store: Store) -> None:
@@ -238,8 +237,8 @@ def test_who_is_no_admin_goes_before_others_only_so_far(store: Store) -> None:
     with pytest.raises(
         UserError, match=r"starburst.io/priority: 1000000000: must be at most 100 for who is no"
     ):
-        send(store, urgent, admin=False)
-    send(store, pod(annotations={"starburst.io/priority": "100"}), admin=False)
+        send(store, urgent, submitter=ANYBODY)
+    send(store, pod(annotations={"starburst.io/priority": "100"}), submitter=ANYBODY)
 
 
 # Names of users.

@@ -81,7 +81,10 @@ def test_a_full_quota_says_that_it_was_not_started_and_the_next_run_starts(
             scene.submit()
         method = "PATCH" if adopted else "POST"
         what = "/pods/alone" if adopted == "Pod" else "/apis/batch/v1/namespaces/team/jobs"
-        await scene.pass_time(3.0)  # what is shown on the object has been written
+        if adopted:  # what is shown on the object has been written
+            asked = scene.world.asked
+            await scene.until(lambda: any(one.path.endswith("/status") for one in asked))
+            await scene.pass_time(3.0)
         scene.world.fail(f"{method} {'/api/v1/namespaces/team' if adopted == 'Pod' else ''}{what}", **quota())
         await scene.start(name, "n0")
         assert scene.ends == [(name, 1, "not-started")]
