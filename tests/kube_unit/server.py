@@ -31,6 +31,8 @@ class Fault:
     """What goes wrong with the next `times` calls whose "METHOD path" has this text in it."""
 
     of: str
+    #: Only calls that say this.
+    says: str = ""
     #: Answer this instead (with `reason` and `message`), or if 0 …
     status: int = 0
     reason: str = ""
@@ -219,7 +221,11 @@ class FakeServer:
     def _fault(self, asked: Asked) -> Fault | None:
         watching = "WATCH" if asked.query.get("watch") == "true" else asked.method
         for fault in self._faults:
-            if fault.times and fault.of in f"{watching} {asked.path}":
+            if (
+                fault.times
+                and fault.of in f"{watching} {asked.path}"
+                and fault.says in json.dumps(asked.body)
+            ):
                 fault.times -= 1
                 return fault
         return None

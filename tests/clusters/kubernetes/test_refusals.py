@@ -80,12 +80,13 @@ def test_a_full_quota_says_that_it_was_not_started_and_the_next_run_starts(
         else:
             scene.submit()
         method = "PATCH" if adopted else "POST"
-        what = "/pods/alone" if adopted == "Pod" else "/apis/batch/v1/namespaces/team/jobs"
-        if adopted:  # what is shown on the object has been written
-            asked = scene.world.asked
-            await scene.until(lambda: any(one.path.endswith("/status") for one in asked))
-            await scene.pass_time(3.0)
-        scene.world.fail(f"{method} {'/api/v1/namespaces/team' if adopted == 'Pod' else ''}{what}", **quota())
+        of = (
+            "/api/v1/namespaces/team/pods/alone"
+            if adopted == "Pod"
+            else "/apis/batch/v1/namespaces/team/jobs"
+        )
+        places = "starburst.io/nodes" if adopted else ""  # not what is only shown on the object
+        scene.world.fail(f"{method} {of}", says=places, **quota())
         await scene.start(name, "n0")
         assert scene.ends == [(name, 1, "not-started")]
         assert last(scene).message == f"the cluster refuses it: {QUOTA}"
