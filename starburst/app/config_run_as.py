@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from starburst.app.config_fields import Section
 from starburst.app.home import Home
-from starburst.runs.accounts import LEAST_UID, Pool, RunAs, Sandbox, Self, Submitter
+from starburst.runs.accounts import LEAST_UID, ByRole, Pool, RunAs, Sandbox, Self, Submitter, why_not
 
 #: Ids of Linux above this one have meanings of their own.
 MOST_UID = 4_000_000_000
+#: Ids for run_as: auto, which no system gives: systemd's "Users, Groups, UIDs and GIDs on systemd systems".
+AUTO_FIRST, AUTO_LAST = 1_879_100_000, 1_879_109_999
 
-RunAsName = Literal["self", "sandbox", "submitter", "pool"]
+RunAsName = Literal["auto", "self", "sandbox", "submitter", "pool"]
 
 
 def _range(value: str) -> str:
@@ -30,10 +34,11 @@ class RunsJobs(Section):
 
     run_as: RunAsName | None = Field(
         None,
-        description="null is self, of the cloud as the embedded cluster has it; self: as who runs Starburst, "
-        "so whoever submits can do what Starburst can; kept apart from each other and from Starburst: "
-        "submitter (their own Unix accounts) and pool (an id of `pool` per user), if root runs it, and "
-        "sandbox (namespaces of the kernel), if another account does",
+        description="null is auto, of the cloud as the embedded cluster has it; auto: admins as who runs "
+        "Starburst, others apart if the machine can; self: as who runs Starburst, so whoever submits can "
+        "do what Starburst can; kept apart from each other and from Starburst: submitter (their own Unix "
+        "accounts) and pool (an id of `pool` per user), if root runs it, and sandbox (namespaces of the "
+        "kernel), if another account does",
     )
     pool: Annotated[str, AfterValidator(_range)] | None = Field(
         None,
@@ -50,12 +55,19 @@ class RunsJobs(Section):
         return pool
 
     @property
+    def is_auto(self) -> bool:
+        """Whether the machine decides how users are kept apart."""
+        return self.run_as in (None, "auto")
+
+    @property
     def keeps_users_apart(self) -> bool:
-        """Whether who submits cannot do what Starburst can."""
-        return self.run_as not in (None, "self")
+        """Whether who submits and is no admin cannot do what Starburst can."""
+        return not cannot_separate() if self.is_auto else self.run_as != "self"
 
     def runs_as(self, home: Home) -> RunAs:
         """The same for the sites themselves."""
+        if self.is_auto:
+            return Self() if cannot_separate() else ByRole(separated(home.root))
         if self.run_as == "sandbox":
             return Sandbox(home.root)
         if self.run_as == "submitter":
@@ -73,3 +85,16 @@ class RunsJobs(Section):
         if self.run_as in ("submitter", "pool") and not is_root:
             return f"run_as: {self.run_as}: only root may; run starburst as root, or set run_as: sandbox"
         return ""
+
+
+def separated(home: Path) -> RunAs:
+    """How users are kept apart under run_as: auto, by the account of this process."""
+    if os.geteuid() == 0:
+        return Pool(home, home / "accounts", AUTO_FIRST, AUTO_LAST)
+    return Sandbox(home)
+
+
+@cache
+def cannot_separate() -> str:
+    """Why `separated` cannot be had on this machine; "" if it can. It is tried once."""
+    return why_not(separated)

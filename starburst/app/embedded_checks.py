@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from starburst.app.config import Config
-from starburst.app.config_run_as import RunsJobs
+from starburst.app.config_run_as import RunsJobs, cannot_separate
 from starburst.app.doctor import Check, fail, ok, warn
 from starburst.app.submitting import this_user
-from starburst.domain.job import Job, Workload
-from starburst.runs.accounts import Dirs, Sandbox, as_another
-from starburst.runs.ports import Run
-from starburst.runs.seclusion import problem
+from starburst.runs.accounts import Pool, RunAs, Sandbox, why_not
 from starburst.store.tokens import Role, Token
 
 #: Who stands for submitters in a trial: nobody, on any Linux.
@@ -26,12 +22,13 @@ def site_check(name: str, site: RunsJobs, found: str) -> Check:
     if unfit:
         found, _, mend = unfit.partition("; ")
         return fail(name, found, mend)
+    if site.is_auto:
+        why = cannot_separate()
+        others = f"nobody can be kept apart here: {why}" if why else "others are kept apart"
+        return ok(name, f"{found}, admins' jobs run as {this_user()}, {others} (run_as: auto)")
     if not site.keeps_users_apart:
         return ok(name, f"{found}, jobs run as {this_user()} (run_as: self)")
-    try:
-        why = _problem(site)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        why = str(error)
+    why = why_not(_make(site))
     if why:
         mend = "let it, or set run_as: self, where who submits can do what an admin can"
         return fail(name, f"run_as: {site.run_as}: this machine does not let us: {why}", mend)
@@ -65,13 +62,9 @@ def can_do_all(sites: list[str]) -> str:
     return f"jobs of the embedded {where} run as {this_user()}, so who submits can do what an admin can"
 
 
-def _problem(site: RunsJobs) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        dirs = Dirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
-        if site.run_as == "sandbox":
-            plan = Sandbox(home).account(Run(Job("trial", "trial", ()), 1, (), Workload()), dirs).seclusion
-        else:
-            first = int(site.pool.partition("-")[0]) if site.pool is not None else NOBODY
-            plan = as_another(home, dirs, first, first, []) | {"no_new_privs": True}
-        return "" if plan is None else problem(plan)
+def _make(site: RunsJobs) -> Callable[[Path], RunAs]:
+    """How a site's jobs run; for run_as: submitter as nobody, as whom anybody may be tried."""
+    if site.run_as == "sandbox":
+        return Sandbox
+    first = int(site.pool.partition("-")[0]) if site.pool is not None else NOBODY
+    return lambda home: Pool(home, home / "accounts", first, first)

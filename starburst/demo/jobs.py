@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from starburst.demo import train
-from starburst.domain.job import Submission
+from starburst.domain.job import OWNER, Submission
 from translator.manifest import read_manifests
 
 #: Scheduler seconds per wall second: one second is ten minutes.
@@ -59,8 +59,9 @@ def demo_jobs(count: int, seed: int, witness: Path) -> list[DemoJob]:
         }
         number, user = f"{i + 1:02d}", draw.choice(USERS)
         text = yaml.safe_dump(manifest, sort_keys=False)
-        submission = read_manifests(text, "demo", suffix=partial(str, number), user=user)[0]
-        jobs.append(DemoJob(submission, arrival_s, work_s))
+        found = read_manifests(text, "demo", suffix=partial(str, number), user=user)[0]
+        mine = replace(found, workload=replace(found.workload, submitter=OWNER))
+        jobs.append(DemoJob(mine, arrival_s, work_s))
     return jobs
 
 

@@ -2,21 +2,26 @@
 
 `self` is the scheduler's own account, for those who trust all who submit. The others keep users apart
 (`seclusion.py` does it): `submitter` by the submitters' own Unix accounts and `pool` by an id per user, both
-where the scheduler is root; `sandbox` by namespaces of the kernel alone, where it is not.
+where the scheduler is root; `sandbox` by namespaces of the kernel alone, where it is not. `auto` keeps apart
+whoever is no admin, by `pool` or `sandbox`, if the machine can.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Sequence
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from starburst.domain.job import Job, Workload
 from starburst.runs.exits import read_plain
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
+from starburst.runs.seclusion import problem
 from starburst.runs.shim import write_json
 
 #: Accounts below are the system's.
@@ -73,6 +78,18 @@ class Self:
         """See `RunAs`."""
         known = ("HOME", "USER", "LOGNAME")
         return Account({"HOME": "/"} | {key: os.environ[key] for key in known if key in os.environ})
+
+
+@dataclass(frozen=True, slots=True)
+class ByRole:
+    """Admins, who can do what the scheduler can anyway, have its account; the `others` do not."""
+
+    others: RunAs
+
+    def account(self, run: Run, dirs: Dirs) -> Account:
+        """See `RunAs`."""
+        chosen = Self() if run.workload.submitter.admin else self.others
+        return chosen.account(run, dirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +183,18 @@ class Pool:
         found = {path.name: read_plain(path, 20) or b"" for path in self.records.iterdir()}
         numbers = {name: int(text) for name, text in found.items() if text.isdigit()}
         return {name: number for name, number in numbers.items() if self.first <= number <= self.last}
+
+
+def why_not(make: Callable[[Path], RunAs]) -> str:
+    """Why this machine cannot run jobs as these do that it makes for a home; "" if it can. It is tried."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        dirs = Dirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
+        try:
+            account = make(home).account(Run(Job("trial", "trial", ()), 1, (), Workload()), dirs)
+            return "" if account.seclusion is None else problem(account.seclusion)
+        except (OSError, subprocess.TimeoutExpired, RefusedError) as error:
+            return str(error)
 
 
 def as_another(home: Path, dirs: Dirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from starburst.demo import train
 from starburst.demo.record import lost, ran_twice
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase
-from starburst.domain.job import Job, Phase, Submission, Workload
+from starburst.domain.job import OWNER, Job, Phase, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.store import queries
 from starburst.store.store import Store
@@ -186,7 +186,7 @@ class Lives:
         tasks = tuple(Resources.of(count, 1, 4) for count in gpus)
         estimate_s = work_s * SPEED
         job = Job(name, name, tasks, runtime_estimate_s=estimate_s, checkpoint=checkpoint, grace_s=5.0)
-        return Submission(job, Workload(tuple(command)))
+        return Submission(job, Workload(tuple(command), submitter=OWNER))
 
     def _until(self, over: Callable[[], bool], store: Store) -> bool:
         """Submit what arrives until something is over; whether it was in time."""

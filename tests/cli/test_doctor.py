@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from starburst.app import config_run_as, embedded_checks
 from starburst.app.cluster_checks import CLAIMS, cluster_checks
 from starburst.app.config import Config
 from starburst.app.config_sites import KubernetesConfig
@@ -68,27 +69,43 @@ def nobody() -> str:
 # --- the home and the config ------------------------------------------------------------------------------
 
 
-def test_a_fresh_home_has_nothing_to_mend(cli: Cli, home: Path) -> None:
+@pytest.fixture(params=["", "Operation not permitted"])
+def separation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Why this machine cannot keep users apart; "" if it can."""
+    for module in (config_run_as, embedded_checks):
+        monkeypatch.setattr(module, "cannot_separate", lambda: request.param)
+    return str(request.param)
+
+
+def test_a_fresh_home_has_nothing_to_mend(cli: Cli, home: Path, separation: str) -> None:
     told = cli("doctor")
+    others = f"nobody can be kept apart here: {separation}" if separation else "others are kept apart"
+    runs = f"admins' jobs run as {this_user()}, {others} (run_as: auto)"
     assert (told.code, told.err) == (0, "")
     assert told.out.splitlines() == [
         f"✓ home: {home}, no scheduler runs",
         f"✓ store: {home}/starburst.db, 0 jobs",
         "✓ config: the default, cluster.kind: local",
-        f"✓ cluster: embedded, 2 nodes, jobs run as {this_user()} (run_as: self)",
-        f"✓ cloud: embedded, {len(EC2_CATALOG)} offers, jobs run as {this_user()} (run_as: self)",
+        f"✓ cluster: embedded, 2 nodes, {runs}",
+        f"✓ cloud: embedded, {len(EC2_CATALOG)} offers, {runs}",
     ]
 
 
-def test_submitters_tokens_are_a_warning_where_jobs_run_as_the_scheduler(cli: Cli, tmp_path: Path) -> None:
+def test_submitters_tokens_are_a_warning_where_jobs_run_as_the_scheduler(
+    cli: Cli, tmp_path: Path, separation: str
+) -> None:
     cli("token", "create", "ci", "--role", "submitter")
     cli("token", "create", "eyes", "--role", "viewer")
-    told = cli("doctor")
-    assert told.code == 0, "a laptop's owner may mean it"
-    assert told.out.splitlines()[-1] == (
+    alike = tmp_path / "alike.yaml"
+    alike.write_text("cluster: {run_as: self}")
+    warning = (
         f"! tokens: submitter 'ci': jobs of the embedded cluster and cloud run as {this_user()}, so who "
         "submits can do what an admin can; set cluster.run_as"
     )
+    told = cli("doctor", "--config", alike)
+    assert told.code == 0, "a laptop's owner may mean it"
+    assert told.out.splitlines()[-1] == warning
+    assert (warning in cli("doctor").out) == bool(separation)
     apart = tmp_path / "apart.yaml"
     apart.write_text("cluster: {run_as: pool, pool: 61000-61009}")
     assert "tokens:" not in cli("doctor", "--config", apart).out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+from starburst.app import config_run_as
 from starburst.app.home import Home
 from starburst.store import tokens
 from starburst.store.store import Store
@@ -50,7 +51,10 @@ def test_mistakes_are_one_line(cli):
     assert "'viewer', 'submitter', 'admin'" in cli("token", "create", "b", "--role", "king").err
 
 
-def test_who_gets_a_submitters_token_of_a_site_that_runs_jobs_as_itself_is_an_admin_and_it_says_so(cli):
+def test_a_submitters_token_where_nobody_can_be_kept_apart_is_an_admins_and_it_says_so(cli, monkeypatch):
+    monkeypatch.setattr(config_run_as, "cannot_separate", lambda: "")
+    assert "warning" not in cli("token", "create", "apart", "--role", "submitter").err
+    monkeypatch.setattr(config_run_as, "cannot_separate", lambda: "Operation not permitted")
     said = cli("token", "create", "ci", "--role", "submitter").err
     assert said.startswith("warning: jobs of the embedded cluster and cloud run as ")
     assert "who submits can do what an admin can" in said

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.config_run_as import RunsJobs
+from starburst.app.config_run_as import RunsJobs, cannot_separate
 from starburst.app.embedded_checks import site_check
 from starburst.app.home import Home
 from starburst.core.events import RunEnd, RunEnded
-from starburst.domain.job import Site
+from starburst.domain.job import ANYBODY, OWNER, Site, Submitter
 from starburst.runs import log_pump, seclusion, shim
 from starburst.runs.accounts import LEAST_UID, Dirs, RunAs, Sandbox
 from starburst.runs.exits import load_exit
@@ -55,6 +55,7 @@ def account() -> str:
 
 
 MODES = {
+    "auto": RunsJobs(),
     "pool": RunsJobs(run_as="pool", pool="61000-61001"),
     "submitter": RunsJobs(run_as="submitter"),
     "sandbox": RunsJobs(run_as="sandbox"),
@@ -65,7 +66,7 @@ MODES = {
 def mode(request: pytest.FixtureRequest) -> RunsJobs:
     section = MODES[request.param]
     told = site_check("cluster", section, "embedded")
-    if told.status.value == "fail":
+    if told.status.value == "fail" or (section.is_auto and cannot_separate()):
         pytest.skip(told.line)
     return section
 
@@ -116,6 +117,22 @@ def test_a_job_that_is_kept_apart_works_as_any_other(home: Path, mode: RunsJobs)
     assert log(home) == "to-err\nsaid\n"
     assert (home / "checkpoints" / "job" / "step").read_text() == ":0\n"
     assert (rank_dir(home).path / "work" / "here").exists()
+
+
+@pytest.mark.skipif(bool(cannot_separate()), reason="this machine keeps nobody apart")
+def test_unless_the_config_says_otherwise_admins_have_the_schedulers_account_and_others_have_not(
+    home: Path,
+) -> None:
+    async def read(submitter: Submitter, attempt: int) -> str:
+        runner = runner_of(home, RunsJobs().runs_as(Home(home)))
+        run = by("eve", shell(f"cat {home}/starburst.db | wc -c", attempt=attempt))
+        async with watching(runner) as reports:
+            runner.start(replace(run, workload=replace(run.workload, submitter=submitter)), PLACES)
+            await reports.ended("job", attempt)
+        return log(home, "job", attempt).splitlines()[-1]
+
+    assert int(asyncio.run(read(OWNER, 1))) > 0
+    assert asyncio.run(read(ANYBODY, 2)) == "0"
 
 
 def test_it_sees_nothing_of_the_scheduler(home: Path, mode: RunsJobs) -> None:
