@@ -126,7 +126,7 @@ def test_files_of_runs_are_for_their_owner_only(root: Path) -> None:
         try:
             runner = a_runner(root)
             async with watching(runner) as reports:
-                runner.start(shell("umask; touch made", env={"KEY": "hunter2"}), PLACES)
+                runner.start(shell("umask; ulimit -Sn; touch made", env={"KEY": "hunter2"}), PLACES)
                 await reports.ended()
         finally:
             os.umask(before)
@@ -137,7 +137,7 @@ def test_files_of_runs_are_for_their_owner_only(root: Path) -> None:
         path.name for path in (rank, *rank.iterdir()) if stat.S_IMODE(path.stat().st_mode) & 0o077
     }
     assert open_to_others == set()
-    assert log(root) == "0000\n", "the job's own umask is its user's"
+    assert log(root) == f"{UMASK:04o}\n{OPEN_FILES}\n", "the job has its user's own, whatever up made of its"
 
 
 def test_the_supervisor_has_nothing_of_our_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

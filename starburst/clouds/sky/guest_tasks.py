@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
     from starburst.runs.exits import read_plain
-    from starburst.runs.shim import write_json
+    from starburst.runs.shim import mark_of, write_json
 else:  # on a machine, where all files of the agent lie side by side
     from exits import read_plain
-    from shim import write_json
+    from shim import mark_of, write_json
 
 #: A larger file is none of ours; a spec has a job's environment in it.
 MAX_BYTES = 1 << 24
@@ -115,17 +115,24 @@ def forget_secrets(path: str) -> None:
 
 
 def kill_strays(path: str) -> bool:
-    """SIGKILL what a killed shim left behind; whether there was anything. Known by its environment."""
-    marker = f"STARBURST_RUN={run_id(path)}".encode()
+    """SIGKILL what a killed shim left behind; whether there was anything.
+
+    Known by the limit that the shim gave it, or by its environment.
+    """
+    marker, limit = f"STARBURST_RUN={run_id(path)}".encode(), str(mark_of(path)).encode()
     found = False
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # gone meanwhile, or another user's
-            with open(f"/proc/{name}/environ", "rb") as file:
-                ours = marker in file.read().split(b"\0")
-            if ours:
+            environment, limits = (_of_process(name, what) for what in ("environ", "limits"))
+            if marker in environment.split(b"\0") or limit in limits.split():
                 os.kill(int(name), signal.SIGKILL)
                 found = True
     return found or not remove_container(path)
+
+
+def _of_process(name: str, what: str) -> bytes:
+    with open(f"/proc/{name}/{what}", "rb") as file:
+        return file.read()
 
 
 def remove_container(path: str) -> bool:

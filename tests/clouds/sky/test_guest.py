@@ -153,7 +153,7 @@ def test_a_task_stopped_before_its_queue_came_to_it_never_begins(machine: Machin
 def test_a_task_whose_supervisors_were_killed_is_over_without_an_exit_and_nothing_of_it_lives(
     machine: Machine,
 ) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", "setsid sleep 60 & echo $!; sleep 60")})
+    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", "env -i setsid sleep 60 & echo $!; sleep 60")})
     process = machine.run()
     machine.until("started")
     while not text(machine.tend()):
