@@ -12,6 +12,7 @@ import pytest
 
 from starburst.core.events import RunEnd, RunEnded, SiteSynced
 from starburst.runs import cgroups, processes
+from starburst.runs.inherited import OPEN_FILES, UMASK
 from tests.runs.conftest import root as root  # noqa: PLC0414 - a fixture
 from tests.runs.harness import PLACES, a_runner, is_alive, log, rank_dir, shell, until, watching
 
