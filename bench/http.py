@@ -26,6 +26,7 @@ import yaml
 from starburst.app import submitting
 from starburst.app.home import Home
 from starburst.app.sources import Source
+from starburst.domain.job import OWNER
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -142,7 +143,9 @@ def start_times(store: Store, count: int, pause_s: float) -> list[float]:
     """Seconds from submission to start of jobs that come one by one."""
     found = []
     for _ in range(count):
-        (submission,) = submitting.read_sources(store, [Source("bench", json.dumps(JOB))], "bench")
+        (submission,) = submitting.read_sources(
+            store, [Source("bench", json.dumps(JOB))], "bench", submitter=OWNER
+        )
         began = time.time()
         submitting.submit(store, [submission])
         while (row := queries.job(store, submission.job.id)).started_at is None:
@@ -176,7 +179,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=30, help="of each part")
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--per-second", type=float, default=86.0, help="questions")
+    parser.add_argument("--small", action="store_true", help="5 jobs of each part, 100 streams")
     asked = parser.parse_args()
+    if asked.small:
+        asked.jobs, asked.streams = 5, 100
     with tempfile.TemporaryDirectory() as root, starburst(Path(root)) as (_, port):
         home = Home(Path(root) / "home")
         with Store.open(home.database) as store:
