@@ -52,7 +52,7 @@ CONFIG = {
 CAPS = (
     {"usd": 40, "per": "hour"},
     {"usd": 120, "per": "day"},
-    {"usd": 60, "per": "day", "queue": "research", "then": "finish"},
+    {"usd": 64, "per": "day", "queue": "research", "then": "finish"},
     {"usd": 23, "per": "day", "user": "dora", "then": "return"},
     {"usd": 500, "per": "month", "queue": "papers"},
 )
