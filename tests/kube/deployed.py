@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -36,7 +37,8 @@ def ask(lab: Lab, question: Callable[[Api], Awaitable[T]]) -> T:
 
 
 def resource_of(item: Object) -> Resource:
-    return Resource(item["apiVersion"], item["kind"].lower() + "s", "namespace" in item["metadata"])
+    several = re.sub("ys$", "ies", item["kind"].lower() + "s")
+    return Resource(item["apiVersion"], several, "namespace" in item["metadata"])
 
 
 class Deployed:
