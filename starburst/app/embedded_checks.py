@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,18 +43,25 @@ def trusting(config: Config) -> list[str]:
 
 def trust_check(config: Config, known: list[Token]) -> list[Check]:
     """Warnings where who submits can do more than the tokens of this home say."""
-    sites, boxed = (
-        trusting(config),
-        [site for site in config.on_this_machine().values() if site.run_as == "sandbox"],
-    )
-    submitters = [token.name for token in known if token.role is Role.SUBMITTER]
+    sites, hinted = trusting(config), "submit" in config.bus.accept
+    submitters = [f"submitter {token.name!r}" for token in known if token.role is Role.SUBMITTER]
+    submitters += ["hints of the bus"] if hinted else []
     if sites and submitters:
-        many = f"{submitters[0]!r}" + (f" and {len(submitters) - 1} more" if len(submitters) > 1 else "")
-        return [warn("tokens", f"submitter {many}: {can_do_all(sites)}", f"set {sites[0]}.run_as")]
-    if boxed and config.http.enabled and not known:
+        many = submitters[0] + (f" and {len(submitters) - 1} more" if len(submitters) > 1 else "")
+        return [warn("tokens", f"{many}: {can_do_all(sites)}", f"set {sites[0]}.run_as")]
+    if config.http.enabled and not known and any(_boxes(site, hinted) for site in _sites(config)):
         why = "there is none, and without one the API takes jobs of a sandbox for who runs it"
         return [warn("tokens", why, "starburst token create NAME --role admin")]
     return []
+
+
+def _sites(config: Config) -> list[RunsJobs]:
+    return list(config.on_this_machine().values())
+
+
+def _boxes(site: RunsJobs, hinted: bool) -> bool:
+    """Whether there may be jobs in a sandbox; of an auto site before there are tokens, by hints alone."""
+    return site.run_as == "sandbox" or (site.is_auto and hinted and os.geteuid() != 0)
 
 
 def can_do_all(sites: list[str]) -> str:

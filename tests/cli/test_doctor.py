@@ -111,6 +111,13 @@ def test_submitters_tokens_are_a_warning_where_jobs_run_as_the_scheduler(
     assert "tokens:" not in cli("doctor", "--config", apart).out
 
 
+def test_hints_that_submit_are_a_warning_as_tokens_are(cli: Cli, tmp_path: Path, separation: str) -> None:
+    hinted = tmp_path / "hinted.yaml"
+    hinted.write_text("bus: {kind: mqtt, accept: [submit]}")
+    said = "! tokens: hints of the bus: jobs of the embedded cluster and cloud run as "
+    assert (said in cli("doctor", "--config", hinted).out) == bool(separation)
+
+
 def test_a_sandbox_without_a_token_is_a_warning_for_its_jobs_have_the_owners_account(
     cli: Cli, tmp_path: Path
 ) -> None:
