@@ -85,6 +85,7 @@ def test_it_ends_at_once_though_somebody_watches(office: Office, host: str) -> N
 
 def test_the_process_keeps_the_kind_of_event_loop_that_it_has(office: Office) -> None:
     """The scheduler's own loop is made in another thread, perhaps after the API has started."""
+    asyncio.set_event_loop_policy(None)  # a library that another test imported may have set its own
     with listening(HttpConfig(port=0)) as sock:
         assert sock is not None
         with serving(office, HttpConfig(port=0), sock):
