@@ -49,14 +49,11 @@ def trust_check(config: Config, known: list[Token]) -> list[Check]:
     if sites and submitters:
         many = submitters[0] + (f" and {len(submitters) - 1} more" if len(submitters) > 1 else "")
         return [warn("tokens", f"{many}: {can_do_all(sites)}", f"set {sites[0]}.run_as")]
-    if config.http.enabled and not known and any(_boxes(site, hinted) for site in _sites(config)):
+    boxed = any(_boxes(site, hinted) for site in config.on_this_machine().values())
+    if boxed and config.http.enabled and not known:
         why = "there is none, and without one the API takes jobs of a sandbox for who runs it"
         return [warn("tokens", why, "starburst token create NAME --role admin")]
     return []
-
-
-def _sites(config: Config) -> list[RunsJobs]:
-    return list(config.on_this_machine().values())
 
 
 def _boxes(site: RunsJobs, hinted: bool) -> bool:

@@ -160,8 +160,9 @@ def test_it_reads_no_file_of_another_users_job_and_kills_no_process_of_it(home: 
         "umask 0; echo precious > $STARBURST_CHECKPOINT_DIR/weights; echo precious > data; "
         "chmod -R 777 . $STARBURST_CHECKPOINT_DIR; exec sleep 600"
     )
+    run = rank_dir(home, "victim").path
     attack = (
-        f"cat {secret} {home}/runs/victim/1/0/work/data {home}/runs/victim/1/0/log; echo more >> {secret};"
+        f"cat {secret} {run / 'work' / 'data'} {run / 'log'}; echo more >> {secret};"
         "kill -9 -1; kill -9 $VICTIM; ls /proc | grep -c '^[0-9]'; cat /proc/$VICTIM/environ; exit 0"
     )
 
