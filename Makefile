@@ -15,7 +15,7 @@ demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in 
 	$(BIN)/python -m starburst demo --json demo-out/summary.json
 
 test: $(VENV)/.dev  ## all tests
-	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 browser: $(VENV)/.dev  ## the tests that drive the dashboard in a real browser (Debian's Chromium)
 	$(BIN)/python -m pytest -m browser tests/web tests/security $(ARGS)

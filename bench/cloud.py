@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bench.sites import HOUR_S, Luck, Past, Plan, SimSite, cancel, leave, now_of_loop, refuse
-from starburst.app.home import Home
+from starburst.app.config.home import Home
 from starburst.clouds.machine_dir import MachineDir
-from starburst.core.events import (
+from starburst.core.model.events import (
     Event,
     InstanceFailed,
     InstanceGone,

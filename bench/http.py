@@ -23,9 +23,9 @@ from statistics import median
 
 import yaml
 
-from starburst.app import submitting
-from starburst.app.home import Home
-from starburst.app.sources import Source
+from starburst.app.config.home import Home
+from starburst.app.jobs import submitting
+from starburst.app.reading.sources import Source
 from starburst.domain.job import OWNER
 from starburst.store import queries
 from starburst.store.store import Store

@@ -21,16 +21,16 @@ from bench.cloud import SimCloud
 from bench.sites import Luck, Plan, SimCluster
 from bench.users import Users
 from bench.virtual import AtOnce, VirtualLoop
-from starburst.app.build import reaping
-from starburst.app.bus import outbox_of
-from starburst.app.caps_view import open_books
 from starburst.app.config import Config, parse_config
-from starburst.app.controller import Controller
-from starburst.app.home import Home
-from starburst.app.prune import prune
+from starburst.app.config.home import Home
+from starburst.app.daemon.controller import Controller
+from starburst.app.daemon.prune import prune
+from starburst.app.jobs.caps_view import open_books
+from starburst.app.wiring.build import reaping
+from starburst.app.wiring.bus import outbox_of
 from starburst.bus.outbox import follow
-from starburst.core.snapshot import restore
 from starburst.core.state import Changes
+from starburst.core.views.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.runs.ports import Report
 from starburst.store.store import Store
@@ -262,8 +262,8 @@ def virtual_world(home: Home, coarse: float) -> Iterator[VirtualLoop]:
     with ExitStack() as stack:
         for name, value in (
             ("time.time", loop.time),
-            ("starburst.app.controller.POLL_S", coarse * LOOK_S),
-            ("starburst.app.controller.REAP_S", REAP_S),
+            ("starburst.app.daemon.controller.POLL_S", coarse * LOOK_S),
+            ("starburst.app.daemon.controller.REAP_S", REAP_S),
             ("starburst.bus.outbox.POLL_S", coarse * FOLLOW_S),
         ):
             stack.enter_context(patch(name, value))

@@ -25,9 +25,9 @@ from starburst.domain.job import Task
 from starburst.domain.money import MICRO
 from starburst.domain.resources import Resources
 from starburst.policy.packing.classes import Classes, classes_of
-from starburst.policy.packing.cover import cover
+from starburst.policy.packing.covering.cover import cover
+from starburst.policy.packing.packers.reconfigure import full
 from starburst.policy.packing.plan import Situation
-from starburst.policy.packing.reconfigure import full
 from starburst.policy.packing.throughput import NO_INTERFERENCE
 
 SHARED = Path(os.environ.get("STARBURST_SHARED") or Path(__file__).parents[2] / "shared")

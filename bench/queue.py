@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from starburst.core.events import (
+from starburst.core.model.events import (
     Event,
     JobSubmitted,
     NodesChanged,
@@ -24,9 +24,9 @@ from starburst.core.events import (
     RunEnded,
     RunStarted,
 )
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import facts, restore
+from starburst.core.views.snapshot import facts, restore
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Submission, Workload
 from starburst.domain.money import Money

@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-from starburst.app.home import Home
-from starburst.core.actions import Slot
-from starburst.core.events import (
+from starburst.app.config.home import Home
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import (
     Event,
     NodesChanged,
     Progress,

@@ -23,11 +23,11 @@ from httpx import Client
 
 from bench.live import START, Life, lived
 from bench.soak_report import Sample, Told, verdict, write
-from starburst.app.config_http import HttpConfig
-from starburst.app.home import Home
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
 from starburst.store.store import Store
-from starburst.web.office import Office
-from starburst.web.site import make_app
+from starburst.web.app import make_app
+from starburst.web.context import Office
 
 #: 256 GPUs, asked for 1.2 times.
 NODES, LOAD = 32, 1.2

@@ -10,7 +10,7 @@ from chakra_plugin.demand import Demand
 from chakra_plugin.filters import admits
 from starburst.kube.objects import MIB
 from starburst.policy.placement import Amount, Score
-from translator.amounts import GPUS
+from translator.manifests.amounts import GPUS
 
 
 def triple(found: dict[str, int]) -> Amount:

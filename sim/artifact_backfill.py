@@ -1,4 +1,4 @@
-"""Backfill as in the simulator published with Starburst, only to meet its figures; ours is in `core.walk`.
+"""Backfill as in the simulator published with Starburst, to meet its figures; ours is `core.parts.passes`.
 
 It is called EASY there, but differs from Lifka's (`skyburst/cluster.py`, try_reserve and try_fit_v2):
 
@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from starburst.core.actions import Slot
-from starburst.core.capacity import Capacity
-from starburst.core.jobs import JobRecord
-from starburst.core.queue import Key, ShapeQueue
+from starburst.core.model.actions import Slot
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.capacity import Capacity
+from starburst.core.parts.passes import InOrder, Start
+from starburst.core.parts.queue import Key, ShapeQueue
 from starburst.core.state import State
-from starburst.core.walk import InOrder, Start
 from starburst.domain.job import Job
 
 #: GPUs of nodes by index.

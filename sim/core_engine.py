@@ -9,8 +9,8 @@ from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 from sim.world import SimJob, World
-from starburst.core.decisions import Decision
-from starburst.core.jobs import JobRecord
+from starburst.core.model.decisions import Decision
+from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.domain.cloud import Offer

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from math import isinf, isnan
 
 from sim.errors import SimulationError
-from starburst.core.settings import Settings
+from starburst.core.model.settings import Settings
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 from itertools import count
 from math import isinf
 
-from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
-from starburst.core.events import (
+from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.events import (
     Event,
     InstanceGone,
     InstanceReady,

@@ -240,7 +240,7 @@ def _sender(where: str) -> Callable[[Told], None]:
 
 
 def _http(url: Any) -> Callable[[Told], None]:
-    """PUT it: see `starburst/web/progress.py`."""
+    """PUT it: see `starburst/web/routes/progress.py`."""
     import json  # noqa: PLC0415
     from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415
 

@@ -7,9 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 from sim.world import SimJob, World
-from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
-from starburst.core.decisions import Decision
-from starburst.core.events import (
+from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.decisions import Decision
+from starburst.core.model.events import (
     CancelRequested,
     Event,
     HoldRequested,
@@ -27,12 +27,12 @@ from starburst.core.events import (
     RunStarted,
     Tick,
 )
-from starburst.core.jobs import JobRecord
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import Snapshot, facts
 from starburst.core.state import Changes
-from starburst.core.validate import validate
+from starburst.core.views.snapshot import Snapshot, facts
+from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job
 from starburst.domain.money import Money

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from translator.errors import ManifestError
 
 if TYPE_CHECKING:
-    from translator.stores import Carried
+    from translator.tasks.stores import Carried
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

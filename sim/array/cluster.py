@@ -10,7 +10,7 @@ from sim.array.columns import Columns
 from sim.array.compiled import compiled
 from sim.spec import Spec
 from sim.trace import Bools, Ints
-from starburst.core.capacity import amount
+from starburst.core.parts.capacity import amount
 from starburst.policy import placement as policy
 from starburst.policy.placement import Amount
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from sim.spec import Spec
 from sim.trace import Bools, Floats, Ints, Trace
-from starburst.core.capacity import amount
-from starburst.core.load import LoadEstimate
-from starburst.core.settings import Settings
+from starburst.core.model.load import LoadEstimate
+from starburst.core.model.settings import Settings
+from starburst.core.parts.capacity import amount
 from starburst.domain.job import Job
 from starburst.domain.resources import Resources
 from starburst.policy.ordering import ORDERS, Candidate

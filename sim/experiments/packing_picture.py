@@ -15,9 +15,9 @@ from starburst.domain.job import Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.packing.colocation import Colocation
-from starburst.policy.packing.eva import Eva
-from starburst.policy.packing.offline import OfflineOptimal
-from starburst.policy.packing.optimal import Optimal
+from starburst.policy.packing.covering.offline import OfflineOptimal
+from starburst.policy.packing.packers.eva import Eva
+from starburst.policy.packing.packers.optimal import Optimal
 from starburst.policy.packing.plan import Memory, Plan, Rented, Situation, hourly
 
 #: Name, V100s, vCPUs, GiB, dollars per hour (EC2, us-east-1, on demand).

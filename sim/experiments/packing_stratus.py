@@ -16,9 +16,9 @@ from sim.packed.run import simulate_packed
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.machines import Machines
+from starburst.policy.packing.packers.stratus import assumed_remaining_s
 from starburst.policy.packing.plan import Packer, Plan, Situation
 from starburst.policy.packing.registry import packer
-from starburst.policy.packing.stratus import assumed_remaining_s
 
 COMMAND = "python -m sim.experiments.packing_stratus"
 TRACES = 5

@@ -28,7 +28,7 @@ from sim.experiments.published import progress
 from sim.experiments.shared import table
 from sim.packed.outcomes import PackedResult
 from starburst.domain.money import MICRO
-from starburst.policy.packing.none import cheapest, cheapest_first
+from starburst.policy.packing.packers.none import cheapest, cheapest_first
 
 COMMAND = "python -m sim.experiments.packing_tables"
 TRIALS = 30

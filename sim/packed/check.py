@@ -9,7 +9,7 @@ from sim.packed.given import PackedJob
 from sim.readers.problems import SHOWN
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
-from starburst.policy.packing.none import holds, lacking
+from starburst.policy.packing.packers.none import holds, lacking
 from starburst.policy.packing.plan import Plan, Situation
 
 _MEND = "take it out or extend the catalog"

@@ -1,8 +1,8 @@
 """How much more the rented machines cost than the least that any machines for the tasks on them could cost.
 
-The least is proven (policy/packing/cover.py): no choice of machines from what the cloud sells, and from what
-is rented already at what it is paid for, holds these tasks for less per hour, however they are packed and
-whatever a move would cost. So a gap of 12 % says that packing could save 12 % of the least at most.
+The least is proven (policy/packing/covering/cover.py): no choice of machines from what the cloud sells, and
+from what is rented already at what it is paid for, holds these tasks for less per hour, however they are
+packed and whatever a move would cost. So a gap of 12 % says that packing could save that much at most.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
-from starburst.core.actions import Slot
-from starburst.core.fleet import InstanceRecord
+from starburst.core.model.actions import Slot
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.job import Phase, Site, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.store import board, codec
+from starburst.store import codec, dashboard_queries
 from starburst.store import schema as t
 
 #: A proof goes on to the next, more thorough, while the last has taken no longer; seconds of one core.
@@ -74,7 +74,7 @@ def question(conn: Connection, machines: Sequence[InstanceRecord], ceiling: Mone
         return None
     counted = sorted(tasks.items(), key=repr)
     zones = dict.fromkeys(rules.zone for (_, rules), _ in counted if rules.zone)
-    listed = _may_be_rented(board.offers(conn), zones, ceiling)
+    listed = _may_be_rented(dashboard_queries.offers(conn), zones, ceiling)
     return Question(tuple((*ask, n) for ask, n in counted), (*listed, *_as_rented(machines, listed)))
 
 
@@ -85,7 +85,7 @@ def least(question: Question, patience_s: float = PATIENCE_S) -> Money | None:
     """
     # Imported when asked for: the solver is a large library.
     from starburst.policy.packing.classes import classes_of  # noqa: PLC0415
-    from starburst.policy.packing.cover import Limits, cover  # noqa: PLC0415
+    from starburst.policy.packing.covering.cover import Limits, cover  # noqa: PLC0415
     from starburst.policy.packing.plan import Situation  # noqa: PLC0415
 
     proofs = (
@@ -110,7 +110,7 @@ def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRu
     if not names:
         return Counter()
     c = t.jobs.c
-    placed = c.phase.in_([*board.ALIVE, Phase.OFFLOADING.value])
+    placed = c.phase.in_([*dashboard_queries.ALIVE, Phase.OFFLOADING.value])
     texts = conn.scalars(select(c.record).where(placed, c.site.is_distinct_from(Site.CLUSTER.value)))
     renters = [codec.decode(_Renter, text) for text in texts]
     return Counter(
@@ -122,7 +122,7 @@ def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRu
 
 
 def _may_be_rented(offers: Sequence[Offer], zones: Iterable[str], ceiling: Money | None) -> list[Offer]:
-    """The offers, and those of any zone once more in the zones that tasks must be in (as core/fleet.py)."""
+    """The offers, and those of any zone once more in the zones that tasks must be in (core/parts/fleet)."""
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)
     all_ = [*offers, *(offer for offer in apart if offer is not None)]
     return all_ if ceiling is None else list(filter(OfferRules(ceiling=ceiling).admits, all_))

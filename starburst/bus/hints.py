@@ -17,7 +17,7 @@ from typing import Annotated, Literal, Protocol
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from starburst.core.events import Progress
+from starburst.core.model.events import Progress
 from starburst.domain.user import MAX_USER, USER_IS, is_user
 
 log = structlog.get_logger()

@@ -16,33 +16,33 @@ from typer.core import TyperGroup
 from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
-from starburst.cli.server import choose
+from starburst.cli.service.server import choose
 from starburst.store.errors import StoreError
 from starburst.visible import visible
 
-#: Subcommands in the order of `--help`; each is a function, or a Typer called app, in the module of its name.
-COMMANDS = (
-    "up",
-    "submit",
-    "translate",
-    "status",
-    "explain",
-    "logs",
-    "cancel",
-    "hold",
-    "release",
-    "instances",
-    "reap",
-    "cost",
-    "events",
-    "token",
-    "doctor",
-    "config",
-    "simulate",
-    "advise",
-    "pack",
-    "demo",
-)
+#: Subcommands in the order of `--help`: the module of each, which has a function or a Typer called app.
+COMMANDS = {
+    "up": "service.up",
+    "submit": "jobs.submit",
+    "translate": "tools.translate",
+    "status": "jobs.status",
+    "explain": "jobs.explain",
+    "logs": "jobs.logs",
+    "cancel": "jobs.cancel",
+    "hold": "jobs.hold",
+    "release": "jobs.release",
+    "instances": "service.instances",
+    "reap": "service.reap",
+    "cost": "jobs.cost",
+    "events": "jobs.events",
+    "token": "service.token",
+    "doctor": "service.doctor",
+    "config": "service.config",
+    "simulate": "tools.simulate",
+    "advise": "tools.advise",
+    "pack": "tools.pack",
+    "demo": "service.demo",
+}
 
 
 class Subcommands(Mapping[str, Any]):
@@ -51,7 +51,7 @@ class Subcommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        module = import_module(f"starburst.cli.{name}")
+        module = import_module(f"starburst.cli.{COMMANDS[name]}")
         if hasattr(module, "app"):
             return typer.main.get_command(module.app)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir, machines_under
-from starburst.core.events import (
+from starburst.core.model.events import (
     Event,
     InstanceFailed,
     InstanceGone,
@@ -34,7 +34,7 @@ from starburst.runs.processes import SELF, Place, ProcessRunner, unwatched
 from starburst.runs.shim import LEASE_GRACE_S
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
-from translator.late import taken
+from translator.tasks.runtime_values import taken
 
 NOT_HERE = (
     "is of a Kubernetes cluster, and the embedded cloud gives its jobs nothing of one; set cloud.kind: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from starburst.core.events import NodesChanged
+from starburst.core.model.events import NodesChanged
 from starburst.core.state import Changes
 from starburst.domain.job import Site
 from starburst.domain.node import Node

@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from math import isinf
 from typing import Any
 
-from starburst.core.actions import Action
-from starburst.core.admission import expire, give_up, join, leave_ruled, submitted, trim, unblock, withdraw
-from starburst.core.bypass import protect
-from starburst.core.capped import caps_at, watch_caps
-from starburst.core.departures import pack, pack_at, recall
-from starburst.core.events import (
+from starburst.core.model.actions import Action
+from starburst.core.model.events import (
     CancelRequested,
     Event,
     HoldRequested,
@@ -38,11 +34,23 @@ from starburst.core.events import (
     SiteSynced,
     Tick,
 )
-from starburst.core.following import free
-from starburst.core.holding import hold_requested, release_requested
-from starburst.core.homecoming import bring_home
-from starburst.core.life import finish, place, release, run_ended, run_started, stop
-from starburst.core.machines import (
+from starburst.core.parts.passes import Start
+from starburst.core.state import Changes, State
+from starburst.core.steps.admission import (
+    expire,
+    give_up,
+    join,
+    leave_ruled,
+    submitted,
+    trim,
+    unblock,
+    withdraw,
+)
+from starburst.core.steps.budget_enforcement import caps_at, watch_caps
+from starburst.core.steps.consolidation import consolidate, consolidate_at
+from starburst.core.steps.following import free
+from starburst.core.steps.holding import hold_requested, release_requested
+from starburst.core.steps.machines import (
     confirm_instances,
     fence,
     fence_at,
@@ -54,11 +62,12 @@ from starburst.core.machines import (
     instance_unfit,
     instance_unreachable,
 )
-from starburst.core.moving import consolidate, consolidate_at
-from starburst.core.progress import progressed
-from starburst.core.refusals import is_shut, probe, probe_at
-from starburst.core.state import Changes, State
-from starburst.core.walk import Start
+from starburst.core.steps.offload import pack, pack_at, recall
+from starburst.core.steps.progress import progressed
+from starburst.core.steps.return_home import bring_home
+from starburst.core.steps.run_lifecycle import finish, place, release, run_ended, run_started, stop
+from starburst.core.steps.start_refusals import is_shut, probe, probe_at
+from starburst.core.steps.starvation import protect
 from starburst.domain.job import Phase, Site
 
 #: Ends come first at an instant, then submissions, then second thoughts on them.

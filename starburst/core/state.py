@@ -8,20 +8,20 @@ from heapq import heappush
 from math import isinf
 from typing import TYPE_CHECKING
 
-from starburst.core.actions import Action, Slot
-from starburst.core.capacity import Capacity
-from starburst.core.decisions import Decision
-from starburst.core.disciplined import Disciplined
-from starburst.core.fleet import Fleet, InstanceRecord
-from starburst.core.jobs import JobRecord
-from starburst.core.load import LoadEstimate
-from starburst.core.meter import Meter
-from starburst.core.prospects import Prospects
-from starburst.core.queue import Passed, ShapeQueue
-from starburst.core.settings import Settings
-from starburst.core.timers import Timers
-from starburst.core.turns import Turns
-from starburst.core.walk import EasyBackfill, InOrder, OutOfOrder, Walk
+from starburst.core.model.actions import Action, Slot
+from starburst.core.model.decisions import Decision
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.load import LoadEstimate
+from starburst.core.model.settings import Settings
+from starburst.core.model.timers import Timers
+from starburst.core.parts.array_limits import Turns
+from starburst.core.parts.budget_account import Meter
+from starburst.core.parts.capacity import Capacity
+from starburst.core.parts.discipline_pass import Disciplined
+from starburst.core.parts.feasibility import Prospects
+from starburst.core.parts.fleet import Fleet, InstanceRecord
+from starburst.core.parts.passes import EasyBackfill, InOrder, OutOfOrder, Walk
+from starburst.core.parts.queue import Passed, ShapeQueue
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.fair import Queue, Tags
@@ -34,7 +34,7 @@ from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 
 if TYPE_CHECKING:
-    from starburst.core.caps import Ledger, Standing
+    from starburst.core.steps.budget import Ledger, Standing
 
 
 class Changes:
@@ -81,8 +81,8 @@ class State:
         self.next_round = 0.0
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
         self.meter = Meter(settings)
-        #: Of caps (core/caps.py): what is kept of each; when their standings were last reckoned, and how they
-        #: stood; and the jobs that one keeps from leaving, with what each would cost, micro-dollars.
+        #: Of caps (core/steps/budget.py): what is kept of each; when their standings were last reckoned, and
+        #: how they stood; and the jobs that one keeps from leaving, with what each would cost, micro-dollars.
         self.ledgers: dict[str, Ledger] = {}
         self.books: tuple[float, Mapping[str, Standing]] | None = None
         self.capped: dict[str, float] = {}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from sim.world import SimJob, World
 from starburst.clouds.catalog import LocalOffer
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
 from starburst.core.state import Changes
 from starburst.domain.money import Money
 from starburst.domain.node import Node

@@ -14,12 +14,12 @@ from rich.live import Live
 
 from sim.gantt import gantt
 from sim.world import SimJob
-from starburst.app.build import build
 from starburst.app.config import Config, parse_config
-from starburst.app.config_sites import CloudConfig
-from starburst.app.controller import Controller
-from starburst.app.home import Home
-from starburst.app.steps import Stepped
+from starburst.app.config.home import Home
+from starburst.app.config.sites import CloudConfig
+from starburst.app.daemon.controller import Controller
+from starburst.app.daemon.observers import Stepped
+from starburst.app.wiring.build import build
 from starburst.demo.bills import Bill, replay, rivals
 from starburst.demo.jobs import SPEED, DemoJob, demo_jobs
 from starburst.demo.record import history, lost, ran_twice, worked_s

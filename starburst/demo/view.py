@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from starburst.core.decisions import Decision
+from starburst.core.model.decisions import Decision
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Site
 from starburst.domain.money import Money

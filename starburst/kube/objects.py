@@ -17,10 +17,10 @@ from typing import Any
 from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Taint, Toleration
 from starburst.domain.resources import MILLI, Resources
 from starburst.kube.api import Object
-from starburst.kube.outcome import outcome
-from starburst.kube.sharing import one, shared
-from translator.amounts import GPUS
-from translator.gpus import LABELS, gpu_type
+from starburst.kube.interning import one, shared
+from starburst.kube.pod_outcome import outcome
+from translator.manifests.amounts import GPUS
+from translator.manifests.gpus import LABELS, gpu_type
 from translator.quantity import quantity
 
 Amounts = dict[str, int]

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from starburst.core.events import Progress, RunEnd, RunEnded
+from starburst.core.model.events import Progress, RunEnd, RunEnded
 from starburst.runs import shim
 from starburst.runs.cgroups import recorded
 from starburst.runs.exits import Exit, load_exit

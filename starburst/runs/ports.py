@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from starburst.core.actions import Slot
-from starburst.core.events import Event
-from starburst.core.jobs import JobRecord
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import Event
+from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.cloud import Instance, Offer
 from starburst.domain.job import Adopted, Job, Submission, Workload

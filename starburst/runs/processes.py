@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from starburst.core.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
+from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.cgroups import group_of
+from starburst.runs.debounce import Nudges
 from starburst.runs.files import directory_name
-from starburst.runs.inherited import OPEN_FILES, UMASK
+from starburst.runs.inherited_limits import OPEN_FILES, UMASK
 from starburst.runs.log_pump import MAX_LOG
-from starburst.runs.nudges import Nudges
+from starburst.runs.outcome import verdict
 from starburst.runs.ports import Report, Run
 from starburst.runs.report import VARIABLE
 from starburst.runs.tasks import TaskSet
-from starburst.runs.verdict import verdict
 from starburst.runs.waiting import waited_out
 
 RETRY_S = 0.02

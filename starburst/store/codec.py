@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from starburst.core.actions import Action
-from starburst.core.events import Event, JobSubmitted, SiteSynced
+from starburst.core.model.actions import Action
+from starburst.core.model.events import Event, JobSubmitted, SiteSynced
 from starburst.store.errors import StoreError
 
 T = TypeVar("T")

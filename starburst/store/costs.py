@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from sqlalchemy import Connection, func, select
 
-from starburst.core.fleet import InstanceRecord
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total

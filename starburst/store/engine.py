@@ -15,8 +15,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from starburst.store.errors import StoreError, UnusableError
+from starburst.store.failures import translate, trouble
 from starburst.store.schema import HEAD
-from starburst.store.trouble import translate, trouble
 
 #: How long a writer waits for another one, milliseconds.
 BUSY_TIMEOUT_MS = 30_000

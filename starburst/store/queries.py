@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, select, union_all
 
-from starburst.core.fleet import InstanceRecord
-from starburst.core.jobs import JobRecord
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.clock import Pace
 from starburst.domain.job import Adopted, Phase, Submission, Workload, is_over
 from starburst.store import codec

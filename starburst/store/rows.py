@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from math import isinf
 from typing import Any
 
-from starburst.core.actions import Action
-from starburst.core.decisions import Decision, where
-from starburst.core.events import Event
-from starburst.core.fleet import InstanceRecord
-from starburst.core.jobs import JobRecord
+from starburst.core.model.actions import Action
+from starburst.core.model.decisions import Decision, where
+from starburst.core.model.events import Event
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Submission
 from starburst.store import codec
 

@@ -27,21 +27,21 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from starburst.core.actions import Action
-from starburst.core.events import Event
-from starburst.core.fleet import InstanceRecord
-from starburst.core.jobs import JobRecord
-from starburst.core.snapshot import Facts, Snapshot
+from starburst.core.model.actions import Action
+from starburst.core.model.events import Event
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.state import Changes
+from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ENDS, Phase, Submission, Workload
 from starburst.domain.node import Node
-from starburst.store import codec, rows, tallies
+from starburst.store import codec, counters, rows
 from starburst.store.engine import open_engine, path_of, readers, writer
 from starburst.store.errors import DuplicateJobError, StoreError
+from starburst.store.failures import trouble
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
-from starburst.store.trouble import trouble
 
 #: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
 CHUNK = 500
@@ -248,7 +248,7 @@ class Store:
         with self.write() as conn:
             _many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
             _many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
-            documents |= tallies.count(conn, changes)
+            documents |= counters.count(conn, changes)
             _put_jobs(conn, changes.jobs, step.submissions)
             _many(conn, _insert_decisions, [rows.decision(item) for item in changes.decisions])
             _replace(conn, instances, instances.c.id, [rows.instance(i) for i in changes.instances.values()])

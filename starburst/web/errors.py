@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from starburst.app.daemon.shortages import lack
 from starburst.app.errors import UserError
-from starburst.app.patience import lack
 from starburst.store.errors import DamagedError, NoRoomError, NotFoundError, StoreError, UnusableError
 from starburst.store.quota import QuotaError
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from starburst.core.actions import Slot
-from starburst.core.events import (
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import (
     Event,
     InstanceFailed,
     InstanceGone,

@@ -21,7 +21,7 @@ from threading import Lock
 import yaml
 
 from starburst.app.config import parse_config
-from starburst.app.home import Home
+from starburst.app.config.home import Home
 from starburst.clouds.local import LocalCloud
 from starburst.demo import train
 from starburst.demo.record import lost, ran_twice
@@ -41,7 +41,7 @@ LIFE_S = 5.0
 PATIENCE_S = 60.0
 #: Schedulers are forked off a process that has imported all they need: half a second less, a hundred times.
 NURSERY = get_context("forkserver")
-NURSERY.set_forkserver_preload(["starburst.cli.main", "starburst.cli.up", "tests.app.up"])
+NURSERY.set_forkserver_preload(["starburst.cli.main", "starburst.cli.service.up", "tests.app.up"])
 #: Migrations are for one thread of a process at a time.
 OPENING = Lock()
 

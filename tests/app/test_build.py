@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.build import build
 from starburst.app.config import Config, parse_config
+from starburst.app.config.home import Home
 from starburst.app.errors import UserError
-from starburst.app.home import Home
-from starburst.core.events import RunEnd, RunEnded
+from starburst.app.wiring.build import build
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.runs.attempt_dir import AttemptDir

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from starburst.app.config import Config, load_config, parse_config
-from starburst.app.config_sites import KubernetesConfig
+from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.clouds.catalog import EC2_CATALOG
-from starburst.core.settings import Settings
+from starburst.core.model.settings import Settings
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.ordering import ORDERS

@@ -6,7 +6,7 @@ import pytest
 
 from starburst.app.config import Config, parse_config
 from starburst.app.errors import UserError
-from starburst.core.settings import Settings
+from starburst.core.model.settings import Settings
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
 

@@ -6,7 +6,7 @@ import pytest
 
 from starburst.app.config import Config, parse_config
 from starburst.app.errors import UserError
-from starburst.core.settings import Settings
+from starburst.core.model.settings import Settings
 from starburst.policy.fair import Queue
 
 

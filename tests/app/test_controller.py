@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from starburst.app import controller as controller_module
-from starburst.app.controller import REAP_S, Controller
-from starburst.app.home import Home
-from starburst.app.performer import TRIES
-from starburst.app.reaped import ReapedBook
-from starburst.app.steps import Watcher
-from starburst.core.settings import Settings
-from starburst.core.snapshot import restore
+from starburst.app.config.home import Home
+from starburst.app.daemon import controller as controller_module
+from starburst.app.daemon.controller import REAP_S, Controller
+from starburst.app.daemon.observers import Watcher
+from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.performer import TRIES
+from starburst.core.model.settings import Settings
+from starburst.core.views.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.runs.ports import Report, Run

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app import controller as controller_module
-from starburst.app.controller import Controller
-from starburst.core.events import RunEnd
-from starburst.core.settings import Settings
-from starburst.core.snapshot import restore
-from starburst.core.validate import validate
+from starburst.app.daemon import controller as controller_module
+from starburst.app.daemon.controller import Controller
+from starburst.core.model.events import RunEnd
+from starburst.core.model.settings import Settings
+from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import validate
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Phase, Site, Submission, Workload
 from starburst.store import queries

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.desk import StoreDesk
-from starburst.core.events import CancelRequested, RunEnd, RunEnded, RunStarted
+from starburst.app.jobs.intake import StoreDesk
+from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Phase, Submission
 from starburst.store.store import Store

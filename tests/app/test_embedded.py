@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.local import LocalCloud
-from starburst.core.events import InstanceGone, InstanceReady, SiteSynced
+from starburst.core.model.events import InstanceGone, InstanceReady, SiteSynced
 from starburst.domain.clock import Pace
 from tests.builders import offer
 from tests.runs.harness import watching

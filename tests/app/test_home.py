@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from starburst.app.config.home import Home
 from starburst.app.errors import UserError
-from starburst.app.home import Home
 
 
 def test_the_home_is_named_by_the_environment(monkeypatch, tmp_path):
@@ -71,7 +71,7 @@ def test_a_killed_scheduler_holds_nothing(tmp_path):
     script = f"""
 import os, signal
 from pathlib import Path
-from starburst.app.home import Home
+from starburst.app.config.home import Home
 file = Home(Path({str(tmp_path)!r})).lock()
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from starburst.app import job_log
-from starburst.app.home import Home
-from starburst.app.logs import BLOCK, Log, find_logs
+from starburst.app.config.home import Home
+from starburst.app.logs import job_log
+from starburst.app.logs.sites import BLOCK, Log, find_logs
 from starburst.runs.attempt_dir import log_path
 
 

@@ -10,19 +10,19 @@ from typing import Any
 from hypothesis import given
 
 from starburst.app.packing_gap import Gap, Question, least, question
-from starburst.core.events import OffersChanged
-from starburst.core.snapshot import facts
+from starburst.core.model.events import OffersChanged
 from starburst.core.state import Changes
+from starburst.core.views.snapshot import facts
 from starburst.domain.cloud import Offer, OfferRules
 from starburst.domain.job import Job, Submission, Task, Workload
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.policy.packing.none import NoPacking
-from starburst.policy.packing.offline import OfflineOptimal
+from starburst.policy.packing.covering.offline import OfflineOptimal
+from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Situation
 from starburst.store import queries
 from starburst.store.store import Step, Store
-from starburst.web import figures
+from starburst.web import aggregates
 from tests.builders import Desk, job, offer
 from tests.policy.packing.properties import situations
 
@@ -49,7 +49,7 @@ def gap(root: Path, desk: Desk) -> Gap | None:
             machines = queries.machines(conn)
             asked = question(conn, machines, core.settings.max_rate)
     proven = None if asked is None else least(asked)
-    return None if proven is None else Gap(figures.rate(machines), proven)
+    return None if proven is None else Gap(aggregates.rate(machines), proven)
 
 
 def leaves(name: str, gpus: int = 4, **rules: Any) -> Job:

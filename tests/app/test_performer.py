@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from starburst.app.patience import Patience
-from starburst.app.performer import CALL_TIMEOUT_S, TRIES, Performer
-from starburst.core.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
-from starburst.core.events import InstanceGone, RunEnd, RunEnded
+from starburst.app.daemon.performer import CALL_TIMEOUT_S, TRIES, Performer
+from starburst.app.daemon.shortages import Patience
+from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.model.events import InstanceGone, RunEnd, RunEnded
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.resources import Resources
 from tests.app.fakes import CALL_S, FakeSite, Hook, World

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from starburst.app.home import Home
-from starburst.app.prune import DOOMED, prune
+from starburst.app.config.home import Home
+from starburst.app.daemon.prune import DOOMED, prune
 from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir
-from starburst.core.events import RunEnd, RunEnded
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.runs.attempt_dir import AttemptDir, attempts_under
 
 DAY_S = 86_400.0

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from starburst.app import reaped
-from starburst.app.reaped import Reaped, ReapedBook
-from starburst.app.reaper import CALL_TIMEOUT_S, Fate, Reaper, Rules
+from starburst.app.daemon import orphan_ledger
+from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.reaper import CALL_TIMEOUT_S, Fate, Reaper, Rules
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.local import LocalCloud
 from starburst.domain.clock import Pace
@@ -373,7 +373,7 @@ def test_an_end_that_the_cloud_does_not_take_is_told_again_and_noted_once():
 
 
 def test_the_book_keeps_the_newest(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(reaped, "KEPT", 3)
+    monkeypatch.setattr(orphan_ledger, "KEPT", 3)
     book = ReapedBook(Drawer())
     for number in range(5):
         book.note(Reaped(f"i-{number}", "us", "small", None, 0, 0, "unclaimed"))

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app import reports
 from starburst.app.config import parse_config
-from starburst.app.controller import Companion
-from starburst.app.patience import Patience
-from starburst.app.reports import Inbox, Tasks, reporting, together
+from starburst.app.daemon import progress_inbox
+from starburst.app.daemon.controller import Companion
+from starburst.app.daemon.progress_inbox import Inbox, Tasks, reporting, together
+from starburst.app.daemon.shortages import Patience
 from starburst.bus.hints import Outcome, RefusedError, Throughput
-from starburst.core.events import Event, JobSubmitted, NodesChanged, Progress, RunStarted
+from starburst.core.model.events import Event, JobSubmitted, NodesChanged, Progress, RunStarted
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
 from starburst.domain.job import Job, Workload
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
@@ -72,7 +72,7 @@ def test_what_is_late_is_refused(scheduler: Scheduler) -> None:
 def test_runs_not_heard_of_for_longest_are_forgotten(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MOST", 1)
+    monkeypatch.setattr(progress_inbox, "MOST", 1)
     tasks = Tasks(scheduler, lambda _event: None)
     for job in ("one", "gang", "one"):
         tasks.hear(said(job, 1))
@@ -85,7 +85,7 @@ def test_a_flood_of_words_is_few_events(scheduler: Scheduler) -> None:
     for number in range(400):
         tasks.hear(said("one", number % 100))
         clock.now += 0.025
-    assert len(heard) == 10 / reports.LEAST_S
+    assert len(heard) == 10 / progress_inbox.LEAST_S
 
 
 def test_words_of_threads_arrive_in_the_loop_the_latest_of_each_task(scheduler: Scheduler) -> None:
@@ -115,7 +115,7 @@ def test_words_of_threads_arrive_in_the_loop_the_latest_of_each_task(scheduler: 
 
 
 def test_an_inbox_that_nobody_empties_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "MOST", 2)
+    monkeypatch.setattr(progress_inbox, "MOST", 2)
     inbox = Inbox()
     for number in range(5):
         inbox.put(said(f"job-{number}", 1))

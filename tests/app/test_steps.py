@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.steps import KEEP_S, Stepped, StepTimes
-from starburst.store import queries, tallies
+from starburst.app.daemon.observers import KEEP_S, Stepped, StepTimes
+from starburst.store import counters, queries
 from starburst.store.store import Store
 from tests.app.test_controller import a_world, living
 from tests.app.virtual import run
@@ -46,9 +46,9 @@ class Witness:
         self.closed += 1
 
 
-def kept(store: Store) -> tallies.Steps:
+def kept(store: Store) -> counters.Steps:
     with store.read() as conn:
-        return tallies.steps(conn)
+        return counters.steps(conn)
 
 
 def test_a_watcher_hears_of_every_step_once_it_is_stored(store: Store, path: Path) -> None:
@@ -92,7 +92,7 @@ def test_what_steps_took_is_kept_now_and_then_and_at_the_end_and_goes_on_from_th
     run(live("a", "b", "c", "d"))
     first = len(witness.steps)
     assert sum(kept(store).core.counts) == sum(kept(store).commit.counts) == first
-    assert writes == [tallies.STEPS] * len(writes)
+    assert writes == [counters.STEPS] * len(writes)
     assert 2 <= len(writes) < first / 2
     run(live("e"))
     took = kept(store)
@@ -117,7 +117,7 @@ def test_a_crash_takes_back_nothing_that_was_kept(store: Store, path: Path) -> N
 
 
 def test_times_fall_into_their_classes() -> None:
-    took = tallies.Took()
+    took = counters.Took()
     for took_s in (0.0, 0.001, 0.0011, 10.0, 10.1):
         took.add(took_s)
     assert [took.counts[0], took.counts[1], took.counts[-2], took.counts[-1]] == [2, 1, 1, 1]

@@ -15,17 +15,17 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from structlog.testing import capture_logs
 
-from starburst.app import build as build_module
-from starburst.app import collector
-from starburst.app.build import build
 from starburst.app.config import parse_config
-from starburst.app.config_tracing import TracingConfig
-from starburst.app.doctor import Status, config_checks
+from starburst.app.config.home import Home
+from starburst.app.config.tracing import TracingConfig
+from starburst.app.daemon.observers import Stepped
+from starburst.app.doctor.doctor import Status, config_checks
 from starburst.app.errors import UserError
-from starburst.app.home import Home
-from starburst.app.steps import Stepped
-from starburst.app.tracing import Tracing
-from starburst.core.decisions import Decision
+from starburst.app.telemetry import otlp
+from starburst.app.telemetry.tracing import Tracing
+from starburst.app.wiring import build as build_module
+from starburst.app.wiring.build import build
+from starburst.core.model.decisions import Decision
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
 from starburst.store import queries
@@ -201,7 +201,7 @@ def test_what_is_decided_about_no_job_and_no_machine_is_in_the_trace_of_the_step
 def test_headers_are_read_at_every_send(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "SEND_S", 0.01)
+    monkeypatch.setattr(otlp, "SEND_S", 0.01)
     secret = tmp_path / "headers"
     secret.write_text("Authorization: Bearer one\n\nX-Lab: 3\n")
     it = tracing(receiver.url, headers_file=str(secret))
@@ -225,10 +225,10 @@ def _until(true: Any) -> None:
 def test_no_collector_is_a_line_in_the_log_and_costs_neither_time_nor_memory(
     nobody: str, path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(collector, "QUEUE", 600)
-    monkeypatch.setattr(collector, "SEND_S", 0.01)
-    monkeypatch.setattr(collector, "FLUSH_S", 0.3)
-    monkeypatch.setattr(collector, "ABORT_S", 10.0)  # however busy this machine is
+    monkeypatch.setattr(otlp, "QUEUE", 600)
+    monkeypatch.setattr(otlp, "SEND_S", 0.01)
+    monkeypatch.setattr(otlp, "FLUSH_S", 0.3)
+    monkeypatch.setattr(otlp, "ABORT_S", 10.0)  # however busy this machine is
 
     async def main() -> None:
         async with living(path, a_world(2), watchers=[it]) as at_work:
@@ -241,7 +241,7 @@ def test_no_collector_is_a_line_in_the_log_and_costs_neither_time_nor_memory(
         for _ in range(20):
             it.stepped(a_step(200))
         assert time.monotonic() - began < 3
-        assert sum(isinstance(it, ReadableSpan) for it in gc.get_objects()) <= 600 + collector.BATCH + 1
+        assert sum(isinstance(it, ReadableSpan) for it in gc.get_objects()) <= 600 + otlp.BATCH + 1
         run(main())
     (line,) = [line for line in logs if line["event"].startswith("tracing")]
     assert (line["event"], line["log_level"], line["endpoint"]) == ("tracing-failed", "warning", nobody)
@@ -252,7 +252,7 @@ def test_no_collector_is_a_line_in_the_log_and_costs_neither_time_nor_memory(
 def test_a_collector_that_hangs_does_not_keep_the_scheduler_from_ending(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "FLUSH_S", 0.2)
+    monkeypatch.setattr(otlp, "FLUSH_S", 0.2)
     receiver.answers.clear()
     it = tracing(receiver.url)
     it.stepped(a_step(1000))
@@ -264,7 +264,7 @@ def test_a_collector_that_hangs_does_not_keep_the_scheduler_from_ending(
 def test_when_it_takes_spans_again_that_is_said_and_how_many_were_lost(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "SEND_S", 0.01)
+    monkeypatch.setattr(otlp, "SEND_S", 0.01)
     receiver.status = 400
     with capture_logs() as logs:
         it = tracing(receiver.url)

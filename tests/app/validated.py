@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starburst.app.steps import Stepped
+from starburst.app.daemon.observers import Stepped
 from starburst.core.scheduler import Scheduler
-from starburst.core.validate import validate
+from starburst.core.views.validate import validate
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from starburst.app.views import decision_keys, job_keys
+from starburst.app.jobs.serializers import decision_keys, job_keys
 from starburst.bus.messages import Topics
 from starburst.bus.mqtt import Broker, MqttBus
 from starburst.bus.outbox import Outbox
-from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.core.scheduler import Scheduler
 from starburst.store import queries
 from starburst.store.store import Store

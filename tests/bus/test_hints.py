@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from structlog.testing import capture_logs
 
-from starburst.app.bus import bus_of, hints_of
-from starburst.app.config_bus import BusConfig
+from starburst.app.config.bus import BusConfig
+from starburst.app.wiring.bus import bus_of, hints_of
 from starburst.bus import hints as hints_module
 from starburst.bus.hints import MAX_BYTES, Hints, Kind, Outcome
 from starburst.bus.messages import Topics
-from starburst.core.events import (
+from starburst.core.model.events import (
     CancelRequested,
     Event,
     InstanceReady,
@@ -31,8 +31,8 @@ from starburst.core.events import (
     RunEnded,
     RunStarted,
 )
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
 from starburst.domain.job import CloudChoice, Site
 from starburst.store import queries
 from starburst.store.store import Store

@@ -11,9 +11,9 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from starburst.app.build import build
 from starburst.app.config import parse_config
-from starburst.app.home import Home
+from starburst.app.config.home import Home
+from starburst.app.wiring.build import build
 from starburst.runs import processes
 from starburst.store import queries
 from starburst.store.store import Store

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 
 from starburst.bus import outbox as outbox_module
 from starburst.bus.outbox import Batch, Cursor, follow
-from starburst.core.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.job import CloudChoice
 from starburst.store import schema
 from starburst.store.store import Store

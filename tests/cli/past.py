@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from starburst.app.config import parse_config
-from starburst.core.events import (
+from starburst.core.model.events import (
     Event,
     InstanceGone,
     InstanceReady,
@@ -20,9 +20,9 @@ from starburst.core.events import (
     RunEnded,
     RunStarted,
 )
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import facts
+from starburst.core.views.snapshot import facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.money import Money

@@ -8,7 +8,7 @@ import pytest
 
 from sim import sweep
 from starburst.app.config import parse_config
-from starburst.core.events import NodesChanged
+from starburst.core.model.events import NodesChanged
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 

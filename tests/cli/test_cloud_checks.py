@@ -11,14 +11,20 @@ from typing import Any
 
 import pytest
 
-from starburst.app import cloud_checks as module
-from starburst.app.cloud_checks import cloud_checks
-from starburst.app.config_sites import SkyConfig
-from starburst.app.doctor import Check
-from starburst.clouds.sky.naming import Naming
-from starburst.clouds.sky.port import CloudAccess, CredentialsError, LaunchSpec, SkyError, UnreachableError
-from starburst.clouds.sky.sdk import reasons_of
-from starburst.clouds.sky.threads import in_thread
+from starburst.app.config.sites import SkyConfig
+from starburst.app.doctor import cloud_checks as module
+from starburst.app.doctor.cloud_checks import cloud_checks
+from starburst.app.doctor.doctor import Check
+from starburst.clouds.sky.access.ports import (
+    CloudAccess,
+    CredentialsError,
+    LaunchSpec,
+    SkyError,
+    UnreachableError,
+)
+from starburst.clouds.sky.access.sdk import reasons_of
+from starburst.clouds.sky.access.threads import in_thread
+from starburst.clouds.sky.machines.naming import Naming
 from tests.cli.conftest import Cli
 from tests.clouds.sky import fake
 from tests.clouds.sky.fake import FakeSky, Line
@@ -39,7 +45,7 @@ Change = Callable[[FakeSky], Any]
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """SkyPilot is there, as far as anybody asks before importing it."""
-    monkeypatch.setattr("starburst.app.sky.find_spec", lambda _: object())
+    monkeypatch.setattr("starburst.app.wiring.sky.find_spec", lambda _: object())
     monkeypatch.setattr(module, "version", lambda _: "0.14.1")
     monkeypatch.setattr(fake, "CALL_S", 0.0)
     # Set and unset, for the monkeypatch to put it back whatever a check makes of it.
@@ -113,7 +119,7 @@ def test_nothing_is_rented_to_find_out(prices: Path) -> None:
 def test_without_the_extra_one_line_says_what_to_install(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("starburst.app.sky.find_spec", lambda _: None)
+    monkeypatch.setattr("starburst.app.wiring.sky.find_spec", lambda _: None)
     config = tmp_path / "sky.yaml"
     config.write_text("cloud: {kind: skypilot}")
     told = cli("doctor", "--config", config)

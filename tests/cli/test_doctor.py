@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from starburst.app import config_run_as, embedded_checks
-from starburst.app.cluster_checks import CLAIMS, cluster_checks
-from starburst.app.config import Config
-from starburst.app.config_sites import KubernetesConfig
-from starburst.app.doctor import Check
+from starburst.app.config import Config, run_as
+from starburst.app.config.sites import KubernetesConfig
+from starburst.app.doctor import embedded_checks
+from starburst.app.doctor.cluster_checks import CLAIMS, cluster_checks
+from starburst.app.doctor.doctor import Check
 from starburst.app.errors import UserError
-from starburst.app.submitting import this_user
+from starburst.app.jobs.submitting import this_user
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.kube import api as kube_api
 from starburst.kube.api import LEASES, NAMESPACES, NODES
@@ -72,7 +72,7 @@ def nobody() -> str:
 @pytest.fixture(params=["", "Operation not permitted"])
 def separation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Why this machine cannot keep users apart; "" if it can."""
-    for module in (config_run_as, embedded_checks):
+    for module in (run_as, embedded_checks):
         monkeypatch.setattr(module, "cannot_separate", lambda: request.param)
     return str(request.param)
 
@@ -195,7 +195,7 @@ def test_a_bad_config_is_a_line_for_each_mistake(cli: Cli, tmp_path: Path) -> No
 def test_without_the_extra_there_is_one_line(
     cli: Cli, on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("starburst.app.build.find_spec", lambda _: None)
+    monkeypatch.setattr("starburst.app.wiring.build.find_spec", lambda _: None)
     told = cli("doctor", "--config", on_kubernetes)
     assert (told.code, last_but_cloud(told)) == (1, f"✗ extra: {EXTRA}")
     told = cli("up", "--config", on_kubernetes)
@@ -238,7 +238,7 @@ def test_up_waits_for_a_server_that_does_not_answer_if_it_has_work_there(
     def begin(*_anything: object, **_more: object) -> None:
         raise UserError("it begins")
 
-    monkeypatch.setattr("starburst.cli.up.build", begin)
+    monkeypatch.setattr("starburst.cli.service.up.build", begin)
     told = cli("up", "--config", on_kubernetes)
     assert "does not answer" in told.err
     assert told.err.splitlines()[-1] == "error: it begins"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.forgotten import machine_checks
-from starburst.app.home import Home
-from starburst.clouds.sky.notes import FileNotes, MachineNote, save_machine
-from starburst.clouds.sky.port import CloudId
+from starburst.app.config.home import Home
+from starburst.app.doctor.unknown_machines import machine_checks
+from starburst.clouds.sky.access.ports import CloudId
+from starburst.clouds.sky.journal import FileNotes, MachineNote, save_machine
 from tests.cli.conftest import Cli
 
 AT = CloudId("aws", "us-east-1", "i-0abc")

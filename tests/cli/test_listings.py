@@ -8,8 +8,8 @@ import time
 import pytest
 import yaml
 
-from starburst.app.reaped import Reaped, ReapedBook
-from starburst.core.events import InstanceFailed
+from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.core.model.events import InstanceFailed
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money

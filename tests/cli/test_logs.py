@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.app.home import Home
+from starburst.app.config.home import Home
 from starburst.runs.attempt_dir import log_path
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.app.home import Home
-from starburst.app.job_log import Part, read_log
-from starburst.app.logs import Position
+from starburst.app.config.home import Home
+from starburst.app.logs.job_log import Part, read_log
+from starburst.app.logs.sites import Position
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import api as kube_api

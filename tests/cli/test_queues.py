@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.core.events import HoldRequested
+from starburst.core.model.events import HoldRequested
 from starburst.domain.job import Member
 from tests.cli.manifests import manifest
 

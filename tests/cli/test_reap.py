@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.build import build, cloud_of
 from starburst.app.config import Config, parse_config
-from starburst.app.home import Home
-from starburst.app.reaped import ReapedBook
+from starburst.app.config.home import Home
+from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.wiring.build import build, cloud_of
 from starburst.clouds.local import LocalCloud
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import InstancePhase, Offer

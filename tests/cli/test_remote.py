@@ -8,11 +8,11 @@ import time
 import pytest
 import typer
 
-from starburst.app.config_http import HttpConfig
-from starburst.app.home import Home
-from starburst.app.reaped import Reaped, ReapedBook
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
+from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
 from starburst.cli.main import COMMANDS, app
-from starburst.cli.server import REMOTE
+from starburst.cli.service.server import REMOTE
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
@@ -20,9 +20,9 @@ from starburst.runs.attempt_dir import log_path
 from starburst.store import queries, tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
+from starburst.web.context import Office
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.cli.answers import one_line
 from tests.cli.manifests import manifest
 from tests.cli.past import NOON

@@ -15,7 +15,7 @@ from sim.packed.workloads import drawn
 from sim.readers import read
 from sim.run import run
 from sim.spec import Spec
-from starburst.cli.packed import outcomes_csv
+from starburst.cli.tools.packed import outcomes_csv
 from starburst.policy.packing.registry import packer
 from tests.cli.answers import csv_file, one_line, told
 from tests.references import SHARED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 
-from starburst.app import config_run_as
-from starburst.app.home import Home
+from starburst.app.config import run_as
+from starburst.app.config.home import Home
 from starburst.store import tokens
 from starburst.store.store import Store
 from tests.cli.answers import one_line
@@ -52,9 +52,9 @@ def test_mistakes_are_one_line(cli):
 
 
 def test_a_submitters_token_where_nobody_can_be_kept_apart_is_an_admins_and_it_says_so(cli, monkeypatch):
-    monkeypatch.setattr(config_run_as, "cannot_separate", lambda: "")
+    monkeypatch.setattr(run_as, "cannot_separate", lambda: "")
     assert "warning" not in cli("token", "create", "apart", "--role", "submitter").err
-    monkeypatch.setattr(config_run_as, "cannot_separate", lambda: "Operation not permitted")
+    monkeypatch.setattr(run_as, "cannot_separate", lambda: "Operation not permitted")
     said = cli("token", "create", "ci", "--role", "submitter").err
     assert said.startswith("warning: jobs of the embedded cluster and cloud run as ")
     assert "who submits can do what an admin can" in said

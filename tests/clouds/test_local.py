@@ -12,7 +12,7 @@ import pytest
 
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.local import LocalCloud
-from starburst.core.events import (
+from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
     InstanceReady,

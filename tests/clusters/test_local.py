@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from starburst.clusters.local import LocalCluster
-from starburst.core.events import NodesChanged, RunEnd, RunEnded, SiteSynced
+from starburst.core.model.events import NodesChanged, RunEnd, RunEnded, SiteSynced
 from starburst.domain.job import Site
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources

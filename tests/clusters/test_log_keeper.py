@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.home import Home
-from starburst.app.logs import find_logs
+from starburst.app.config.home import Home
+from starburst.app.logs.sites import find_logs
 from starburst.clusters.kubernetes import logs
 from starburst.clusters.kubernetes.logs import LogKeeper, PodLog, lines
 from starburst.clusters.local import LocalCluster
-from starburst.core.events import SiteSynced
+from starburst.core.model.events import SiteSynced
 from starburst.kube.api import PODS
 from starburst.runs.attempt_dir import log_path
 from tests.kube_unit.samples import a_pod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from starburst.core.caps import Standing, standings
 from starburst.core.scheduler import Scheduler
+from starburst.core.steps.budget import Standing, standings
 from starburst.domain.job import Job
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.events import SiteSynced
-from starburst.core.explain import explain
-from starburst.core.snapshot import restore
-from starburst.core.validate import validate
+from starburst.core.model.events import SiteSynced
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import validate
 from starburst.domain.job import Job, Member, Site
 from tests.builders import HOUR, Desk, job, snapshot, starts
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.capacity import Capacity
-from starburst.core.events import JobSubmitted, NodesChanged, RunEnd, RunEnded, SiteSynced
-from starburst.core.explain import explain
+from starburst.core.model.events import JobSubmitted, NodesChanged, RunEnd, RunEnded, SiteSynced
+from starburst.core.model.settings import Settings
+from starburst.core.parts.capacity import Capacity
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import restore
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import restore
 from starburst.domain.job import Job, Site
 from starburst.policy.placement import PLACEMENTS
 from tests.builders import HOUR, MINUTE, Desk, arrival, job, nodes, snapshot, starts, world

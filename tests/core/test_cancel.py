@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.events import OffersChanged, RunEnd
+from starburst.core.model.events import OffersChanged, RunEnd
 from tests.builders import Desk, job, launches, offer, returns, starts, stops
 
 

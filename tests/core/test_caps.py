@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from starburst.core.actions import StopRun
-from starburst.core.events import InstanceReady, JobSubmitted, SiteSynced
-from starburst.core.explain import explain
-from starburst.core.snapshot import restore
-from starburst.core.validate import validate
+from starburst.core.model.actions import StopRun
+from starburst.core.model.events import InstanceReady, JobSubmitted, SiteSynced
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import validate
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
 from starburst.policy.caps import named_twice

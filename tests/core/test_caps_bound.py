@@ -16,9 +16,8 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
-from starburst.core.caps import standings
-from starburst.core.events import (
+from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.events import (
     Event,
     InstanceFailed,
     InstanceGone,
@@ -31,12 +30,13 @@ from starburst.core.events import (
     RunStarted,
     SiteSynced,
 )
-from starburst.core.settings import Settings
-from starburst.core.snapshot import Facts, restore
+from starburst.core.model.settings import Settings
+from starburst.core.steps.budget import standings
+from starburst.core.views.snapshot import Facts, restore
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
-from starburst.policy.sharing import Use, divide
+from starburst.policy.cost_allocation import Use, divide
 from starburst.store import codec
 from tests.builders import HOUR, Watched, job, nodes, offer, snapshot
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady
+from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
 from starburst.domain.money import Money
 from starburst.policy.caps import PERIODS, window
-from starburst.policy.sharing import Use, divide
+from starburst.policy.cost_allocation import Use, divide
 from tests.builders import HOUR, job
 from tests.core.capped import DAY, MACHINE, cap, capped, cloud, reserved, spent
 

@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
-from starburst.core.events import (
+from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.events import (
     CancelRequested,
     Event,
     HoldRequested,
@@ -33,11 +33,11 @@ from starburst.core.events import (
     SiteSynced,
     Tick,
 )
-from starburst.core.fleet import InstanceRecord
-from starburst.core.jobs import JobRecord
-from starburst.core.settings import Settings
-from starburst.core.snapshot import Facts, Snapshot, restore
-from starburst.core.validate import validate
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.settings import Settings
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.views.snapshot import Facts, Snapshot, restore
+from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Member, Site
 from starburst.store import codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from starburst.core.events import NodesChanged, RunEnd
+from starburst.core.model.events import NodesChanged, RunEnd
 from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Taint, Toleration
 from starburst.domain.job import Job
 from starburst.domain.node import Node

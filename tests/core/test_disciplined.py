@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.actions import Slot, StartRun
-from starburst.core.capacity import Capacity
-from starburst.core.disciplined import Disciplined
-from starburst.core.events import Event, JobSubmitted, NodesChanged, RunEnd, RunEnded
-from starburst.core.explain import explain
+from starburst.core.model.actions import Slot, StartRun
+from starburst.core.model.events import Event, JobSubmitted, NodesChanged, RunEnd, RunEnded
+from starburst.core.model.settings import Settings
+from starburst.core.parts.capacity import Capacity
+from starburst.core.parts.discipline_pass import Disciplined
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import Facts, facts, restore
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import Facts, facts, restore
 from starburst.domain.job import Job
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.events import OffersChanged, RunEnd
-from starburst.core.explain import explain, foretell, ordinal
+from starburst.core.model.events import OffersChanged, RunEnd
+from starburst.core.views.explain import explain, foretell, ordinal
 from starburst.domain.money import Money
 from tests.builders import HOUR, MINUTE, Desk, job, offer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import (
+from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
     InstanceReady,

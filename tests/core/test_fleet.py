@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.fleet import Fleet, Leaver
+from starburst.core.parts.fleet import Fleet, Leaver
 from starburst.domain.money import Money
-from starburst.policy.packing.none import NoPacking
-from starburst.policy.sharing import Use
+from starburst.policy.cost_allocation import Use
+from starburst.policy.packing.packers.none import NoPacking
 from tests.builders import job, offer
 
 

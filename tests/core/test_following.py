@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.events import JobSubmitted, RunEnd, SiteSynced
-from starburst.core.explain import explain
-from starburst.core.snapshot import restore
+from starburst.core.model.events import JobSubmitted, RunEnd, SiteSynced
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import restore
 from starburst.domain.job import Site
 from tests.builders import HOUR, Desk, Watched, job, snapshot, starts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starburst.core.events import NodesChanged
+from starburst.core.model.events import NodesChanged
 from tests.builders import Desk, job, nodes, starts
 
 

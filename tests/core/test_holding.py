@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.events import CancelRequested, HoldRequested, JobSubmitted, ReleaseRequested
-from starburst.core.explain import explain, foretell
-from starburst.core.snapshot import restore
+from starburst.core.model.events import CancelRequested, HoldRequested, JobSubmitted, ReleaseRequested
+from starburst.core.views.explain import explain, foretell
+from starburst.core.views.snapshot import restore
 from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot, starts
 
 

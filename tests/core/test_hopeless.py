@@ -12,9 +12,9 @@ from sim.core_engine import simulate
 from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Trace
-from starburst.core.events import NodesChanged
-from starburst.core.snapshot import restore
-from starburst.core.validate import validate
+from starburst.core.model.events import NodesChanged
+from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import validate
 from tests.builders import HOUR, Desk, job, nodes, snapshot
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import CancelRequested, JobSubmitted
+from starburst.core.model.events import CancelRequested, JobSubmitted
 from tests.builders import HOUR, Desk, job, launches, starts
 
 

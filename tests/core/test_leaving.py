@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from starburst.core.actions import StartRun
-from starburst.core.events import JobSubmitted, NodesChanged, OffersChanged
+from starburst.core.model.actions import StartRun
+from starburst.core.model.events import JobSubmitted, NodesChanged, OffersChanged
 from starburst.domain.job import Site
 from starburst.domain.money import Money
 from tests.builders import HOUR, MINUTE, Desk, job, launches, node, offer, starts

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from sim.world import World
-from starburst.core.events import InstanceReady, RunEnd, SiteSynced
-from starburst.core.explain import explain
+from starburst.core.model.events import InstanceReady, RunEnd, SiteSynced
 from starburst.core.scheduler import Scheduler
-from starburst.core.snapshot import Facts, facts, restore
-from starburst.core.validate import validate
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import Facts, facts, restore
+from starburst.core.views.validate import validate
 from starburst.domain.job import Job, Site
 from starburst.policy.packing.plan import Memory
 from starburst.store import codec

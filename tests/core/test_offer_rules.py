@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.explain import explain
-from starburst.core.fleet import Fleet
-from starburst.core.snapshot import restore
+from starburst.core.parts.fleet import Fleet
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import restore
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.policy.packing.none import NoPacking
+from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Situation
 from starburst.policy.packing.registry import PACKERS, packer
 from starburst.store import codec

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from starburst.core.departures import busy_until
-from starburst.core.events import Progress
-from starburst.core.explain import explain
-from starburst.core.jobs import JobRecord
+from starburst.core.model.events import Progress
+from starburst.core.model.jobs import JobRecord
+from starburst.core.steps.offload import busy_until
+from starburst.core.views.explain import explain
 from starburst.store import codec
 from tests.builders import HOUR, MINUTE, Desk, job, offer, starts, stops
 

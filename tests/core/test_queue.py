@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.actions import Slot
-from starburst.core.capacity import Capacity
-from starburst.core.events import JobSubmitted, NodesChanged, RunEnd, RunEnded
-from starburst.core.jobs import JobRecord
-from starburst.core.queue import ShapeQueue
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import JobSubmitted, NodesChanged, RunEnd, RunEnded
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.settings import Settings
+from starburst.core.parts.capacity import Capacity
+from starburst.core.parts.passes import OutOfOrder
+from starburst.core.parts.queue import ShapeQueue
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.walk import OutOfOrder
 from starburst.domain.job import Job
 from starburst.policy.placement import PLACEMENTS
 from tests.builders import job, nodes

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-from starburst.core.decisions import REASONS, WHY_OFFLOAD, Decision
-from starburst.core.events import InstanceReady, InstanceUnfit, InstanceUnreachable, RunEnd, RunEnded
+from starburst.core.model.decisions import REASONS, WHY_OFFLOAD, Decision
+from starburst.core.model.events import InstanceReady, InstanceUnfit, InstanceUnreachable, RunEnd, RunEnded
 from starburst.domain.job import Member
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from starburst.core.actions import Action
-from starburst.core.events import InstanceGone, NodesChanged, RunEnd, RunEnded
-from starburst.core.explain import explain
-from starburst.core.snapshot import Facts, restore
+from starburst.core.model.actions import Action
+from starburst.core.model.events import InstanceGone, NodesChanged, RunEnd, RunEnded
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import Facts, restore
 from starburst.domain.job import Member
+from starburst.policy.backoff import pause_s
 from starburst.policy.refusals import FORGET_S, IN_A_ROW, PROBE_S, Refusals
-from starburst.policy.retrying import pause_s
 from starburst.store import codec
 from tests.builders import HOUR, MINUTE, Desk, job, launches, node, returns, snapshot, starts, stops
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.events import RunEnd
-from starburst.core.explain import explain
-from starburst.core.snapshot import restore
-from starburst.policy.retrying import pause_s
+from starburst.core.model.events import RunEnd
+from starburst.core.views.explain import explain
+from starburst.core.views.snapshot import restore
+from starburst.policy.backoff import pause_s
 from tests.builders import HOUR, Desk, job, launches, returns, snapshot, starts
 
 

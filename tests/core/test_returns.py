@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import NodesChanged, RunEnd
+from starburst.core.model.events import NodesChanged, RunEnd
 from starburst.domain.job import Site
 from tests.builders import HOUR, MINUTE, Desk, job, launches, node, starts, stops
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.fleet import Fleet, InstanceRecord
-from starburst.core.snapshot import restore
+from starburst.core.parts.fleet import Fleet, InstanceRecord
+from starburst.core.views.snapshot import restore
 from starburst.domain.money import Money
-from starburst.policy.packing.none import NoPacking
-from starburst.policy.sharing import Use
+from starburst.policy.cost_allocation import Use
+from starburst.policy.packing.packers.none import NoPacking
 from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns, snapshot, starts
 
 BIG, SMALL = offer("big", 4, 3), offer("small", 1, 1)

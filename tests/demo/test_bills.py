@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starburst.clouds.catalog import LocalOffer
-from starburst.core.settings import Settings
+from starburst.core.model.settings import Settings
 from starburst.demo.bills import replay, rivals
 from starburst.domain.money import Money
 from tests.builders import HOUR, arrival, job, node, offer

@@ -16,7 +16,7 @@ import chakra_plugin.main
 import starburst
 from starburst.app.config import parse_config
 from starburst.cli.main import Subcommands
-from starburst.clusters.kubernetes.leaving import ROLE
+from starburst.clusters.kubernetes.leave_rights import ROLE
 from starburst.kube.access import (
     CHAKRA,
     CHAKRA_LEASE,

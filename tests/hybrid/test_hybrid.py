@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from starburst.app.sky import OWNER
-from starburst.clouds.sky.naming import CONTROLLER, Naming
-from starburst.core.fleet import InstanceRecord
+from starburst.app.wiring.sky import OWNER
+from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.cloud import InstancePhase
 from starburst.kube.api import Object
 from starburst.store import queries

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import RunStarted
+from starburst.core.model.events import RunStarted
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.api import EVENTS, JOBS, NAMESPACES, NODES, PODS, STRATEGIC, Api, ApiError, Object

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from starburst.app.cluster_checks import cluster_checks
 from starburst.app.config import Config
-from starburst.app.config_sites import KubernetesConfig
-from starburst.app.doctor import Check
+from starburst.app.config.sites import KubernetesConfig
+from starburst.app.doctor.cluster_checks import cluster_checks
+from starburst.app.doctor.doctor import Check
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import NODES, Api, ApiError, Object, Resource
 from tests.kube.lab import Lab

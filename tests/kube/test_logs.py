@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.app.home import Home
+from starburst.app.config.home import Home
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.domain.job import Adopted, Job, Submission, Workload
 from starburst.domain.resources import Resources

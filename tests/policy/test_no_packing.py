@@ -10,7 +10,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.policy.packing.none import NoPacking, cheapest_first
+from starburst.policy.packing.packers.none import NoPacking, cheapest_first
 from starburst.policy.packing.plan import Plan, Rented, Situation
 from tests.builders import offer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.actions import Slot
-from starburst.core.capacity import Capacity
+from starburst.core.model.actions import Slot
+from starburst.core.parts.capacity import Capacity
 from starburst.domain.resources import Resources
 from starburst.policy.placement import PLACEMENTS
 from tests.builders import job, node, nodes

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from starburst.core.events import RunEnded
+from starburst.core.model.events import RunEnded
 from tests.runs.harness import PLACES, a_runner, rank_dir, shell, until, watching
 
 JOBS = ("a", "b", "c")

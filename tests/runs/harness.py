@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from starburst.core.actions import Slot
-from starburst.core.events import Event, RunEnded, RunStarted, SiteSynced
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import Event, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.resources import Resources
 from starburst.runs.attempt_dir import RankDir, attempts_under

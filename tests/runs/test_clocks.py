@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.wall import steady_wall
-from starburst.core.events import RunEnd
+from starburst.app.daemon.wall_clock import steady_wall
+from starburst.core.model.events import RunEnd
 from starburst.runs import shim
 from starburst.runs.processes import Place
 from starburst.runs.shim import lease_left_s, new_lease, write_json

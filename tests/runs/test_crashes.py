@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import RunEnd, RunEnded, RunStarted, SiteSynced
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from tests.runs.harness import (
     PLACES,

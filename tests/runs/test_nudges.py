@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import Progress
+from starburst.core.model.events import Progress
 from starburst.runs import processes
-from starburst.runs.nudges import NUDGE_S, Nudges
+from starburst.runs.debounce import NUDGE_S, Nudges
 from tests.app.virtual import run, wall
 from tests.runs.harness import PLACES, a_runner, shell, until, watching
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
 from starburst.runs.ports import Run
 from tests.runs.harness import PLACES, a_run, a_runner, is_alive, log, rank_dir, shell, until, watching

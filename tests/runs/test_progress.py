@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from starburst.core.events import Progress
+from starburst.core.model.events import Progress
 from starburst.runs import processes
 from starburst.runs.report import Report, parse_report, read_report
 from tests.runs.harness import PLACES, a_run, a_runner, shell, watching

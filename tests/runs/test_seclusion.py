@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import RunEnd, RunEnded
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Site
 from starburst.runs.accounts import Dirs, Pool, RefusedError, RunAs, Self, Submitter, outermost
 from starburst.runs.ports import Run

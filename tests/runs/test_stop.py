@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from tests.runs.harness import (
     PLACES,
     a_runner,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.events import RunEnd
+from starburst.core.model.events import RunEnd
 from starburst.runs import shim
 from starburst.runs.exits import Exit
-from starburst.runs.verdict import verdict
+from starburst.runs.outcome import verdict
 
 
 def an_exit(code: int | None, at: float = 10.0, by: str = shim.ITSELF, message: str = "") -> Exit:

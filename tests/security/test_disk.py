@@ -22,21 +22,21 @@ import pytest
 import structlog
 from sqlalchemy import Connection, Engine
 
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
+from starburst.app.daemon.home_watch import keep_watch
+from starburst.app.daemon.performer import TRIES
+from starburst.app.daemon.shortages import Patience, lack
 from starburst.app.errors import UserError
-from starburst.app.home import Home
-from starburst.app.keeping import keep_watch
-from starburst.app.patience import Patience, lack
-from starburst.app.performer import TRIES
 from starburst.domain.job import Site
 from starburst.log import set_up_log
 from starburst.runs.ports import Report
 from starburst.store import engine as engine_module
 from starburst.store.errors import BusyError, DamagedError, NoRoomError
 from starburst.store.store import Store
-from starburst.web.office import Office
-from starburst.web.server import serving
-from starburst.web.site import make_app
+from starburst.web.app import make_app
+from starburst.web.context import Office
+from starburst.web.serving.server import serving
 from tests.app.fakes import FakeSite
 from tests.app.test_controller import a_world, living
 from tests.app.virtual import run
@@ -265,8 +265,8 @@ class Held:
 
 def watched(path: Path, harm: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """What is said when the database is harmed under a scheduler that has it open."""
-    monkeypatch.setattr("starburst.app.keeping.LOOK_S", 0.0)
-    monkeypatch.setattr("starburst.app.keeping.READ_S", 0.0)
+    monkeypatch.setattr("starburst.app.daemon.home_watch.LOOK_S", 0.0)
+    monkeypatch.setattr("starburst.app.daemon.home_watch.READ_S", 0.0)
 
     async def main() -> None:
         watching = asyncio.create_task(keep_watch(Held(), path, path.stat(), Patience()))  # type: ignore[arg-type]

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.build import live_core
 from starburst.app.config import Config, load_config, parse_config
-from starburst.app.doctor import Status, trust_checks
+from starburst.app.config.home import user_name
+from starburst.app.doctor.doctor import Status, trust_checks
 from starburst.app.errors import UserError
-from starburst.app.home import user_name
+from starburst.app.wiring.build import live_core
 from starburst.clouds.catalog import EC2_CATALOG
-from starburst.core.events import JobSubmitted, NodesChanged
+from starburst.core.model.events import JobSubmitted, NodesChanged
 from starburst.store.store import Store
 from tests.builders import job, nodes
 from tests.security.running import starburst

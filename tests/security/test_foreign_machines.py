@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.app.reaper import Rules
-from starburst.clouds.sky.naming import CONTROLLER, INTENT, OWNER, Naming
-from starburst.core.events import SiteSynced
+from starburst.app.daemon.reaper import Rules
+from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, OWNER, Naming
+from starburst.core.model.events import SiteSynced
 from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky, Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready, reaper_of

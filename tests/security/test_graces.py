@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.actions import Action, StopRun
-from starburst.core.events import CancelRequested, Progress
-from starburst.core.explain import explain
+from starburst.core.model.actions import Action, StopRun
+from starburst.core.model.events import CancelRequested, Progress
+from starburst.core.views.explain import explain
 from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns
 from tests.core.capped import MACHINE, cap, capped, cloud, stands
 
-#: What translator/pod.py lets through, and what the trial used: some 63 years.
+#: What translator/manifests/pod.py lets through, and what the trial used: some 63 years.
 YEARS_S = 2_000_000_000.0
 
 

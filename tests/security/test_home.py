@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app import held as module
-from starburst.app.doctor import Status, home_checks
+from starburst.app.config.home import Home
+from starburst.app.daemon import home_lock as module
+from starburst.app.daemon.home_watch import keep_watch
+from starburst.app.daemon.shortages import Patience
+from starburst.app.doctor.doctor import Status, home_checks
 from starburst.app.errors import UserError
-from starburst.app.home import Home
-from starburst.app.keeping import keep_watch
-from starburst.app.patience import Patience
 from starburst.store.store import Store
 from tests.security.running import starburst, until, up
 
@@ -146,7 +146,7 @@ def test_where_no_directory_can_be_locked_the_file_is_watched(home: Home, monkey
 def test_a_home_that_is_moved_away_ends_its_scheduler_with_a_line(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("starburst.app.keeping.LOOK_S", 0.0)
+    monkeypatch.setattr("starburst.app.daemon.home_watch.LOOK_S", 0.0)
     Store.open(home.database).close()
     with home.lock() as held:
         there = home.database.stat()

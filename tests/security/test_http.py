@@ -25,13 +25,13 @@ import structlog
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.http import HttpConfig
 from starburst.log import set_up_log
-from starburst.web import connections
-from starburst.web.connections import LIMIT_S, Crowd, Phase
-from starburst.web.doors import listening
-from starburst.web.office import Office, Pulse
-from starburst.web.server import serving
+from starburst.web.context import Office, Pulse
+from starburst.web.serving import connections
+from starburst.web.serving.connections import LIMIT_S, Crowd, Phase
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.cli.manifests import manifest
 from tests.web.conftest import API, Ask, Time, ask, clock, home, morning, office, settings, token, wall
 
@@ -306,7 +306,7 @@ class TestAnswers:
         before = structlog.get_config()
         set_up_log(text=False)
         try:
-            monkeypatch.setattr("starburst.web.fleet.cost_keys", lambda *_: 1 / 0)
+            monkeypatch.setattr("starburst.web.routes.fleet.cost_keys", lambda *_: 1 / 0)
             answer = ask("GET", "/cost")
         finally:
             structlog.configure(**before)
@@ -416,7 +416,9 @@ def api_of(process: subprocess.Popen[bytes]) -> int:
     """The pid of its API."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     (found,) = (
-        int(pid) for pid in children if b"starburst.web.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        int(pid)
+        for pid in children
+        if b"starburst.web.serving.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return found
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import RunEnd, RunEnded, SiteSynced
+from starburst.core.model.events import RunEnd, RunEnded, SiteSynced
 from starburst.runs import cgroups, processes
-from starburst.runs.inherited import OPEN_FILES, UMASK
+from starburst.runs.inherited_limits import OPEN_FILES, UMASK
 from tests.runs.conftest import root as root  # noqa: PLC0414 - a fixture
 from tests.runs.harness import PLACES, a_runner, is_alive, log, rank_dir, shell, until, watching
 

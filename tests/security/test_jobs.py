@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.config_run_as import RunsJobs, cannot_separate
-from starburst.app.embedded_checks import site_check
-from starburst.app.home import Home
-from starburst.core.events import RunEnd, RunEnded
+from starburst.app.config.home import Home
+from starburst.app.config.run_as import RunsJobs, cannot_separate
+from starburst.app.doctor.embedded_checks import site_check
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import ANYBODY, OWNER, Site, Submitter
 from starburst.runs import log_pump, seclusion, shim
 from starburst.runs.accounts import LEAST_UID, Dirs, RunAs, Sandbox

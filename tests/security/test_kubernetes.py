@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 import yaml
 
-from starburst.app.bus import hints_of
 from starburst.app.config import parse_config
-from starburst.app.config_bus import BusConfig
+from starburst.app.config.bus import BusConfig
 from starburst.app.errors import UserError
-from starburst.app.sources import Source
-from starburst.app.submitting import read_sources, submit
+from starburst.app.jobs.submitting import read_sources, submit
+from starburst.app.reading.sources import Source
+from starburst.app.wiring.bus import hints_of
 from starburst.bus.hints import Outcome
 from starburst.bus.messages import Topics
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
 from starburst.domain.job import ANYBODY, OWNER, Submission, Submitter
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token, create, find
 from translator.errors import ManifestError
-from translator.pod_security import LEVELS
-from translator.tenancy import Grant, Tenancy, rule
+from translator.manifests.pod_security import LEVELS
+from translator.manifests.tenancy import Grant, Tenancy, rule
 
 RULES = Tenancy("jobs", ("shared",), queues={"papers": Grant(("papers",), ("wandb",))})
 

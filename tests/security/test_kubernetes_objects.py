@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from starburst.app.build import _admit
 from starburst.app.config import parse_config
-from starburst.core.events import LeaveRuled, RunEnd, RunEnded, SiteSynced
-from starburst.core.explain import explain
-from starburst.core.jobs import JobRecord
+from starburst.app.wiring.build import _admit
+from starburst.core.model.events import LeaveRuled, RunEnd, RunEnded, SiteSynced
+from starburst.core.model.jobs import JobRecord
+from starburst.core.views.explain import explain
 from starburst.domain.job import ANYBODY, OWNER, CloudChoice, Job, Submission, Submitter, Workload
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
@@ -23,10 +23,10 @@ from tests.builders import HOUR, Desk, job
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, play
 from tests.kube_unit.server import Asked
 from tests.security.test_kubernetes import PWN, RULES, a_manifest
-from translator.adopt import read_object
 from translator.errors import ManifestErrors
-from translator.late import UnresolvedError, mounts_of
-from translator.stores import Bucket, Carried, at_home
+from translator.manifests.adopt import read_object
+from translator.tasks.runtime_values import UnresolvedError, mounts_of
+from translator.tasks.stores import Bucket, Carried, at_home
 
 # --- where the object is made: what lies in the store obeys as well ---------------------------------------
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky import archive
-from starburst.clouds.sky.answers import ANSWER_BYTES, AnswerError
-from starburst.clouds.sky.port import Access, LocalError, SkyError, UnreachableError, UnsafeError
-from starburst.clouds.sky.ssh import SshContact, agent_path
+from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError
+from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, UnreachableError, UnsafeError
+from starburst.clouds.sky.access.ssh import SshContact, agent_path
+from starburst.clouds.sky.runs import archive
 from tests.clouds.sky.test_ssh import ACCESS, contact, machine, run
 
 __all__ = ["contact", "machine"]  # fixtures

@@ -19,12 +19,14 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky import carry, endings, fitness, guest
-from starburst.clouds.sky.answers import ANSWER_BYTES, AnswerError, decoded, tended, visible
-from starburst.clouds.sky.docker import container
-from starburst.clouds.sky.logs import Logs
-from starburst.clouds.sky.port import SkyError
-from starburst.core.events import (
+from starburst.clouds.sky import guest
+from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, tended, visible
+from starburst.clouds.sky.access.ports import SkyError
+from starburst.clouds.sky.machines import fitness
+from starburst.clouds.sky.runs import checkpoints, endings
+from starburst.clouds.sky.runs.docker import container
+from starburst.clouds.sky.runs.logs import Logs
+from starburst.core.model.events import (
     InstanceGone,
     InstanceReachable,
     InstanceUnfit,
@@ -308,7 +310,7 @@ def test_checkpoints_that_a_machine_does_not_give_are_lost_after_some_tries_and_
         end = await life.heard(RunEnded)
         assert (end.end, end.exit_code) == (RunEnd.EXITED, 3)
         assert "checkpoint lost: tar: step: Cannot open: Permission denied" in end.message
-        assert sky.calls["fetch"] == carry.TRIES
+        assert sky.calls["fetch"] == checkpoints.TRIES
         assert step.read_text() == "1"
         assert "checkpoint lost" in log_path(life.home / "runs", "a", 1).read_text()
         await life.cloud.terminate("i-1")
@@ -353,7 +355,7 @@ def test_a_run_that_was_stopped_has_minutes_and_a_second_stop_leaves_it_none(
         await life.heard(RunEnded, of("b"))
         assert wall() - at < 70
         assert (await life.heard(RunEnded, of("a"))).end is RunEnd.STOPPED
-        assert wall() - at < carry.STOPPED_S + 20
+        assert wall() - at < checkpoints.STOPPED_S + 20
 
     play(tmp_path, story)
 

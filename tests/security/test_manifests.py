@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from starburst.app import submitting
 from starburst.app.config import parse_config
 from starburst.app.errors import UserError
-from starburst.app.reader import Reader, shared
-from starburst.app.reading import Answer, Found, Texts, read
-from starburst.app.sources import Source
+from starburst.app.jobs import submitting
+from starburst.app.reading.requests import Answer, Found, Texts, read
+from starburst.app.reading.sources import Source
+from starburst.app.reading.workers import Reader, shared
 from starburst.domain.job import ANYBODY, OWNER
 from starburst.store import queries
 from starburst.store.quota import QuotaError
@@ -23,7 +23,7 @@ from starburst.store.store import Store
 from tests.web.conftest import *  # noqa: F403 - the API and who asks it
 from tests.web.conftest import Ask
 from translator.errors import ManifestErrors
-from translator.manifest import read_manifests
+from translator.manifests.manifest import read_manifests
 
 Make = Callable[..., str]
 

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.cli import cost, status
-from starburst.cli.cost import By
+from starburst.cli.jobs import cost, status
+from starburst.cli.jobs.cost import By
 from starburst.cli.output import Format, dump, say
 from starburst.domain.user import as_user, is_user
 from starburst.log import set_up_log

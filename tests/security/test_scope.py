@@ -16,19 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starburst.app.config import parse_config
-from starburst.app.config_http import HttpConfig
-from starburst.app.home import Home
-from starburst.core.events import NodesChanged, OffersChanged
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
+from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
-from starburst.web.site import make_app
+from starburst.web.app import make_app
+from starburst.web.context import Office
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.cli.past import NOON, Past
 from tests.web.conftest import API, HERE, TestClient
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
 from starburst.web import sessions
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
-from starburst.web.site import make_app
+from starburst.web.app import make_app
+from starburst.web.context import Office
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.web.conftest import (
     HERE,
     Ask,

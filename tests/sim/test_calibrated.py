@@ -13,8 +13,8 @@ from sim.experiments.shared import SMALL, doubling
 from sim.spec import Spec
 from sim.trace import Trace
 from sim.world import SimJob
-from starburst.core.snapshot import Facts, restore
 from starburst.core.state import Changes
+from starburst.core.views.snapshot import Facts, restore
 from starburst.store import codec
 from tests.builders import HOUR, arrival, job, snapshot, world
 from tests.references import needs_references

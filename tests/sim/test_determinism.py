@@ -12,7 +12,7 @@ from sim.world import SimJob, World
 from starburst.app.config import parse_config
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
-from starburst.core.validate import validate
+from starburst.core.views.validate import validate
 from starburst.demo.jobs import SPEED, demo_jobs
 from starburst.demo.run import DEMO_CONFIG
 from starburst.store import codec

@@ -22,8 +22,8 @@ from sim.trace import Trace
 from sim.world import SimJob, World
 from starburst.app.config import parse_config
 from starburst.app.errors import UserError
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
 from starburst.core.state import Changes
 from starburst.demo.jobs import SPEED, demo_jobs
 from starburst.policy.disciplines.registry import DISCIPLINES

@@ -14,7 +14,7 @@ from sim.experiments.published import command, compare, equal_budget, paper_poli
 from sim.experiments.workloads import HELIOS_GPUS_AT_WORK, helios_like, resampled, stretched
 from sim.spec import Spec
 from sim.sweep import no_wait, offered_load
-from starburst.cli import simulate as cli
+from starburst.cli.tools import simulate as cli
 from starburst.policy.waiting import STAR_X, WAITING, Ask
 from tests.sim.test_sweep import BASE, busy
 

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.world import SimJob, World
-from starburst.core.actions import StartRun
-from starburst.core.decisions import Decision
-from starburst.core.events import SiteSynced
-from starburst.core.jobs import JobRecord
+from starburst.core.model.actions import StartRun
+from starburst.core.model.decisions import Decision
+from starburst.core.model.events import SiteSynced
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import restore
 from starburst.core.state import Changes
-from starburst.core.validate import validate
+from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import validate
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS

@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 
-from starburst.clouds.sky.naming import CONTROLLER, INTENT
+from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT
 
 REGIONS = ("us-east-1", "us-west-2")
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from starburst.clouds.sky.access.cloud_api import ProvisionApi
+from starburst.clouds.sky.access.ports import SkyApi
+from starburst.clouds.sky.access.sdk import SdkApi
+from starburst.clouds.sky.access.ssh import SshContact
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.cloud_api import ProvisionApi
-from starburst.clouds.sky.notes import FileNotes
+from starburst.clouds.sky.journal import FileNotes
 from starburst.clouds.sky.offers import Wanted, cached, catalog_offers
-from starburst.clouds.sky.port import SkyApi
-from starburst.clouds.sky.runner import ExecRunner, RayRunner, Runner
-from starburst.clouds.sky.sdk import SdkApi
-from starburst.clouds.sky.ssh import SshContact
+from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner, Runner
 from starburst.clouds.sky.zones import ZoneNames
-from starburst.core.actions import Slot
-from starburst.core.events import Event, OffersChanged
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import Event, OffersChanged
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Workload

@@ -12,8 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from starburst.clouds.sky.sdk import SdkApi
-from starburst.core.events import (
+from starburst.clouds.sky.access.sdk import SdkApi
+from starburst.core.model.events import (
     InstanceGone,
     InstanceReachable,
     InstanceReady,

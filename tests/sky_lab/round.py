@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from starburst.app.home import Home
-from starburst.clouds.sky.naming import CONTROLLER, INTENT, Naming
+from starburst.app.config.home import Home
+from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, Naming
 from starburst.domain.job import Phase, is_over
 from starburst.runs.attempt_dir import log_path
 from starburst.store import queries

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from starburst.core.events import (
+from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
     InstanceReachable,

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from starburst.core.events import InstanceGone, InstanceReady, Progress, RunEnded
+from starburst.core.model.events import InstanceGone, InstanceReady, Progress, RunEnded
 from starburst.domain.money import Money
 from tests.sky_lab.lab import Life, job
 

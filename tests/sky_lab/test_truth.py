@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from starburst.app.reaper import Rules
-from starburst.clouds.sky.naming import CONTROLLER, Naming
-from starburst.clouds.sky.port import LaunchSpec
-from starburst.core.events import InstanceGone, InstanceReady, RunEnded
+from starburst.app.daemon.reaper import Rules
+from starburst.clouds.sky.access.ports import LaunchSpec
+from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
+from starburst.core.model.events import InstanceGone, InstanceReady, RunEnded
 from tests.clouds.sky.life import reaper_of
 from tests.sky_lab.ec2 import billed, ec2
 from tests.sky_lab.lab import Life, job, kill_server, lab

@@ -10,8 +10,15 @@ from uuid import uuid4
 
 import pytest
 
-from starburst.clouds.sky import fitness
-from starburst.core.events import InstanceGone, InstanceReady, InstanceUnfit, RunEnd, RunEnded, RunStarted
+from starburst.clouds.sky.machines import fitness
+from starburst.core.model.events import (
+    InstanceGone,
+    InstanceReady,
+    InstanceUnfit,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
 from tests.sky_lab.lab import Life, _family, job, lab, vm_at
 from tests.sky_lab.test_lab import of
 

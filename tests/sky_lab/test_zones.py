@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
+from starburst.clouds.sky.access.sdk import load
 from starburst.clouds.sky.offers import Place, Wanted, catalog_offers
-from starburst.clouds.sky.sdk import load
 from starburst.clouds.sky.zones import ZoneNames
-from starburst.core.events import InstanceGone, InstanceReady, OffersChanged
+from starburst.core.model.events import InstanceGone, InstanceReady, OffersChanged
 from starburst.domain.money import Money
 from tests.sky_lab.lab import Life, lab
 

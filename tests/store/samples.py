@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from starburst.core.events import Event, JobSubmitted, NodesChanged, OffersChanged
+from starburst.core.model.events import Event, JobSubmitted, NodesChanged, OffersChanged
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import facts
+from starburst.core.views.snapshot import facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Submission, Workload
 from starburst.domain.money import Money

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.actions import Action, LaunchInstance
-from starburst.core.events import CancelRequested, Event, InstanceReady, JobSubmitted, SiteSynced, Tick
-from starburst.core.fleet import InstanceRecord
-from starburst.core.jobs import JobRecord
-from starburst.core.snapshot import Facts
+from starburst.core.model.actions import Action, LaunchInstance
+from starburst.core.model.events import CancelRequested, Event, InstanceReady, JobSubmitted, SiteSynced, Tick
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.views.snapshot import Facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Phase, Site, Submission
 from starburst.domain.money import Money

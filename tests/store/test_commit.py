@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event as hook
 
-from starburst.core.events import (
+from starburst.core.model.events import (
     CancelRequested,
     InstanceGone,
     InstanceReady,
@@ -16,8 +16,8 @@ from starburst.core.events import (
     RunStarted,
 )
 from starburst.core.scheduler import Scheduler
-from starburst.core.snapshot import Facts, facts, restore
 from starburst.core.state import Changes
+from starburst.core.views.snapshot import Facts, facts, restore
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import queries

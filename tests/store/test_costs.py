@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.job import CloudChoice
 from starburst.store.costs import GROUPS, CostRow, costs
 from starburst.store.store import Store

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from starburst.core.events import RunEnd, RunEnded, RunStarted
-from starburst.core.settings import Settings
-from starburst.core.snapshot import restore
-from starburst.core.validate import validate
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.settings import Settings
+from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import validate
 from starburst.store import queries
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission

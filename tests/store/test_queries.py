@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from starburst.core.events import InstanceReady
+from starburst.core.model.events import InstanceReady
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import queries
 from starburst.store.errors import AmbiguousError, NotFoundError

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.world import SimJob, World
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import facts, restore
 from starburst.core.state import Changes
-from starburst.core.validate import validate
+from starburst.core.views.snapshot import facts, restore
+from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.money import Money

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import (
+from starburst.core.model.events import (
     CancelRequested,
     Event,
     HoldRequested,
@@ -19,13 +19,13 @@ from starburst.core.events import (
     RunEnded,
     RunStarted,
 )
+from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.settings import Settings
-from starburst.core.snapshot import facts, restore
+from starburst.core.views.snapshot import facts, restore
 from starburst.domain.job import Job, Member, Submission, Workload
-from starburst.store import tallies
+from starburst.store import counters
+from starburst.store.counters import Tallies, Waits
 from starburst.store.store import Step, Store
-from starburst.store.tallies import Tallies, Waits
 from tests.builders import job, nodes, offer
 
 SETTINGS = Settings(waiting="constant", factor=100.0, returns="never")
@@ -68,7 +68,7 @@ class Kept:
     @property
     def told(self) -> Tallies:
         with self.store.read() as conn:
-            return tallies.tallies(conn)
+            return counters.tallies(conn)
 
     def waits(self, site: str = "cluster") -> tuple[int, float]:
         """How many, and their sum."""

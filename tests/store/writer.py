@@ -7,7 +7,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from starburst.core.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission
 

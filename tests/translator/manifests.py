@@ -8,8 +8,8 @@ from typing import Any
 
 from starburst.domain.job import Submission
 from translator.errors import ManifestErrors
-from translator.manifest import read_manifests
-from translator.stores import Carried
+from translator.manifests.manifest import read_manifests
+from translator.tasks.stores import Carried
 
 GOOD_JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from starburst.domain.constraints import Rules, Toleration
 from starburst.domain.job import Adopted, CloudChoice, Submission
 from starburst.domain.resources import Resources
-from translator.adopt import read_object
 from translator.errors import ManifestErrors
 from translator.field import ONLY_THE_CLUSTER
+from translator.manifests.adopt import read_object
 
 #: As an API server returns a Job that was made with kubectl.
 JOB: dict[str, Any] = {

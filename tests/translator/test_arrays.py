@@ -9,7 +9,7 @@ import yaml
 
 from starburst.domain.job import Member
 from translator.errors import ManifestErrors
-from translator.manifest import read_manifests
+from translator.manifests.manifest import read_manifests
 
 
 def manifest(span: str | None = None, name: str = "sweep", **spec: Any) -> str:

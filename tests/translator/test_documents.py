@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.translator.manifests import GOOD_JOB, errors, job, read
-from translator.documents import chunks, load
 from translator.errors import ManifestErrors
-from translator.manifest import read_manifests
+from translator.manifests.documents import chunks, load
+from translator.manifests.manifest import read_manifests
 
 
 def values(text: str) -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.translator.manifests import errors, job, read_one
-from translator.gpus import LABELS, gpu_type
+from translator.manifests.gpus import LABELS, gpu_type
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,18 @@ from typing import Any
 import pytest
 
 from tests.translator.manifests import CONTAINER, errors, job, read_one
-from translator.adopt import read_object
-from translator.late import Found, Here, UnresolvedError, Values, evaluate, is_late, references
-from translator.references import CONFIG_MAP, SECRET, Reference
-from translator.stores import Carried
+from translator.manifests.adopt import read_object
+from translator.manifests.references import CONFIG_MAP, SECRET, Reference
+from translator.tasks.runtime_values import (
+    Found,
+    Here,
+    UnresolvedError,
+    Values,
+    evaluate,
+    is_late,
+    references,
+)
+from translator.tasks.stores import Carried
 
 LOGIN, LIMITS = Reference(SECRET, "ns", "login"), Reference(CONFIG_MAP, "ns", "limits")
 HERE = Here(rank=1, address="10.0.0.7", host="vm-7")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from httpx import Response
 
-from starburst.app.config_http import HttpConfig
-from starburst.app.home import Home
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
-from starburst.web.office import Office
-from starburst.web.site import make_app
+from starburst.web.app import make_app
+from starburst.web.context import Office
 from tests.cli.past import NOON, Past
 from tests.web.browser import browser
 

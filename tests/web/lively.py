@@ -10,16 +10,16 @@ from random import Random
 
 from sim.world import SimJob, World
 from starburst.app.config import Config, parse_config
-from starburst.app.home import Home
-from starburst.core.events import Event, InstanceUnreachable, JobSubmitted, RunEnd, RunEnded
+from starburst.app.config.home import Home
+from starburst.core.model.events import Event, InstanceUnreachable, JobSubmitted, RunEnd, RunEnded
 from starburst.core.scheduler import Scheduler
-from starburst.core.snapshot import facts
 from starburst.core.state import Changes
+from starburst.core.views.snapshot import facts
 from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.store.store import Step, Store
-from starburst.web.office import Office
+from starburst.web.context import Office
 from tests.cli.past import NOON
 
 HOUR = 3600.0

@@ -22,21 +22,21 @@ from markupsafe import escape
 
 from bench.live import lived
 from bench.soak import visitor
-from starburst.app.build import live_core
-from starburst.app.explaining import explanation
-from starburst.app.home import Home
-from starburst.app.views import explanation_keys, story_keys
+from starburst.app.config.home import Home
+from starburst.app.jobs.explain import explanation
+from starburst.app.jobs.serializers import explanation_keys, story_keys
+from starburst.app.wiring.build import live_core
 from starburst.cli.main import run
 from starburst.store import queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
+from starburst.web.context import Office
+from starburst.web.dashboard.baseline import Rival
+from starburst.web.dashboard.explanation_cache import Teller
 from starburst.web.dashboard.gantt import draw
-from starburst.web.dashboard.no_wait import Rival
 from starburst.web.dashboard.overview import Asked, Overview, overview
 from starburst.web.dashboard.render import Story, job_parts
-from starburst.web.dashboard.telling import Teller
-from starburst.web.gap_watch import GapWatch
-from starburst.web.office import Office
+from starburst.web.packing_gap_cache import GapWatch
 from tests.web.replayed import MOVE, OVER, Bar, Line, Past, Tale, read, replay
 
 JOBS = 1000

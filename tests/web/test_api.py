@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.app.home import Home
+from starburst.app.config.home import Home
 from starburst.domain.job import CloudChoice, Member
 from starburst.runs.attempt_dir import log_path
 from starburst.store import queries

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from starburst import Client
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.http import HttpConfig
 from starburst.client import NotFoundError, RefusedError, StarburstError, UnreachableError
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
+from starburst.web.context import Office
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.cli.manifests import manifest
 from tests.cli.past import Past
 from tests.web.test_api import take_up, write

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from starburst.domain.job import Phase
-from starburst.store import board, queries
+from starburst.store import dashboard_queries, queries
 from starburst.web.dashboard import dashboard
 from tests.builders import job
 from tests.web.lively import CAPS, NOON, Lively
@@ -35,7 +35,7 @@ def noon(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterato
 
 def test_the_page_shows_who_waits_and_how_much_of_the_wait_is_over(noon: Place) -> None:
     with noon.lively.office.store.read() as conn:
-        waiters = board.waiters(conn, 40)
+        waiters = dashboard_queries.waiters(conn, 40)
     with noon.page() as page:
         rows = page.locator(".waiter")
         expect(rows).to_have_count(len(waiters))

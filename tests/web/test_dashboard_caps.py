@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from starburst.app.build import live_core
-from starburst.app.caps_view import cap_keys, cap_rows, stored_standings
 from starburst.app.config import Config, parse_config
-from starburst.core.caps import Ledger, Standing
+from starburst.app.jobs.caps_view import cap_keys, cap_rows, stored_standings
+from starburst.app.wiring.build import live_core
+from starburst.core.steps.budget import Ledger, Standing
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
-from starburst.web import figures
+from starburst.web import aggregates
+from starburst.web.aggregates import Limit
 from starburst.web.dashboard.caps import SHOWN, CapLine, caps_of
-from starburst.web.figures import Limit
 from tests.web.lively import CAPS, CONFIG, NOON, Lively
 from tests.web.place import CONTRAST, Place, place
 
@@ -42,16 +42,16 @@ def line(spent: float, reserved: float = 0.0, rate: float = 0.0, **cap: Any) -> 
 
 
 def test_an_hourly_cap_on_everybody_is_the_limit_whatever_can_be_rented() -> None:
-    assert figures.limit(configured({"usd": 40, "per": "hour"})) == Limit(Money.of(40), is_cap=True)
-    assert figures.limit(configured({"usd": 900, "per": "hour"})) == Limit(Money.of(900), is_cap=True)
+    assert aggregates.limit(configured({"usd": 40, "per": "hour"})) == Limit(Money.of(40), is_cap=True)
+    assert aggregates.limit(configured({"usd": 900, "per": "hour"})) == Limit(Money.of(900), is_cap=True)
 
 
 def test_without_one_the_limit_is_all_that_can_be_rented() -> None:
     able = Limit(Money.of("184.50"), is_cap=False)
     others = {"usd": 40, "per": "day"}, {"usd": 1, "per": "hour", "user": "ada"}
-    assert figures.limit(configured()) == figures.limit(configured(*others)) == able
+    assert aggregates.limit(configured()) == aggregates.limit(configured(*others)) == able
     endless = {"offers": [{"name": "m", "gpus": 1, "cpus": 8, "memory_gib": 64, "usd_per_hour": 1}]}
-    assert figures.limit(configured(cloud=endless)) is None
+    assert aggregates.limit(configured(cloud=endless)) is None
 
 
 def test_a_cap_is_open_then_near_then_full_then_spent() -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from starburst.web.dashboard import dashboard
-from starburst.web.metrics import metrics
+from starburst.web.routes.metrics import metrics
 from tests.builders import job
 from tests.web.lively import Lively
 from tests.web.serving import served

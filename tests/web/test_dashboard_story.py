@@ -17,8 +17,8 @@ from sim.world import World
 from starburst.domain.money import Money
 from starburst.store import queries
 from starburst.store.queries import DecisionRow, JobRow
+from starburst.web.dashboard.baseline import compare
 from starburst.web.dashboard.gantt import draw, spans, ticks
-from starburst.web.dashboard.no_wait import compare
 from tests.builders import HOUR, arrival, job, nodes, offer
 from tests.web.lively import NOON, Lively
 

@@ -9,10 +9,10 @@ from threading import Event
 import pytest
 
 from starburst.app.packing_gap import Question
-from starburst.core.events import CancelRequested, InstanceGone, NodesChanged, OffersChanged
+from starburst.core.model.events import CancelRequested, InstanceGone, NodesChanged, OffersChanged
 from starburst.domain.money import Money
-from starburst.web import gap_watch
-from starburst.web.gap_watch import GapWatch
+from starburst.web import packing_gap_cache
+from starburst.web.packing_gap_cache import GapWatch
 from tests.builders import job, offer
 from tests.web.lively import NOON, Lively
 
@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
         put.append(question)
         return Money.of(1)
 
-    monkeypatch.setattr(gap_watch, "least", answer)
+    monkeypatch.setattr(packing_gap_cache, "least", answer)
     return put
 
 
@@ -65,7 +65,7 @@ def test_who_asks_does_not_wait_for_a_proof_that_takes_long(
         assert go.wait(10)
         return Money.of(1)
 
-    monkeypatch.setattr(gap_watch, "least", slow)
+    monkeypatch.setattr(packing_gap_cache, "least", slow)
     watch = GapWatch(lively.office.store, wait_s=0.01)
     assert ratio(watch) is None
     assert ratio(watch) is None
@@ -77,7 +77,7 @@ def test_who_asks_does_not_wait_for_a_proof_that_takes_long(
 def test_until_another_proof_is_due_the_last_one_is_told(
     lively: Lively, asked: list[Question], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gap_watch, "REST", 1e12)
+    monkeypatch.setattr(packing_gap_cache, "REST", 1e12)
     watch = GapWatch(lively.office.store, wait_s=5)
     assert ratio(watch) == 0.0
     lively.submit(job("b", 2, cloud="only"))
@@ -97,6 +97,6 @@ def test_when_nothing_is_rented_any_more_nothing_is_told(lively: Lively, asked: 
 
 
 def test_what_cannot_be_proven_is_not_told(lively: Lively, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gap_watch, "least", lambda question: None)
+    monkeypatch.setattr(packing_gap_cache, "least", lambda question: None)
     watch = GapWatch(lively.office.store, wait_s=5)
     assert ratio(watch) is None

@@ -10,12 +10,12 @@ import pytest
 from fastapi import Depends
 
 from starburst.app.config import parse_config
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.http import HttpConfig
 from starburst.domain.job import OWNER
 from starburst.store import queries, tokens
-from starburst.web.office import Office
-from starburst.web.site import make_app
-from starburst.web.visit import overseer
+from starburst.web.app import make_app
+from starburst.web.context import Office
+from starburst.web.dependencies import overseer
 from tests.cli.manifests import manifest
 from tests.cli.past import Past
 from tests.web.conftest import HERE, Ask, TestClient, Time

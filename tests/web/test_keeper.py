@@ -16,15 +16,15 @@ import httpx
 import pytest
 import structlog
 
-from starburst.app.config_http import HttpConfig
-from starburst.app.home import Home
-from starburst.app.reports import Inbox
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
+from starburst.app.daemon.progress_inbox import Inbox
 from starburst.bus.hints import Throughput
 from starburst.store.report_tokens import make_report_key, report_token
-from starburst.web.doors import listening, url_of
-from starburst.web.keeper import AGAIN_S, LONGEST_S, WELL_S, Keeper, answering
-from starburst.web.line import MOST, Line
-from starburst.web.office import STILL_S, Office, Pulse
+from starburst.web.context import STILL_S, Office, Pulse
+from starburst.web.serving.channel import MOST, Line
+from starburst.web.serving.listen import listening, url_of
+from starburst.web.serving.supervisor import AGAIN_S, LONGEST_S, WELL_S, Keeper, answering
 from tests.app import virtual
 
 HALF = {"done": 5, "total": 10, "per_s": 0.5}

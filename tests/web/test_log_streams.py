@@ -17,19 +17,19 @@ import httpx
 import pytest
 
 from starburst import Client
-from starburst.app import job_log
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
 from starburst.app.errors import UserError
-from starburst.app.home import Home
-from starburst.app.logs import Position
+from starburst.app.logs import job_log
+from starburst.app.logs.sites import Position
 from starburst.client import RefusedError, UnreachableError
 from starburst.runs.attempt_dir import log_path
 from starburst.sse import Event, events
 from starburst.store import tokens
-from starburst.web import streams
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
+from starburst.web.context import Office
+from starburst.web.routes import streams
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.cli.past import Past
 from tests.web.conftest import Time
 

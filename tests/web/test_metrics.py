@@ -14,13 +14,13 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
-from starburst.core.decisions import REASONS
-from starburst.store import queries, tallies
+from starburst.core.model.decisions import REASONS
+from starburst.store import counters, queries
 from starburst.store import schema as t
 from starburst.store.costs import costs
 from starburst.store.store import Store
-from starburst.web.metrics import metrics
-from starburst.web.office import Office
+from starburst.web.context import Office
+from starburst.web.routes.metrics import metrics
 from tests.builders import job
 from tests.web.lively import NOON, Lively
 from tests.web.promtool import promtool
@@ -107,11 +107,11 @@ def test_waits_run_from_submission_to_the_first_place_each_job_once(lively: Live
 def test_how_long_steps_take_is_as_the_scheduler_kept_it(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
         assert total(samples(scrape(lively.office)), "step_duration_seconds_count", part="core") == 0
-        kept = tallies.Steps()
+        kept = counters.Steps()
         for took_s in (0.002, 0.03, 70.0):
             kept.core.add(took_s)
         kept.commit.add(0.25)
-        lively.office.store.set_fact(tallies.STEPS, kept)
+        lively.office.store.set_fact(counters.STEPS, kept)
         found = samples(scrape(lively.office))
     for le, count in {"0.001": 0, "0.0025": 1, "0.05": 2, "10.0": 2, "+Inf": 3}.items():
         assert total(found, "step_duration_seconds_bucket", part="core", le=le) == count, le

@@ -9,9 +9,9 @@ from threading import Event as Flag
 import pytest
 
 from starburst.store import pages
-from starburst.web import news
-from starburst.web.news import Batch, News
-from starburst.web.office import Office
+from starburst.web import decision_feed
+from starburst.web.context import Office
+from starburst.web.decision_feed import Batch, News
 from tests.cli.past import Past
 
 WATCHERS = 200
@@ -49,7 +49,7 @@ async def watch(feed: News, queues: list[str] | None, until: str) -> str:
 def test_however_many_watch_the_store_is_asked_as_if_a_few_did(
     office: Office, past: Past, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "POLL_S", 0.05)
+    monkeypatch.setattr(decision_feed, "POLL_S", 0.05)
     feed = News(office.store, lambda: False)
 
     async def main() -> list[str]:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.http import HttpConfig
 from starburst.bus.hints import Throughput
-from starburst.core.events import RunEnd, RunEnded
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.store.report_tokens import REPORT_PREFIX, make_report_key, report_token
 from starburst.store.store import Store
-from starburst.web.doors import refuse_open_doors
-from starburst.web.office import Office
-from starburst.web.site import make_app
+from starburst.web.app import make_app
+from starburst.web.context import Office
+from starburst.web.serving.listen import refuse_open_doors
 from tests.cli.past import Past
 from tests.web.conftest import API, Ask, TestClient
 from tests.web.test_api import refused

@@ -10,17 +10,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from starburst.app.build import build
 from starburst.app.config import parse_config
-from starburst.app.config_http import HttpConfig
-from starburst.app.home import Home
-from starburst.app.reports import Inbox
+from starburst.app.config.home import Home
+from starburst.app.config.http import HttpConfig
+from starburst.app.daemon.progress_inbox import Inbox
+from starburst.app.wiring.build import build
 from starburst.store import queries
 from starburst.store.report_tokens import make_report_key, report_token
 from starburst.store.store import Store
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
+from starburst.web.context import Office
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.bus.test_live import until
 from tests.cli.manifests import manifest
 

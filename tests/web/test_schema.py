@@ -7,9 +7,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
-from starburst.app.config_http import HttpConfig
-from starburst.web.office import Office
-from starburst.web.site import make_app
+from starburst.app.config.http import HttpConfig
+from starburst.web.app import make_app
+from starburst.web.context import Office
 from tests.web.conftest import HERE, Time
 
 EXAMPLES = 8

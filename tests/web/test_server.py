@@ -11,13 +11,13 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from starburst.app.config_http import PORT, HttpConfig
+from starburst.app.config.http import PORT, HttpConfig
 from starburst.app.errors import UserError
-from starburst.web import connections, doors, server
-from starburst.web.doors import listening, refuse_open_doors
-from starburst.web.office import Office
-from starburst.web.peers import peer_uid
-from starburst.web.server import serving
+from starburst.web.context import Office
+from starburst.web.serving import connections, listen, server
+from starburst.web.serving.listen import listening, refuse_open_doors
+from starburst.web.serving.peers import peer_uid
+from starburst.web.serving.server import serving
 from tests.web.conftest import Time
 
 
@@ -36,7 +36,7 @@ def test_the_usual_port_is_left_for_another_if_somebody_has_it(monkeypatch: pyte
     assert PORT == 8585
     with listening(HttpConfig(port=0)) as free:
         port = free.getsockname()[1]
-    monkeypatch.setattr(doors, "PORT", port)
+    monkeypatch.setattr(listen, "PORT", port)
     with listening(HttpConfig()) as first, listening(HttpConfig()) as second:
         assert first.getsockname()[1] == port != second.getsockname()[1]
 

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from starburst.app.config_http import HttpConfig
+from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
-from starburst.web import streams
-from starburst.web.doors import listening
-from starburst.web.office import Office
-from starburst.web.server import serving
+from starburst.web.context import Office
+from starburst.web.routes import streams
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 from tests.cli.past import Past
 from tests.web.conftest import API, Time
 from tests.web.test_api import write

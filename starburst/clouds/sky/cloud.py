@@ -17,13 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from starburst.clouds.sky.carry import Berth
-from starburst.clouds.sky.late import Admit, Source, admit_all
-from starburst.clouds.sky.logs import MAX_LOG
-from starburst.clouds.sky.machines import SkyMachines
-from starburst.clouds.sky.naming import Naming
-from starburst.clouds.sky.notes import MachineNote, Notes
-from starburst.clouds.sky.port import (
+from starburst.clouds.sky.access.ports import (
     CloudApi,
     ClusterState,
     ClusterStatus,
@@ -33,10 +27,16 @@ from starburst.clouds.sky.port import (
     SkyError,
     UnreachableError,
 )
-from starburst.clouds.sky.runner import Runner
-from starburst.clouds.sky.runs import News, SkyRuns
-from starburst.clouds.sky.storage import NO_STORES, all_mounts
-from starburst.core.events import (
+from starburst.clouds.sky.journal import MachineNote, Notes
+from starburst.clouds.sky.machines.machines import SkyMachines
+from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.runs.checkpoints import Berth
+from starburst.clouds.sky.runs.logs import MAX_LOG
+from starburst.clouds.sky.runs.runner import Runner
+from starburst.clouds.sky.runs.runs import News, SkyRuns
+from starburst.clouds.sky.runs.runtime_values import Admit, Source, admit_all
+from starburst.clouds.sky.runs.storage import NO_STORES, all_mounts
+from starburst.core.model.events import (
     Event,
     InstanceFailed,
     InstanceGone,
@@ -49,11 +49,11 @@ from starburst.core.events import (
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
-from starburst.runs.nudges import Nudges
+from starburst.runs.debounce import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 from starburst.runs.tasks import TaskSet
-from translator.stores import Store
+from translator.tasks.stores import Store
 
 log = structlog.get_logger()
 

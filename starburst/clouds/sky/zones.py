@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import structlog
 
-from starburst.clouds.sky.sdk import load
+from starburst.clouds.sky.access.sdk import load
 
 log = structlog.get_logger()
 

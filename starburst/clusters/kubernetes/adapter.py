@@ -9,20 +9,20 @@ from pathlib import Path
 import structlog
 
 from starburst.clusters.kubernetes.adoption import Adoption, Read
-from starburst.clusters.kubernetes.leaving import Leaving
+from starburst.clusters.kubernetes.leave_rights import Leaving
 from starburst.clusters.kubernetes.manifest import restarts_in_place
-from starburst.clusters.kubernetes.mirror import Mirror
-from starburst.clusters.kubernetes.orders import Orders, Reporting
+from starburst.clusters.kubernetes.object_writer import Orders, Reporting
 from starburst.clusters.kubernetes.runs import RunBook, RunKey
+from starburst.clusters.kubernetes.status_writer import Mirror
 from starburst.clusters.kubernetes.stuck import Limits
 from starburst.clusters.kubernetes.watcher import Watcher
-from starburst.core.events import Event, RunEnd
+from starburst.core.model.events import Event, RunEnd
 from starburst.core.state import Changes
 from starburst.kube.api import Api, ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.runs.ports import Desk, Report, Run
-from translator.tenancy import Tenancy
+from translator.manifests.tenancy import Tenancy
 
 log = structlog.get_logger()
 

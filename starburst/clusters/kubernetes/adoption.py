@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import structlog
 
-from starburst.clusters.kubernetes.leaving import Leaving
+from starburst.clusters.kubernetes.leave_rights import Leaving
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError

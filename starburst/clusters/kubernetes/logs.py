@@ -13,7 +13,7 @@ from typing import IO, ClassVar
 import structlog
 
 from starburst.clusters.kubernetes.manifest import namespace_of
-from starburst.core.events import RunEnd, RunEnded
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
 from starburst.kube.api import PODS, Api, ApiError, Object, UnreachableError

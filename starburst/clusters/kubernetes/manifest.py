@@ -13,7 +13,7 @@ from starburst.kube.api import Object
 from starburst.kube.features import Features
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from translator.tenancy import CHECKPOINT_VOLUME
+from translator.manifests.tenancy import CHECKPOINT_VOLUME
 
 #: Where a job finds its checkpoints, if the config names a volume for them.
 CHECKPOINT_DIR = "/starburst/checkpoints"

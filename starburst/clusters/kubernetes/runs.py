@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from starburst.core.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 

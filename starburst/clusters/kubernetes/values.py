@@ -7,8 +7,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from starburst.kube.api import Api, ApiError, CredentialsError, Resource, UnreachableError
-from translator.late import Found, NotNowError, UnresolvedError, references
-from translator.references import SECRET, Reference
+from translator.manifests.references import SECRET, Reference
+from translator.tasks.runtime_values import Found, NotNowError, UnresolvedError, references
 
 CONFIG_MAPS = Resource("v1", "configmaps")
 SECRETS = Resource("v1", "secrets")

@@ -10,13 +10,13 @@ from typing import Generic
 import structlog
 
 from starburst.clusters.kubernetes.adoption import Adoption, adopted_id
-from starburst.clusters.kubernetes.leaving import Leaving
-from starburst.clusters.kubernetes.mirror import Mirror
-from starburst.clusters.kubernetes.room import Room
+from starburst.clusters.kubernetes.leave_rights import Leaving
+from starburst.clusters.kubernetes.node_capacity import Room
 from starburst.clusters.kubernetes.runs import RunBook, RunKey, Unit
+from starburst.clusters.kubernetes.status_writer import Mirror
 from starburst.clusters.kubernetes.stuck import Limits, stuck
-from starburst.core.events import CancelRequested, NodesChanged, RunEnd, SiteSynced
-from starburst.core.jobs import JobRecord
+from starburst.core.model.events import CancelRequested, NodesChanged, RunEnd, SiteSynced
+from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.domain.node import Node

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Ask, Task
 from starburst.domain.resources import Resources
-from starburst.policy.packing.none import lacking
+from starburst.policy.packing.packers.none import lacking
 from starburst.policy.packing.plan import Situation, TaskKey, priced
 
 Ints = npt.NDArray[np.int64]

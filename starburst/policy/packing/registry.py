@@ -39,7 +39,7 @@ def packer(name: str) -> Packer:
     if name not in PACKERS:
         raise ValueError(f"no packer is called {name!r}; there are {', '.join(PACKERS)}")
     module, factory = PACKERS[name].split(":")
-    made: Packer = getattr(import_module(f"starburst.policy.packing.{module}"), factory)(
+    made: Packer = getattr(import_module(f"starburst.policy.packing.packers.{module}"), factory)(
         **SETTINGS.get(name, {})
     )
     return made

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starburst.core.caps import SLACK, Standing, amount
-from starburst.core.decisions import AT_CAP
+from starburst.core.model.decisions import AT_CAP
+from starburst.core.steps.budget import SLACK, Standing, amount
 from starburst.domain.money import Money
 from starburst.policy.caps import HOUR_S, Cap
 

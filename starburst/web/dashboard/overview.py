@@ -9,23 +9,24 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from starburst.app.build import stored_config
-from starburst.app.caps_view import stored_standings
+from starburst.app.jobs.caps_view import stored_standings
 from starburst.app.packing_gap import Gap
-from starburst.core.actions import Slot
-from starburst.core.fleet import InstanceRecord
+from starburst.app.wiring.build import stored_config
+from starburst.core.model.actions import Slot
+from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.domain.node import Node
-from starburst.store import board, queries, tallies
-from starburst.store.board import Holder, Waiter
+from starburst.store import counters, queries
+from starburst.store import dashboard_queries as board
+from starburst.store.dashboard_queries import Holder, Waiter
 from starburst.store.queries import DecisionRow, JobRow
-from starburst.web import figures
+from starburst.web import aggregates
+from starburst.web.aggregates import Budget, Limit
+from starburst.web.context import Office
+from starburst.web.dashboard.baseline import Comparison, Rival
 from starburst.web.dashboard.caps import Caps, caps_of
-from starburst.web.dashboard.no_wait import Comparison, Rival
-from starburst.web.figures import Budget, Limit
-from starburst.web.gap_watch import GapWatch
-from starburst.web.office import Office
+from starburst.web.packing_gap_cache import GapWatch
 
 #: How many of each list are shown; the rest is counted.
 WAITERS, NODES, MACHINES, DECISIONS, JOBS = 40, 48, 48, 40, 80
@@ -154,12 +155,16 @@ def overview(office: Office, rival: Rival, watch: GapWatch, asked: Asked) -> Ove
             machines=_machines(records, holders, now),
             machines_total=len(records),
             unreachable=sum(record.unreachable_since is not None for record in records),
-            gpus=figures.gpus(nodes, holders),
+            gpus=aggregates.gpus(nodes, holders),
             spending=Spending(
-                figures.rate(records), figures.limit(config), _today(conn, records, now), comparison, gap
+                aggregates.rate(records),
+                aggregates.limit(config),
+                _today(conn, records, now),
+                comparison,
+                gap,
             ),
             caps=caps,
-            budget=figures.budget(config, facts, tallies.tallies(conn)),
+            budget=aggregates.budget(config, facts, counters.tallies(conn)),
             decisions=decisions,
             decided=facts.decided,
             jobs=shown,

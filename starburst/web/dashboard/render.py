@@ -12,7 +12,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from starburst.app.times import iso, local_clock
-from starburst.core.explain import Explanation
+from starburst.core.views.explain import Explanation
 from starburst.domain.job import Submission
 from starburst.domain.money import Money
 from starburst.policy.waiting import hours

@@ -12,13 +12,13 @@ from fastapi.responses import HTMLResponse
 
 from starburst.store import queries
 from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.web.context import Office
 from starburst.web.dashboard import render
+from starburst.web.dashboard.baseline import Rival
+from starburst.web.dashboard.explanation_cache import Teller
 from starburst.web.dashboard.gantt import draw
-from starburst.web.dashboard.no_wait import Rival
 from starburst.web.dashboard.overview import PHASES, Asked, overview
-from starburst.web.dashboard.telling import Teller
-from starburst.web.gap_watch import GapWatch
-from starburst.web.office import Office
+from starburst.web.packing_gap_cache import GapWatch
 from starburst.web.sessions import cookies
 
 #: Nothing but our own files, and no script or style inside a page.

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from starburst.clouds.sky.guest_report import digest
-from starburst.clouds.sky.keeper import KEEPER
-from starburst.clouds.sky.port import (
+from starburst.clouds.sky.access.ports import (
     Access,
     CapacityError,
     CloudAccess,
@@ -31,6 +29,8 @@ from starburst.clouds.sky.port import (
     SkyError,
     UnreachableError,
 )
+from starburst.clouds.sky.guest_report import digest
+from starburst.clouds.sky.machines.keepalive import KEEPER
 from starburst.domain.money import Money
 from tests.app.virtual import wall
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from starburst.app.reaped import ReapedBook
-from starburst.app.reaper import Reaper, Rules
+from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.reaper import Reaper, Rules
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.late import Source
-from starburst.clouds.sky.notes import FileNotes
-from starburst.clouds.sky.runner import ExecRunner, RayRunner
-from starburst.core.actions import Slot
-from starburst.core.events import Event, InstanceReady, RunEnded
+from starburst.clouds.sky.journal import FileNotes
+from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner
+from starburst.clouds.sky.runs.runtime_values import Source
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import Event, InstanceReady, RunEnded
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Workload
@@ -25,7 +25,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
-from translator.stores import Store
+from translator.tasks.stores import Store
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"

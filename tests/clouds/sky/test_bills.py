@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import Event, InstanceFailed, InstanceGone, InstanceReady
+from starburst.core.model.events import Event, InstanceFailed, InstanceGone, InstanceReady
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky, Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.reaper import Fate, Rules
-from starburst.clouds.sky.naming import Naming
-from starburst.core.events import (
+from starburst.app.daemon.reaper import Fate, Rules
+from starburst.clouds.sky.machines.naming import Naming
+from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
     InstanceReachable,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
+from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
 from tests.app.virtual import run
 from tests.clouds.sky.fake import BOOT_S, FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.clouds.sky.docker import Container, container, runs_in_container
+from starburst.clouds.sky.runs.docker import Container, container, runs_in_container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from starburst.clouds.sky import guest
-from starburst.clouds.sky.docker import container
-from starburst.clouds.sky.ssh import SOURCES
+from starburst.clouds.sky.access.ssh import SOURCES
+from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky.docker import container
 from starburst.clouds.sky.guest_report import MAX_BYTES, digest, hear, report_path
+from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from tests.clouds.sky.test_guest import NAME, Machine, spec

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from starburst.clouds.sky import guest_switch
-from starburst.clouds.sky.keeper import keeper
-from starburst.clouds.sky.ssh import SOURCES
-from starburst.core.events import RunEnded, RunStarted
+from starburst.clouds.sky.access.ssh import SOURCES
+from starburst.clouds.sky.machines.keepalive import keeper
+from starburst.core.model.events import RunEnded, RunStarted
 from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, play, ready, run_of

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.docker import container
-from starburst.clouds.sky.spec import filled
-from starburst.core.events import InstanceReady, RunEnd, RunEnded, RunStarted
+from starburst.clouds.sky.runs.docker import container
+from starburst.clouds.sky.runs.spec import filled
+from starburst.core.model.events import InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
@@ -22,8 +22,8 @@ from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of
 from tests.clouds.sky.test_crashes import Death
-from translator.late import Found, NotNowError, UnresolvedError, Values
-from translator.references import CONFIG_MAP, SECRET, Reference
+from translator.manifests.references import CONFIG_MAP, SECRET, Reference
+from translator.tasks.runtime_values import Found, NotNowError, UnresolvedError, Values
 
 LOGIN, LIMITS = Reference(SECRET, "ns", "login"), Reference(CONFIG_MAP, "ns", "limits")
 

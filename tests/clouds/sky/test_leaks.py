@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.reaper import Rules
-from starburst.clouds.sky.port import ClusterState
-from starburst.core.events import InstanceReady, RunEnded, RunStarted
+from starburst.app.daemon.reaper import Rules
+from starburst.clouds.sky.access.ports import ClusterState
+from starburst.core.model.events import InstanceReady, RunEnded, RunStarted
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import RENT_S, FakeSky
 from tests.clouds.sky.life import OFFER, Life, reaper_of, run_of

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.clouds.sky.meanings import meaning as meaning_of
-from starburst.clouds.sky.meanings import within
-from starburst.clouds.sky.naming import LONGEST_NAME, Naming, is_cluster, run_name
-from starburst.clouds.sky.offers import CatalogError, Place, Wanted, cached, read_offers
-from starburst.clouds.sky.port import (
+from starburst.clouds.sky.access.errors import meaning as meaning_of
+from starburst.clouds.sky.access.errors import within
+from starburst.clouds.sky.access.ports import (
     CapacityError,
     ClusterState,
     ClusterStatus,
@@ -22,6 +20,8 @@ from starburst.clouds.sky.port import (
     SkyError,
     UnreachableError,
 )
+from starburst.clouds.sky.machines.naming import LONGEST_NAME, Naming, is_cluster, run_name
+from starburst.clouds.sky.offers import CatalogError, Place, Wanted, cached, read_offers
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources

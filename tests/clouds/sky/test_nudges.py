@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from starburst.core.events import Progress, RunStarted
+from starburst.core.model.events import Progress, RunStarted
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, play, ready, run_of

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from starburst.app import cloud_checks, sky
-from starburst.app.config_sites import SkyConfig
+from starburst.app.config.sites import SkyConfig
+from starburst.app.doctor import cloud_checks
+from starburst.app.wiring import sky
 from starburst.clouds.sky import offers, zones
+from starburst.clouds.sky.access.ports import CloudAccess
 from starburst.clouds.sky.offers import CatalogError, Place, Wanted, catalog_offers, read_offers
-from starburst.clouds.sky.port import CloudAccess
 from starburst.clouds.sky.zones import ZoneNames, ZonesError, ask_skypilot
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.notes import RankNote, RunNote
-from starburst.clouds.sky.progress import HEAR_S, Hearing
-from starburst.core.events import Event, Progress, RunEnded, RunStarted
+from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.clouds.sky.runs.progress import HEAR_S, Hearing
+from starburst.core.model.events import Event, Progress, RunEnded, RunStarted
 from starburst.runs.report import MAX_BYTES
 from tests.clouds.sky.fake import FakeSky, Task
 from tests.clouds.sky.life import Life, play, ready, run_of

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.config_sites import SkyConfig
-from starburst.app.home import Home
-from starburst.app.sky import sky_cloud
-from starburst.clouds.sky.sdk import hourly
-from starburst.core.events import InstanceReady, SiteSynced
+from starburst.app.config.home import Home
+from starburst.app.config.sites import SkyConfig
+from starburst.app.wiring.sky import sky_cloud
+from starburst.clouds.sky.access.sdk import hourly
+from starburst.core.model.events import InstanceReady, SiteSynced
 from starburst.domain.clock import Pace
 from starburst.domain.money import Money
 from tests.clouds.sky.fake import BOOT_S, FakeSky

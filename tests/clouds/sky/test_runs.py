@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import (
+from starburst.core.model.events import (
     InstanceGone,
     InstanceUnreachable,
     RunEnd,

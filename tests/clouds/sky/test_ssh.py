@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from starburst.clouds.sky import ssh
-from starburst.clouds.sky.port import Access, JobState, SkyError, UnreachableError
-from starburst.clouds.sky.programs import communicate, within
-from starburst.clouds.sky.runner import RayRunner, Submission
-from starburst.clouds.sky.ssh import SOURCES, SshContact, agent_path
+from starburst.clouds.sky.access import ssh
+from starburst.clouds.sky.access.ports import Access, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.access.programs import communicate, within
+from starburst.clouds.sky.access.ssh import SOURCES, SshContact, agent_path
+from starburst.clouds.sky.runs.runner import RayRunner, Submission
 
 pytestmark = pytest.mark.processes
 

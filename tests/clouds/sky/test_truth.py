@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.reaper import Rules
-from starburst.clouds.sky.alive import Verdict, verdict
-from starburst.clouds.sky.port import ClusterState, Presence
-from starburst.core.events import (
+from starburst.app.daemon.reaper import Rules
+from starburst.clouds.sky.access.ports import ClusterState, Presence
+from starburst.clouds.sky.machines.liveness import Verdict, verdict
+from starburst.core.model.events import (
     InstanceGone,
     InstanceReady,
     InstanceUnreachable,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from starburst.clouds.sky import guest_run
-from starburst.clouds.sky.docker import container
-from starburst.clouds.sky.port import LaunchSpec
-from starburst.clouds.sky.sdk import task_of
-from starburst.clouds.sky.storage import all_mounts, place
-from starburst.core.events import InstanceReady, RunEnd, RunEnded
+from starburst.clouds.sky.access.ports import LaunchSpec
+from starburst.clouds.sky.access.sdk import task_of
+from starburst.clouds.sky.runs.docker import container
+from starburst.clouds.sky.runs.storage import all_mounts, place
+from starburst.core.model.events import InstanceReady, RunEnd, RunEnded
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
@@ -23,7 +23,7 @@ from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of
 from tests.clouds.sky.test_guest import NAME, Machine, spec, text
-from translator.stores import Bucket, SkyVolume
+from translator.tasks.stores import Bucket, SkyVolume
 
 SETS, COPIED, HOMES = Bucket("s3://lab/sets"), Bucket("s3://lab/sets", "COPY"), SkyVolume("homes")
 STORES = {"pvc/sets": SETS, "hostPath:/sets": SETS, "pvc/homes": HOMES}

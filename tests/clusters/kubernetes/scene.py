@@ -11,13 +11,13 @@ from typing import Any
 
 from kubernetes.aio.client import ApiClient, Configuration
 
-from starburst.app.reading import Found, read
+from starburst.app.reading.requests import Found, read
 from starburst.clusters.kubernetes.adapter import KubernetesCluster
 from starburst.clusters.kubernetes.stuck import Limits
-from starburst.core.actions import Slot
-from starburst.core.decisions import Decision
-from starburst.core.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
-from starburst.core.jobs import JobRecord
+from starburst.core.model.actions import Slot
+from starburst.core.model.decisions import Decision
+from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
+from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Adopted, Job, Phase, Site, Submission, Workload
 from starburst.domain.resources import Resources
@@ -26,7 +26,7 @@ from starburst.kube.api import EVENTS, JOBS, PODS, Api, Resource
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.world import PatientApi, World, run
 from tests.kube_unit.store import Object, RefusedError
-from translator.tenancy import Tenancy
+from translator.manifests.tenancy import Tenancy
 
 ME, NS = "store-1", "team"
 #: Wall seconds, virtual ones here.

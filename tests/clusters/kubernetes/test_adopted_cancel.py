@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.core.events import CancelRequested
+from starburst.core.model.events import CancelRequested
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.api import JOBS, PODS

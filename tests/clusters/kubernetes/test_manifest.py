@@ -21,12 +21,12 @@ from starburst.clusters.kubernetes.manifest import (
     pod_object,
     restarts_in_place,
 )
-from starburst.core.actions import Slot
+from starburst.core.model.actions import Slot
 from starburst.domain.job import Adopted, Job, Member, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import names
 from starburst.runs.ports import Run
-from translator.manifest import MAX_TASKS
+from translator.manifests.manifest import MAX_TASKS
 
 TRAIN: dict[str, Any] = {
     "apiVersion": "batch/v1",

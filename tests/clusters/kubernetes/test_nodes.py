@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from starburst.core.events import NodesChanged
+from starburst.core.model.events import NodesChanged
 from starburst.domain.job import Phase
 from starburst.kube.api import NODES, PODS
 from tests.clusters.kubernetes.scene import Scene, a_job, play

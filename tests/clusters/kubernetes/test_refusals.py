@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from starburst.clusters.kubernetes.refusals import is_final, is_full
-from starburst.core.events import RunEnded
+from starburst.core.model.events import RunEnded
 from starburst.kube.errors import ApiError, UnreachableError
 from tests.clusters.kubernetes.scene import Scene, a_pod, play
 

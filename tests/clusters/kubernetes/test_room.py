@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.room import Room
+from starburst.clusters.kubernetes.node_capacity import Room
 from starburst.domain.constraints import Taint
 from starburst.domain.node import Node
 from starburst.domain.resources import MILLI

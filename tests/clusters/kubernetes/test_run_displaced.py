@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from starburst.core.events import RunStarted
+from starburst.core.model.events import RunStarted
 from starburst.kube import names
 from starburst.kube.api import PODS
 from tests.clusters.kubernetes.scene import NS, Scene, play

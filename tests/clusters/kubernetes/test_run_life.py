@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from starburst.core.events import RunStarted
+from starburst.core.model.events import RunStarted
 from starburst.kube import names
 from starburst.kube.api import JOBS
 from starburst.kube.errors import UnreachableError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starburst.clusters.kubernetes.runs import DELETED, RunBook
-from starburst.core.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 from tests.clusters.kubernetes.views import ME, a_job, a_pod, failed, marked, running, succeeded

@@ -10,7 +10,7 @@ import pytest
 
 from starburst.clusters.kubernetes.runs import RunBook
 from starburst.clusters.kubernetes.stuck import Limits, stuck
-from starburst.core.events import RunEnded, RunStarted
+from starburst.core.model.events import RunEnded, RunStarted
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, START_LIMIT_S, Scene, play
 from tests.clusters.kubernetes.views import ME, a_job, a_pod
 

@@ -14,8 +14,8 @@ from starburst.clusters.kubernetes.values import CONFIG_MAPS, SECRETS, ClusterVa
 from starburst.kube.api import Api
 from starburst.kube.errors import CredentialsError
 from tests.kube_unit.server import FakeServer
-from translator.late import Found, Here, NotNowError, UnresolvedError, evaluate
-from translator.references import CONFIG_MAP, SECRET, Reference
+from translator.manifests.references import CONFIG_MAP, SECRET, Reference
+from translator.tasks.runtime_values import Found, Here, NotNowError, UnresolvedError, evaluate
 
 LOGIN, LIMITS = Reference(SECRET, "team", "login"), Reference(CONFIG_MAP, "team", "limits")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from starburst.core.events import NodesChanged, RunStarted, SiteSynced
+from starburst.core.model.events import NodesChanged, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from tests.clusters.kubernetes.scene import Scene, play
 

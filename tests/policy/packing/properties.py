@@ -13,7 +13,7 @@ from starburst.domain.job import Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.packing.colocation import Colocation
-from starburst.policy.packing.none import holds
+from starburst.policy.packing.packers.none import holds
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation, hourly
 
 FAMILIES = ("p", "c", "r")

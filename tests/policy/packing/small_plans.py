@@ -13,7 +13,7 @@ from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.packing.classes import classes_of
 from starburst.policy.packing.colocation import Colocation
-from starburst.policy.packing.optimal import Optimal
+from starburst.policy.packing.packers.optimal import Optimal
 from starburst.policy.packing.plan import Plan, Rented, Situation
 from starburst.policy.packing.throughput import throughputs
 from tests.policy.packing.properties import less, situation_of

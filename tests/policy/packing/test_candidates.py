@@ -10,9 +10,9 @@ import pytest
 
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
-from starburst.policy.packing.candidates import Candidates, Slowdown, grow, joined
 from starburst.policy.packing.classes import Classes, Floats, Ints, classes_of
 from starburst.policy.packing.colocation import Colocation
+from starburst.policy.packing.covering.candidates import Candidates, Slowdown, grow, joined
 from starburst.policy.packing.plan import Situation
 from starburst.policy.packing.throughput import Throughput, throughputs
 from tests.builders import offer

@@ -20,9 +20,9 @@ from starburst.domain.job import Task
 from starburst.domain.money import MICRO, Money
 from starburst.domain.resources import Resources
 from starburst.policy.packing.classes import Classes, classes_of
-from starburst.policy.packing.cover import Cover, Limits, cover
-from starburst.policy.packing.offline import OfflineOptimal, dealt
-from starburst.policy.packing.patterns import knapsack
+from starburst.policy.packing.covering.cover import Cover, Limits, cover
+from starburst.policy.packing.covering.offline import OfflineOptimal, dealt
+from starburst.policy.packing.covering.patterns import knapsack
 from starburst.policy.packing.plan import Situation
 from starburst.policy.packing.throughput import NO_INTERFERENCE, Company, Throughput, throughputs
 from tests.references import SHARED

@@ -13,7 +13,7 @@ from starburst.domain.job import Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.classes import classes_of
 from starburst.policy.packing.colocation import Colocation
-from starburst.policy.packing.eva import (
+from starburst.policy.packing.packers.eva import (
     RATE_WINDOW_S,
     SHARE_WINDOW,
     Eva,
@@ -22,8 +22,8 @@ from starburst.policy.packing.eva import (
     remember,
     saving,
 )
+from starburst.policy.packing.packers.reconfigure import Filler
 from starburst.policy.packing.plan import Memory, Plan, Rented, Situation
-from starburst.policy.packing.reconfigure import Filler
 from tests.builders import offer
 from tests.policy.packing.properties import carried_out
 from tests.policy.packing.table3 import IT1, IT2, IT3, IT4, OFFERS, T1, T2, T3, T4

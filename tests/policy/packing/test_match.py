@@ -13,8 +13,8 @@ from starburst.domain.job import Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.classes import Classes, Ints, classes_of
 from starburst.policy.packing.match import match, moved, settle
+from starburst.policy.packing.packers.reconfigure import loads_of
 from starburst.policy.packing.plan import Rented, Situation
-from starburst.policy.packing.reconfigure import loads_of
 from tests.builders import offer
 
 BIG, SMALL = offer("big", 0, cpus=32), offer("small", 0, cpus=16)

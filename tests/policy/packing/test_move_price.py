@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from starburst.domain.money import Money
-from starburst.policy.packing.optimal import Optimal, move_price
+from starburst.policy.packing.packers.optimal import Optimal, move_price
 from starburst.policy.packing.plan import Memory
 from tests.policy.packing.properties import situation_of
 

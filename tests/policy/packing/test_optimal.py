@@ -12,13 +12,13 @@ import pytest
 from starburst.domain.job import Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.policy.packing.candidates import Candidates
 from starburst.policy.packing.classes import classes_of
-from starburst.policy.packing.eva import Eva
-from starburst.policy.packing.optimal import Optimal
+from starburst.policy.packing.covering.candidates import Candidates
+from starburst.policy.packing.covering.program import Program
+from starburst.policy.packing.covering.running import running
+from starburst.policy.packing.packers.eva import Eva
+from starburst.policy.packing.packers.optimal import Optimal
 from starburst.policy.packing.plan import Memory, Rented, Situation
-from starburst.policy.packing.program import Program
-from starburst.policy.packing.running import running
 from tests.builders import offer
 from tests.policy.packing.properties import carried_out
 from tests.policy.packing.small_plans import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from starburst.domain.job import Task
 from starburst.domain.money import Money
 from starburst.policy.packing.colocation import Colocation
-from starburst.policy.packing.owl import Owl
+from starburst.policy.packing.packers.owl import Owl
 from starburst.policy.packing.plan import Plan, Rented, Situation
 from tests.policy.packing.table3 import IT1, IT2, IT3, OFFERS, T1, T2, T4
 

@@ -15,8 +15,8 @@ from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.packing.classes import Classes, classes_of
 from starburst.policy.packing.colocation import Colocation
+from starburst.policy.packing.packers.reconfigure import full
 from starburst.policy.packing.plan import Situation
-from starburst.policy.packing.reconfigure import full
 from starburst.policy.packing.throughput import NO_INTERFERENCE, Throughput
 from tests.policy.packing.table3 import IT1, IT2, OFFERS, T1, T2, T3, T4
 from tests.references import SHARED, needs_references

@@ -8,8 +8,8 @@ import pytest
 
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
+from starburst.policy.packing.packers.stratus import Stratus, assumed_remaining_s, bin_of
 from starburst.policy.packing.plan import Memory, Plan, Rented, Situation
-from starburst.policy.packing.stratus import Stratus, assumed_remaining_s, bin_of
 from tests.builders import offer
 
 MINUTE = 60.0

@@ -7,8 +7,8 @@ from dataclasses import replace
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.colocation import Colocation
+from starburst.policy.packing.packers.synergy import Synergy
 from starburst.policy.packing.plan import Plan, Rented, Situation
-from starburst.policy.packing.synergy import Synergy
 from tests.builders import offer
 from tests.policy.packing.table3 import IT1, IT2, IT3, OFFERS, T1, T2, T3, T4
 

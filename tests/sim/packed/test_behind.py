@@ -32,7 +32,7 @@ from sim.trace import Trace
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.policy.packing.none import NoPacking
+from starburst.policy.packing.packers.none import NoPacking
 from tests.sim.packed.cases import BIG, KINDS, PAIRS, SMALL
 
 TINY = Spec(nodes=1, gpus_per_node=2, waiting="no-wait")

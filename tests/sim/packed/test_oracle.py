@@ -9,7 +9,7 @@ import pytest
 from sim.packed.outcomes import PackedResult
 from sim.packed.run import simulate_packed
 from sim.readers.packing import read_catalog, read_jobs, read_throughput, read_workloads
-from starburst.policy.packing.none import NoPacking
+from starburst.policy.packing.packers.none import NoPacking
 from tests.references import SHARED, needs_references
 
 EVA: Path = SHARED / "cases" / "eva"

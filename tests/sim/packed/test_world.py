@@ -13,7 +13,7 @@ from sim.packed.check import PlanError
 from sim.packed.outcomes import PackedResult
 from sim.packed.world import PackedWorld
 from starburst.domain.job import Task
-from starburst.policy.packing.none import NoPacking
+from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Launch, Plan, Situation, assemble
 from tests.sim.packed.cases import BIG, KINDS, PAIRS, SMALL, Planned, Scripted, job, simulate
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from translator.documents import chunks, load
 from translator.fidelity import Translation
 from translator.field import Field, Report
-from translator.references import CONFIG_MAP, SECRET, Reference
-from translator.skypilot import to_skypilot
-from translator.stores import read_stores
-from translator.task_yaml import as_yaml
+from translator.manifests.documents import chunks, load
+from translator.manifests.references import CONFIG_MAP, SECRET, Reference
+from translator.tasks.skypilot import to_skypilot
+from translator.tasks.stores import read_stores
+from translator.tasks.task_yaml import as_yaml
 
 CASES = Path(__file__).parent / "cases"
 TASK, REPORT = ".task.yaml", ".report.txt"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.translator.manifests import job
-from translator.skypilot import to_skypilot
+from translator.tasks.skypilot import to_skypilot
 
 #: A shell and its arguments; SkyPilot 0.14.1 runs a script by the second (sky/skylet/log_lib.py).
 SHELLS = {"sh": ("sh",), "bash": ("bash", "--norc", "-i")}

@@ -11,7 +11,7 @@ import yaml
 from tests.translator.skypilot import goldens
 from tests.translator.skypilot.goldens import CASES, REPORT, TASK, VALUES_OF_SECRETS
 from translator.fidelity import Verdict
-from translator.hints import PREFIX
+from translator.manifests.hints import PREFIX
 
 NAMES = goldens.names()
 #: Looked at through what they belong to.

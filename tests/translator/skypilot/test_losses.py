@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.translator.manifests import errors, job, pod
-from translator import container, losses, manifest
-from translator import pod as pods
-from translator.skypilot import to_skypilot
+from translator.manifests import manifest
+from translator.manifests import pod as pods
+from translator.tasks import container, losses
+from translator.tasks.skypilot import to_skypilot
 
 
 @pytest.mark.parametrize(

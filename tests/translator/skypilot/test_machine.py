@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.translator.manifests import job
-from translator.machine import at_least
 from translator.quantity import quantity
-from translator.skypilot import to_skypilot
+from translator.tasks.machine import at_least
+from translator.tasks.skypilot import to_skypilot
 
 WHOLE = st.integers(1, 10**6).map(str)
 CPUS = WHOLE | WHOLE.map("{}m".format) | st.decimals(1, 9, places=3).map(str)

@@ -9,8 +9,8 @@ import pytest
 from tests.translator.manifests import job
 from tests.translator.skypilot.goldens import CLUSTER
 from translator.fidelity import Verdict
-from translator.references import CONFIG_MAP, SECRET, Reference
-from translator.skypilot import to_skypilot
+from translator.manifests.references import CONFIG_MAP, SECRET, Reference
+from translator.tasks.skypilot import to_skypilot
 
 TOKEN = {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
 

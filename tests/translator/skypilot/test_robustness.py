@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.translator.skypilot import goldens
-from translator.skypilot import to_skypilot
-from translator.task_yaml import as_yaml
+from translator.tasks.skypilot import to_skypilot
+from translator.tasks.task_yaml import as_yaml
 
 NAMES = [name for name in goldens.names() if name != "huge-args"]
 MANIFESTS = [manifest for name in NAMES for manifest in goldens.manifests(name)]

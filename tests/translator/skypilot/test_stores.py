@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from translator.field import Field, Report
-from translator.stores import Bucket, SkyVolume, find_store, read_stores
+from translator.tasks.stores import Bucket, SkyVolume, find_store, read_stores
 
 
 def stores(mapping: object) -> tuple[dict[str, object], list[str]]:

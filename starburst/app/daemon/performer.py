@@ -1,0 +1,151 @@
+"""Carries out actions: in order per job and machine, with timeouts, retries and an answer to "unknown"."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from starburst.app.daemon.shortages import Patience
+from starburst.app.within import within
+from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Job, Site, Workload
+from starburst.runs.ports import Cloud, Cluster, Run, RunSite
+
+log = structlog.get_logger()
+
+#: Wall seconds.
+CALL_TIMEOUT_S = 60.0
+FIRST_PAUSE_S = 0.5
+LAST_PAUSE_S = 30.0
+TRIES = 5
+
+#: Errors that concern the one action; after any other one its site is taken to be out of order.
+OWN_ERRORS = (LookupError, RuntimeError, TypeError, ValueError)
+
+
+class Performer:
+    """Performs actions in the background; `done` is told the key of each that was taken by its site."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cloud: Cloud,
+        *,
+        find: Callable[[str], tuple[Job, Workload]],
+        offer: Callable[[str], Offer],
+        done: Callable[[str], Awaitable[None]],
+        patience: Patience,
+    ) -> None:
+        self._cluster = cluster
+        self._cloud = cloud
+        self._find = find
+        self._offer = offer
+        self._done = done
+        self._patience = patience
+        self._last: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Why starts and launches were given up whose end is not reported yet, by key.
+        self._given_up: dict[str, Exception] = {}
+
+    def perform(self, action: Action) -> asyncio.Task[None]:
+        """Start on an action, after all earlier ones of the same job or machine."""
+        subject = action.job_id if isinstance(action, StartRun | StopRun) else action.instance_id
+        task = asyncio.create_task(self._after(self._last.get(subject), action), name=action.key)
+        self._last[subject] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._forget(subject, done))
+        return task
+
+    def explained(self, event: Event) -> Event:
+        """A report; one that what was given up has ended says that it never began, and why."""
+        match event:
+            case RunEnded(job_id, attempt, end):
+                error = self._given_up.pop(f"start/{job_id}/{attempt}", None)
+                if error is not None and end is RunEnd.STOPPED:
+                    outage = not isinstance(error, OWN_ERRORS)
+                    return RunEnded(job_id, attempt, RunEnd.NOT_STARTED, message=_words(error), outage=outage)
+            case InstanceGone(instance_id):
+                error = self._given_up.pop(f"launch/{instance_id}", None)
+                if error is not None:
+                    return replace(event, message=_words(error))
+        return event
+
+    async def close(self) -> None:
+        """Drop what is under way; what is not done stays owed in the store."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, subject: str, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._last.get(subject) is task:
+            del self._last[subject]
+
+    async def _after(self, previous: asyncio.Task[None] | None, action: Action) -> None:
+        if previous is not None:
+            await asyncio.wait([previous])
+        error = await self._try(action, TRIES if isinstance(action, StartRun | LaunchInstance) else None)
+        if error is not None:
+            # Nobody knows whether it was started. Ending it makes sure; its end is then reported, and the
+            # core tries again or elsewhere.
+            self._given_up[action.key] = error
+            await self._try(_undo(action), None)
+        await self._done(action.key)
+
+    async def _try(self, action: Action, tries: int | None) -> Exception | None:
+        """Repeat a call until it is taken; why it was not. No limit of tries for ends: they must happen.
+
+        A try that this machine held up says nothing of the site, and does not count.
+        """
+        pause_s, attempt = FIRST_PAUSE_S, 0
+        try:
+            while True:
+                try:
+                    await within(CALL_TIMEOUT_S, self._call(action))
+                except Exception as error:  # an adapter may fail in any way; the answer is the same
+                    if not self._patience.notes(action.key, error):
+                        attempt += 1
+                        log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
+                        if attempt == tries:
+                            return error
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, LAST_PAUSE_S)
+                else:
+                    return None
+        finally:
+            self._patience.over(action.key)
+
+    def _call(self, action: Action) -> Coroutine[Any, Any, None]:
+        match action:
+            case StartRun(job_id, attempt, site, slots):
+                job, workload = self._find(job_id)
+                return self._site(site).start(Run(job, attempt, slots, workload))
+            case StopRun(job_id, attempt, site, grace_s):
+                return self._site(site).stop(job_id, attempt, grace_s)
+            case LaunchInstance(instance_id, offer_name):
+                return self._cloud.launch(instance_id, self._offer(offer_name))
+            case TerminateInstance(instance_id):
+                return self._cloud.terminate(instance_id)
+
+    def _site(self, site: Site) -> RunSite:
+        return self._cluster if site is Site.CLUSTER else self._cloud
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _undo(action: Action) -> Action:
+    match action:
+        case StartRun(job_id, attempt, site, _):
+            return StopRun(job_id, attempt, site, 0.0)
+        case LaunchInstance(instance_id, _):
+            return TerminateInstance(instance_id)
+    return action

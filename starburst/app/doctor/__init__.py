@@ -1,0 +1,1 @@
+"""Whether a Starburst has what it needs, and how to mend what it lacks."""

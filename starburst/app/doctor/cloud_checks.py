@@ -1,0 +1,351 @@
+"""Whether SkyPilot has what it takes to rent for us, and what to do if not. Nothing is rented to find out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, redirect_stdout
+from difflib import get_close_matches
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from logging import CRITICAL, NOTSET, disable
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from starburst.app.config.sites import SkyConfig
+from starburst.app.doctor.doctor import Check, Status, fail, failed, ok, silent, warn
+from starburst.app.errors import UserError
+from starburst.app.wiring.sky import ZONES, need_sky, sky_offers
+from starburst.app.within import within
+from starburst.clouds.sky.access.ports import (
+    CloudAccess,
+    CredentialsError,
+    SkyApi,
+    SkyError,
+    UnreachableError,
+)
+from starburst.clouds.sky.access.sdk import SdkApi
+from starburst.clouds.sky.access.threads import in_thread
+from starburst.clouds.sky.machines.naming import is_cluster
+from starburst.clouds.sky.offers import Place
+from starburst.domain.cloud import Offer
+from starburst.domain.money import Money
+from translator.tasks.stores import Bucket
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Wall seconds for the API server to say that it is there, SkyPilot's import included; and for what is asked
+#: of it then, all at once, and for its catalogs. SkyPilot tries a cloud's credentials in about two.
+HEALTH_S, ASK_S = 30.0, 60.0
+#: The SkyPilot that this was written for and tried with.
+TRIED, TRIED_NAME = (0, 14), "0.14"
+ENDPOINT = "SKYPILOT_API_SERVER_ENDPOINT"
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+#: Letters that a library's message may have to be passed on whole.
+LONG = 120
+#: What `clouds.sky.access.ssh` starts, by the package that has it.
+PROGRAMS = {"ssh": "openssh-client", "tar": "tar"}
+#: How credentials are put where SkyPilot finds them, and whose a bucket is.
+LOGINS = {"aws": "aws configure", "gcp": "gcloud auth application-default login"}
+BUCKETS = {"s3": "aws", "gs": "gcp"}
+#: What SkyPilot must be allowed to ask AWS to know zones' names.
+ZONES_ASK = "ec2:DescribeRegions and ec2:DescribeAvailabilityZones"
+
+
+async def cloud_checks(config: SkyConfig, api: SkyApi | None = None, *, whole: bool = True) -> list[Check]:
+    """All checks, up to one without which no other can be made; not `whole`: only what a start needs."""
+    found = [_skypilot()]
+    if found[-1].status is not Status.FAIL:
+        with _quiet():
+            # One after the other: two threads that import SkyPilot for the first time may deadlock.
+            found += await _server_checks(api or SdkApi(), config, whole)
+            found += await _offers(config, whole)
+    return [*found, _programs()]
+
+
+def _skypilot() -> Check:
+    """That it is installed, and new enough."""
+    try:
+        need_sky()
+        told = version("skypilot")
+    except UserError as error:
+        (check,) = failed("extra", error)
+        return check
+    except PackageNotFoundError:
+        return warn("skypilot", f"its version is not known; Starburst was tried with {TRIED_NAME}")
+    return _tried("skypilot", told, told, f"pip install 'skypilot>={TRIED_NAME}.1'")
+
+
+def _tried(check: str, release: str, found: str, mend: str) -> Check:
+    numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
+    if numbers and numbers < TRIED:
+        return fail(check, f"{found}; Starburst needs {TRIED_NAME} or newer", mend)
+    if numbers != TRIED:
+        return warn(check, f"{found}; Starburst was tried with {TRIED_NAME} only")
+    return ok(check, found)
+
+
+def _programs() -> Check:
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        mend = f"install {' and '.join(PROGRAMS[name] for name in missing)}"
+        return fail("programs", f"no {' and no '.join(missing)} on PATH to reach machines with", mend)
+    return ok("programs", ", ".join(PROGRAMS))
+
+
+# --- the API server, and what it knows of the clouds --------------------------------------------------------
+
+
+async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Check]:
+    named = _named(config)
+    if config.api_server is not None:
+        os.environ[ENDPOINT] = config.api_server  # as a start does it, before SkyPilot is imported
+    server = await _server(api, named)
+    if server.status is Status.FAIL:
+        return [server]
+    clouds = list(config.clouds)
+    volumes = sorted({store.source for store in config.stores().values() if isinstance(store, Bucket)})
+    owners = {url: BUCKETS.get(url.partition(":")[0], "") for url in (*volumes, config.bucket or "")}
+    clouds += sorted({owner for owner in owners.values() if owner} - set(clouds))
+    access, machines = await asyncio.gather(
+        _asked("credentials", api.check(clouds), f"see sky check {' '.join(clouds)}, and mend cloud.clouds"),
+        _asked("machines", api.clusters(), "see the server's log: sky api logs --server-logs"),
+    )
+    found = [server]
+    if isinstance(access, Check):
+        found.append(access)
+    else:
+        found += [_credentials(cloud, access[cloud]) for cloud in config.clouds]
+        if not any(check.status is Status.FAIL for check in found):
+            found += _bucket(config, access.get(owners[config.bucket or ""]), whole)
+            found += [_storage("volumes", url, access.get(owners[url])) for url in volumes]
+    if isinstance(machines, Check):
+        return [*found, machines]
+    return [*found, _machines([cluster.name for cluster in machines])]
+
+
+def _named(config: SkyConfig) -> str:
+    """What says where the API server is; "" if nothing does, and it is SkyPilot's own of this machine."""
+    if config.api_server is not None:
+        return "cloud.api_server"
+    return ENDPOINT if ENDPOINT in os.environ else ""
+
+
+async def _server(api: SkyApi, named: str) -> Check:
+    """That it answers, knows us, and speaks our SDK's version."""
+    address = named or "SkyPilot's API server"
+    try:
+        address = await within(HEALTH_S, api.address())
+        release = await within(HEALTH_S, api.health())
+    except CredentialsError:
+        return fail("api-server", f"{address} wants to know who you are", f"sky api login -e {address}")
+    except (UnreachableError, TimeoutError) as error:
+        mend = _mend(address, named)
+        return silent("api-server", f"{address} does not answer{_why(error)}", mend)
+    except SkyError as error:
+        return fail("api-server", f"{address}: {error}")
+    return _tried("api-server", release, f"{address}, SkyPilot {release}", "upgrade it")
+
+
+def _mend(address: str, named: str) -> str:
+    local = urlsplit(address).hostname in LOOPBACK
+    if local and not named:
+        return "sky api start"
+    where = named or "api_server.endpoint in ~/.sky/config.yaml"
+    if local:
+        return f"start it (sky api start), or mend {where}"
+    return f"check that the server runs, {where}, and the network between"
+
+
+def _why(error: Exception) -> str:
+    """The system's word in the long story that an HTTP library tells; a short one as it is."""
+    text = str(error)
+    told = re.search(r"\[Errno -?\d+\] ([^'\")\]]+)|(timed out)", text)
+    if told is None:
+        return f" ({text})" if len(text) < LONG else ""
+    return f" ({(told[1] or told[2]).strip()})"
+
+
+async def _asked(check: str, call: Coroutine[Any, Any, T], mend: str) -> T | Check:
+    """What was answered, else the check that failed."""
+    try:
+        return await within(ASK_S, call)
+    except TimeoutError:
+        return fail(check, f"SkyPilot's API server has not answered for {ASK_S:g} s", mend)
+    except SkyError as error:
+        return fail(check, str(error), mend)
+
+
+def _credentials(cloud: str, access: CloudAccess) -> Check:
+    if "compute" in access.enabled:
+        return ok("credentials", f"{cloud}: SkyPilot may use {' and '.join(sorted(access.enabled))}")
+    return fail("credentials", *_refused(cloud, access, "compute", f"{cloud} is not enabled"))
+
+
+def _refused(cloud: str, access: CloudAccess, ability: str, found: str) -> tuple[str, str]:
+    """With SkyPilot's reason, and the mend."""
+    reason = access.reasons.get(ability, "")
+    again = f"sky check {cloud}"
+    if "allowed_clouds" in reason:
+        return f"{found} ({reason})", f"add it there, then {again}"
+    login = LOGINS.get(cloud, "") if "redentials" in reason else ""
+    mend = f"where the API server runs: {login or 'mend it'}, then {again}"
+    return f"{found} ({reason or 'SkyPilot gives no reason'})", mend
+
+
+def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[Check]:
+    """That checkpoints of rented machines have a place."""
+    bucket = config.bucket
+    if bucket is None:
+        if whole and config.spot != "never":
+            found = "none: what a job saves on a spot machine goes with the machine when that is taken away"
+            return [warn("bucket", found, "set cloud.bucket")]
+        return []
+    return [_storage("bucket", bucket, access)]
+
+
+def _storage(check: str, bucket: str, access: CloudAccess | None) -> Check:
+    """That SkyPilot may use the storage of a bucket's cloud."""
+    if access is None:
+        return warn(check, f"{bucket}: whether SkyPilot may use it is seen at the first launch only")
+    if "storage" in access.enabled:
+        return ok(check, f"{bucket}; whether machines may write there is seen at the first launch only")
+    cloud = BUCKETS[bucket.partition(":")[0]]
+    return fail(check, *_refused(cloud, access, "storage", f"{bucket}: no storage of {cloud} for us"))
+
+
+def _machines(names: list[str]) -> Check:
+    """That machines can be listed."""
+    ours = sum(map(is_cluster, names))
+    counted = f"{len(names)} now, {ours} of them Starburst's" if names else "none now"
+    return ok("machines", f"{counted}; whether the account may rent more is seen at the first launch only")
+
+
+# --- what can be rented -------------------------------------------------------------------------------------
+
+
+async def _offers(config: SkyConfig, whole: bool) -> list[Check]:
+    try:
+        return await within(ASK_S, in_thread(partial(_offers_now, config, whole)))
+    except TimeoutError:
+        return [fail("offers", f"SkyPilot's catalogs cannot be had within {ASK_S:g} s", "set cloud.prices")]
+
+
+def _offers_now(config: SkyConfig, whole: bool) -> list[Check]:
+    try:
+        offers = sky_offers(config)
+        if not offers:
+            return [fail("offers", *_nothing_left(config))]
+        found = [ok("offers", _sum(config, offers))]
+        if whole:
+            found += [warn("offers", *strange) for strange in _strangers(config, offers)]
+            found += _unpriced(offers)
+            found += _zones(config)
+        return found
+    except UserError as error:
+        (check,) = failed("offers", UserError(str(error).removeprefix("cloud: ")))
+        return [check if config.prices else fail("offers", check.found, _SUPPLY)]
+    except Exception as error:  # SkyPilot fetches a catalog, and raises whatever its libraries do
+        why = " ".join(str(error).split()).partition(" among ")[0] or type(error).__name__
+        return [fail("offers", f"SkyPilot has no catalog of {', '.join(config.clouds)} ({why})", _SUPPLY)]
+
+
+_SUPPLY = "let it reach its catalogs, or set cloud.prices to a CSV file in their form"
+
+
+def _sum(config: SkyConfig, offers: list[Offer]) -> str:
+    source = "SkyPilot's catalogs" if config.prices is None else config.prices
+    regions = Counter(offer.region for offer in offers)
+    types = {Place.of(offer.name).instance_type for offer in offers}
+    found = f"{len(offers)} from {source}: {_count(types, 'type')} in {_count(regions, 'region')}"
+    per_gpu = [
+        (Money(offer.price_per_hour.micro_usd // offer.resources.gpus), offer.name)
+        for offer in offers
+        if offer.price_per_hour is not None and offer.resources.gpus
+    ]
+    if not per_gpu:
+        return f"{found}, none with GPUs at a known price"
+    price, name = min(per_gpu)
+    return f"{found}, the cheapest GPU {price} an hour ({name})"
+
+
+def _count(things: set[str] | Counter[str], what: str) -> str:
+    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
+
+
+def _unpriced(offers: list[Offer]) -> list[Check]:
+    unknown = sum(offer.price_per_hour is None for offer in offers)
+    if not unknown:
+        return []
+    found = f"{unknown} of {len(offers)} without a known price, which counts as dearer than any other"
+    return [warn("offers", found, "give them one in cloud.prices")]
+
+
+def _zones(config: SkyConfig) -> list[Check]:
+    """That offers of AWS can be in zones."""
+    if config.prices is not None or "aws" not in config.clouds or not ZONES.trouble:
+        return []
+    found = (
+        f"the names of AWS's zones in your account are not known ({ZONES.trouble}): a region counts as the "
+        "dearest of its zones, and no job can ask for a zone"
+    )
+    return [warn("zones", found, f"where Starburst runs: {LOGINS['aws']}, with leave for {ZONES_ASK}")]
+
+
+#: What narrows the catalogs down, and what is wanted if it does not.
+WIDE: dict[str, Any] = {"regions": [], "instance_types": [], "spot": "also"}
+
+
+def _without(config: SkyConfig, *fields: str) -> list[Offer]:
+    return sky_offers(config.model_copy(update={field: WIDE[field] for field in fields}))
+
+
+def _nothing_left(config: SkyConfig) -> tuple[str, str]:
+    """Which fields of the config leave none of the catalogs' offers."""
+    everything = _without(config, *WIDE)
+    if not everything:
+        return f"{config.prices or 'the catalog of ' + ', '.join(config.clouds)} has no usable row", _SUPPLY
+    strangers = _strangers(config, everything)
+    if strangers:
+        return strangers[0]
+    narrow = [field for field in WIDE if getattr(config, field) != WIDE[field]]
+    gains = {field: len(_without(config, field)) for field in narrow}
+    told = [f"{count} without cloud.{field}" for field, count in gains.items() if count]
+    found = f"none is left by {', '.join(f'cloud.{field}' for field in narrow)}"
+    return f"{found}; there would be {', '.join(told) or f'{len(everything)} without all of them'}", ""
+
+
+def _strangers(config: SkyConfig, offers: list[Offer]) -> list[tuple[str, str]]:
+    """Regions and types that the config names and no offer has."""
+    places = [Place.of(offer.name) for offer in offers]
+    has = {"regions": {at.region for at in places}, "instance_types": {at.instance_type for at in places}}
+    found = []
+    for field, known in has.items():
+        for name in getattr(config, field):
+            if name not in known:
+                close = get_close_matches(name, known, n=1, cutoff=0.85)
+                mend = f"did you mean {close[0]}?" if close else f"there are {_some(sorted(known))}"
+                found.append((f"cloud.{field}: no offer has {name}", mend))
+    return found
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """SkyPilot writes its log to what is standard output when it is imported: our answers' place."""
+    disable(CRITICAL)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        disable(NOTSET)

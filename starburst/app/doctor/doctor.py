@@ -1,0 +1,169 @@
+"""What a Starburst needs, looked at one by one: home, store and config. Clusters: `cluster_checks`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import httpx
+from sqlalchemy.exc import SQLAlchemyError
+
+from starburst.app.config import Config, load_config, trust_problem
+from starburst.app.config.home import Home, user_name
+from starburst.app.config.sites import runs_users_here
+from starburst.app.config.tracing import TracingConfig
+from starburst.app.errors import UserError
+from starburst.app.wiring.build import need_otel, stored_config
+from starburst.store import queries
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
+
+#: Wall seconds for a collector of spans to answer.
+COLLECTOR_S = 3.0
+
+
+class Status(str, Enum):
+    """Of a check."""
+
+    OK = "ok"
+    WARN = "warn"  # Starburst works, though not as well as it could
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that was looked at, what was found, and what to do about it."""
+
+    check: str
+    status: Status
+    found: str
+    #: "" if there is nothing to mend, or the finding says how.
+    mend: str = ""
+    #: No answer, which is not a no: who has work in hand waits for one.
+    may_pass: bool = False
+
+    @property
+    def line(self) -> str:
+        """All of it but the status."""
+        return f"{self.check}: {self.found}{'; ' if self.mend else ''}{self.mend}"
+
+
+def ok(check: str, found: str) -> Check:
+    """Nothing to mend."""
+    return Check(check, Status.OK, found)
+
+
+def warn(check: str, found: str, mend: str = "") -> Check:
+    """It could be better."""
+    return Check(check, Status.WARN, found, mend)
+
+
+def fail(check: str, found: str, mend: str = "") -> Check:
+    """It cannot work."""
+    return Check(check, Status.FAIL, found, mend)
+
+
+def silent(check: str, found: str, mend: str) -> Check:
+    """It does not answer."""
+    return Check(check, Status.FAIL, found, mend, may_pass=True)
+
+
+def failed(check: str, error: Exception) -> list[Check]:
+    """A check for each line of an error, its mend apart."""
+    parts = (line.partition("; ") for line in str(error).splitlines())
+    return [fail(check, found, mend) for found, _, mend in parts]
+
+
+def home_checks(home: Home) -> list[Check]:
+    """The home can be used, and the store in it be written."""
+    try:
+        home.make()
+    except UserError as error:
+        return failed("home", error)
+    try:
+        exposed = home.exposed()
+    except UserError as error:
+        return failed("home", error)
+    said = home.scheduler()
+    running = "no scheduler runs" if said is None else f"a scheduler runs (pid {said.pid or '?'})"
+    checks = [ok("home", f"{home.root}, {running}")]
+    if exposed:
+        found, _, mend = exposed.partition("; ")
+        checks.append(warn("home", found, mend))
+    if said is not None and said.detail:
+        found, _, mend = said.detail.partition("; ")
+        checks.append(fail("scheduler", f"waits: {found}", mend))
+    return [*checks, *_store_checks(home)]
+
+
+def _store_checks(home: Home) -> list[Check]:
+    try:
+        with Store.open(home.database) as store:
+            store.try_write()
+            jobs = sum(queries.summary(store).jobs.values())
+    except StoreError as error:
+        return failed("store", error)
+    except SQLAlchemyError as error:
+        problem = getattr(error, "orig", None) or error
+        return [fail("store", f"{home.database}: {problem}")]
+    return [ok("store", f"{home.database}, {jobs} job{'' if jobs == 1 else 's'}")]
+
+
+def trust_checks(config: Config) -> list[Check]:
+    """Who else may run commands on this machine."""
+    if not runs_users_here(config.cluster, config.cloud):
+        return []
+    problem = trust_problem(config)
+    if problem:
+        found, _, mend = problem.partition("; ")
+        return [fail("trust", found, mend)]
+    user = user_name(os.geteuid())
+    return [
+        warn(
+            "trust",
+            f"whoever may create Jobs in the cluster runs commands on this machine, as {user}",
+            "leave cloud out of the config unless all of them may (cloud.trust_users)",
+        )
+    ]
+
+
+def config_checks(home: Home, file: Path | None) -> tuple[list[Check], Config | None]:
+    """The config of a file, else what the last `starburst up` ran with; None if it is bad."""
+    source = str(file)
+    try:
+        if file is not None:
+            config = load_config(file)
+        else:
+            with Store.open(home.database) as store:
+                config = stored_config(store)
+                source = "as starburst up last ran with it" if store.fact("config") else "the default"
+    except UserError as error:
+        return failed("config", error), None
+    except (StoreError, SQLAlchemyError):
+        return [], None  # told as the store's
+    kind = config.cluster.kind
+    return [ok("config", f"{source}, cluster.kind: {kind}"), *_tracing_checks(config.tracing)], config
+
+
+def _tracing_checks(tracing: TracingConfig) -> list[Check]:
+    """The collector of spans, if there is to be one, takes a message that has none."""
+    if tracing.endpoint is None:
+        return []
+    try:
+        need_otel()
+    except UserError as error:
+        return failed("extra", error)
+    try:
+        headers = {**tracing.headers(), "Content-Type": "application/x-protobuf"}
+        status = httpx.post(tracing.endpoint, content=b"", headers=headers, timeout=COLLECTOR_S).status_code
+    except UserError as error:
+        return failed("tracing", error)
+    except httpx.HTTPError as error:
+        found, mend = f"does not answer ({error or type(error).__name__})", "start the collector"
+        return [warn("tracing", f"{tracing.endpoint} {found}", f"{mend}; until then spans are lost")]
+    if status >= 300:
+        mend = "put what it asks for into tracing.headers_file" if status in (401, 403) else "check the path"
+        return [warn("tracing", f"{tracing.endpoint} answers {status}", mend)]
+    return [ok("tracing", f"{tracing.endpoint} takes spans")]

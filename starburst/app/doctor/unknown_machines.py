@@ -1,0 +1,46 @@
+"""Running machines that SkyPilot does not know, as `clouds/sky/machines/checks.py` noted them."""
+
+from __future__ import annotations
+
+from starburst.app.config.home import Home
+from starburst.app.doctor.doctor import Check, ok, warn
+from starburst.clouds.sky.journal import FileNotes, MachineNote, load_machines
+
+#: What to do about it.
+MEND = "they go on, and end without SkyPilot; see whether its database was lost, and what else ran there"
+
+
+def forgotten(home: Home) -> list[str]:
+    """Their ids."""
+    return sorted(note.id for note in _up(home) if note.forgotten)
+
+
+def told(ids: list[str]) -> str:
+    """The finding as a sentence."""
+    return f"SkyPilot has forgotten {', '.join(ids)}"
+
+
+def machine_checks(home: Home) -> list[Check]:
+    """That SkyPilot knows the machines that run, and that their clouds can be asked for them."""
+    up = _up(home)
+    if not up:
+        return []
+    mend = "where Starburst runs: credentials that may describe instances"
+    lost, unseen = forgotten(home), sorted(note.id for note in up if note.at is None)
+    found = [warn("instances", told(lost), MEND)] if lost else []
+    if unseen:
+        blind = (
+            f"the cloud does not tell of {', '.join(unseen)} here: one that SkyPilot forgets and that is "
+            "silent counts as gone long after its lease only"
+        )
+        found.append(warn("instances", blind, mend))
+    return found or [ok("instances", f"{len(up)} up, known to SkyPilot and seen in their cloud")]
+
+
+def _up(home: Home) -> list[MachineNote]:
+    root = home.cloud / "sky" / "notes"
+    try:
+        notes = load_machines(FileNotes(root)).values() if root.is_dir() else ()
+    except OSError:  # another user's home
+        return []
+    return [note for note in notes if note.ready and not note.is_over]

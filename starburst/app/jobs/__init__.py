@@ -1,0 +1,1 @@
+"""What users ask about jobs, whoever asks: submitting, cancelling, explaining, listing."""

@@ -1,0 +1,80 @@
+"""How caps on spending stand: the keys of `starburst cost --caps`, which are a promise (docs/cli.md)."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from starburst.app.jobs.serializers import Keys
+from starburst.app.times import iso
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.settings import Settings
+from starburst.core.scheduler import Scheduler
+from starburst.core.steps.budget import Ledger, Standing, standings
+from starburst.core.views.snapshot import Snapshot, restore
+from starburst.store import codec, queries
+from starburst.store import dashboard_queries as board
+from starburst.store import schema as t
+from starburst.store.costs import settled_since
+from starburst.store.store import Store, chunks
+
+
+def cap_rows(core: Scheduler) -> list[Keys]:
+    """Every cap at the core's time, in the order of the config."""
+    return [cap_keys(standing) for standing in standings(core).values()]
+
+
+def cap_keys(standing: Standing) -> Keys:
+    """How one stands."""
+    cap = standing.cap
+    warned = "warned" if standing.warns and standing.spent > 0 else "open"
+    return {
+        "name": cap.name,
+        "per": cap.per,
+        "queue": cap.queue,
+        "user": cap.user,
+        "cap_usd": cap.limit.micro_usd / 1_000_000,
+        "spent_usd": round(standing.spent) / 1_000_000,
+        "reserved_usd": round(standing.reserved) / 1_000_000,
+        "left_usd": round(standing.left) / 1_000_000,
+        "usd_per_hour": round(standing.rate) / 1_000_000,
+        "window_start": iso(cap.window(standing.end - 1)[0]),
+        "window_end": iso(standing.end),
+        "warn_at": cap.warn_at,
+        "then": cap.then,
+        "state": "reached" if standing.is_reached else warned,
+    }
+
+
+def stored_standings(store: Store, settings: Settings, now: float) -> list[Standing]:
+    """How every cap stands at `now`, in the order of the config; reads no job that pays for no machine.
+
+    For pages that stay open: a whole core is long to read while many jobs wait.
+    """
+    if not settings.caps:
+        return []
+    with store.read() as conn:
+        facts, machines, nodes = (
+            board.facts(conn),
+            queries.machines(conn),
+            board.nodes(conn),
+        )
+        payers = {job_id for machine in machines for job_id in machine.billed_to}
+        texts = [
+            text
+            for some in chunks(sorted(payers))
+            for text in conn.scalars(select(t.jobs.c.record).where(t.jobs.c.id.in_(some)))
+        ]
+    jobs = [codec.decode(JobRecord, text) for text in texts]
+    core = restore(settings, Snapshot(facts, jobs, machines, nodes))
+    core.now = max(core.now, now)
+    open_books(store, core, core.now)
+    return list(standings(core).values())
+
+
+def open_books(store: Store, core: Scheduler, now: float) -> None:
+    """Caps that are new count what their window has cost already."""
+    for cap in core.settings.caps:
+        if cap.name not in core.ledgers:
+            start, _ = cap.window(now)
+            core.ledgers[cap.name] = Ledger(start, settled_since(store, cap, start))
+    core.books = None

@@ -1,0 +1,98 @@
+"""Which jobs a submission's `starburst.io/after-…` mean, found out before anything of it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+
+from starburst.app.errors import UserError
+from starburst.domain.job import Phase, Submission, is_over
+from starburst.store import pages
+from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.store import Store
+from translator.manifests.hints import MAX_NAMES
+
+
+def resolved(
+    store: Store, submissions: Sequence[Submission], queues: pages.Queues = None
+) -> list[Submission]:
+    """The same with ids for names, each after all that it comes after.
+
+    A name is first looked for among the submissions, then as `starburst status NAME` does, in these queues.
+
+    Raises:
+        UserError: a name is nobody's or several jobs', a job that is to succeed has not, or jobs come after
+            each other in a circle; every problem is a line.
+    """
+    if not any(item.job.after_ok or item.job.after_any for item in submissions):
+        return list(submissions)
+    names = _Names(store, submissions, queues)
+    found = [
+        replace(
+            item,
+            job=replace(
+                item.job,
+                after_ok=names.ids(item, "after-ok", item.job.after_ok),
+                after_any=names.ids(item, "after-any", item.job.after_any),
+            ),
+        )
+        for item in submissions
+    ]
+    if names.problems:
+        raise UserError("\n".join(names.problems))
+    return _in_order(found)
+
+
+class _Names:
+    def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.Queues) -> None:
+        self._store = store
+        self._queues = queues
+        self.problems: list[str] = []
+        self._arrays: dict[str, list[str]] = {}
+        self._new: dict[str, list[str]] = {}
+        for item in submissions:
+            for word in dict.fromkeys((item.job.id, item.job.name)):
+                self._new.setdefault(word, []).append(item.job.id)
+            if item.job.array is not None:
+                name = item.job.name.removesuffix(f"-{item.job.array.index}")
+                for word in (item.job.array.array, name):
+                    self._arrays.setdefault(word, []).append(item.job.id)
+
+    def ids(self, item: Submission, key: str, names: Sequence[str]) -> tuple[str, ...]:
+        where = f"job {item.job.name}: starburst.io/{key}"
+        found = tuple(dict.fromkeys(one for name in names for one in self._ids(where, key, name)))
+        if len(found) > MAX_NAMES:
+            self.problems.append(f"{where}: these are {len(found)} jobs, {MAX_NAMES} at most; name fewer")
+        return found
+
+    def _ids(self, where: str, key: str, name: str) -> list[str]:
+        here = self._new.get(name, [])
+        if len(here) > 1:
+            self.problems.append(f"{where}: {name!r} is the name of {len(here)} of these jobs; rename them")
+        if here or name in self._arrays:
+            return here[:1] or self._arrays[name]
+        try:
+            rows = pages.named(self._store, [name], self._queues)
+        except (NotFoundError, AmbiguousError) as error:
+            self.problems.append(f"{where}: {error}")
+            return []
+        self.problems += [
+            f"{where}: {row.id} is {row.phase} already; submit it again first"
+            for row in rows
+            if key == "after-ok" and is_over(row.phase) and row.phase != Phase.SUCCEEDED.value
+        ]
+        return [row.id for row in rows]
+
+
+def _in_order(submissions: Sequence[Submission]) -> list[Submission]:
+    by_id = {item.job.id: item for item in submissions}
+    before = {
+        name: [other for other in (*item.job.after_ok, *item.job.after_any) if other in by_id]
+        for name, item in by_id.items()
+    }
+    try:
+        return [by_id[name] for name in TopologicalSorter(before).static_order()]
+    except CycleError as error:
+        circle = " after ".join(by_id[name].job.name for name in reversed(error.args[1]))
+        raise UserError(f"jobs come after each other in a circle: {circle}; break it") from None

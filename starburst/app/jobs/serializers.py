@@ -1,0 +1,210 @@
+"""What programs are shown: the keys of `-o json` and of the HTTP API, which are a promise (docs/cli.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.times import iso
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.views.explain import Explanation
+from starburst.domain.cloud import InstancePhase, Offer
+from starburst.domain.job import Phase
+from starburst.domain.money import Money
+from starburst.domain.node import Node
+from starburst.domain.resources import Resources
+from starburst.store import queries
+from starburst.store.costs import CostRow
+from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.store import Store
+
+Keys = dict[str, object]
+
+
+def job_keys(row: JobRow) -> Keys:
+    """A job of a listing."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "user": row.user,
+        "queue": row.queue,
+        "need": row.need,
+        "phase": row.phase,
+        "site": row.site,
+        "runs_on": row.runs_on,
+        "attempt": row.attempt,
+        "submitted_at": iso(row.submitted_at),
+        "leaves_at": iso(row.deadline) if row.phase == Phase.QUEUED.value else None,
+        "started_at": iso(row.started_at),
+        "ended_at": iso(row.ended_at),
+        "exit_code": row.exit_code,
+        "message": row.message,
+        "cloud_cost_usd": row.cloud_micro_usd / 1_000_000,
+    }
+
+
+def story_keys(row: JobRow, sentence: str, story: Iterable[DecisionRow]) -> Keys:
+    """All about one job: itself, where it stands, and what was decided on it."""
+    decisions = [{"at": iso(d.at), "decision": d.kind, "reason": d.reason} for d in story]
+    return {**job_keys(row), "explanation": sentence, "decisions": decisions}
+
+
+def explanation_keys(told: Explanation) -> Keys:
+    """An explanation, without whose it is."""
+    return {
+        "phase": told.phase,
+        "explanation": told.sentence,
+        "leaves_at": iso(told.leaves_at),
+        "position": told.position,
+        "cloud_cost_usd": None if told.cloud_cost is None else float(told.cloud_cost.dollars),
+        "offers": list(told.offers),
+    }
+
+
+def decision_keys(row: DecisionRow) -> Keys:
+    """A line of the decision log."""
+    return {
+        "seq": row.seq,
+        "at": iso(row.at),
+        "subject": row.subject,
+        "event": row.event,
+        "decision": row.kind,
+        "reason": row.reason,
+        "numbers": row.numbers,
+    }
+
+
+def cost_keys(by: str, row: CostRow) -> Keys:
+    """A line of a bill that is split by `by`."""
+    return {
+        by: row.name,
+        "cost_usd": row.micro_usd / 1_000_000,
+        "running_usd": row.running_micro_usd / 1_000_000,
+        "cluster_usd": None if row.cluster_micro_usd is None else row.cluster_micro_usd / 1_000_000,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """A rented machine in a listing. Times are scheduler seconds."""
+
+    id: str
+    phase: str
+    offer: str
+    #: Jobs that share its bill.
+    jobs: tuple[str, ...]
+    #: Dollars per hour it is counted at.
+    rate: Money
+    price_known: bool
+    spot: bool
+    preempted: bool
+    requested_at: float | None
+    launched_at: float | None
+    ended_at: float | None
+    #: Seconds billed, as far as is known, and the bill.
+    billed_s: float
+    cost: Money
+    #: The bill; of a machine that has not come up yet counted from when it was asked for.
+    cost_at_most: Money
+
+    def of_jobs(self, ids: Collection[str]) -> InstanceRow:
+        """The same, naming only jobs among these."""
+        return replace(self, jobs=tuple(job for job in self.jobs if job in ids))
+
+
+def instance_rows(store: Store, now: float, *, include_ended: bool = False) -> list[InstanceRow]:
+    """The rented machines and their bills up to `now`, those that nobody claimed last."""
+    ours = queries.instance_records(store, include_ended=include_ended)
+    unclaimed = [it for it in ReapedBook(store).all() if include_ended or it.ended_at is None]
+    return [
+        *(_instance_row(it, it.phase.value, now) for it in ours),
+        *(
+            _instance_row(_as_record(it), "reaping" if it.ended_at is None else "reaped", now)
+            for it in unclaimed
+        ),
+    ]
+
+
+def _as_record(it: Reaped) -> InstanceRecord:
+    """One that nobody claimed: no job of ours bears its bill."""
+    rate = None if it.rate is None else Money(it.rate)
+    offer, at = Offer(it.offer, Resources(), rate), it.launched_at
+    return InstanceRecord(it.id, offer, rate or Money(), at, launched_at=at, ended_at=it.ended_at)
+
+
+def _instance_row(machine: InstanceRecord, phase: str, now: float) -> InstanceRow:
+    launched_at, ended_at, cost = machine.launched_at, machine.ended_at, machine.cost(now)
+    until, unborn = now if ended_at is None else ended_at, launched_at is None
+    at_most = machine.rate.for_seconds(max(0.0, now - machine.requested_at))
+    return InstanceRow(
+        id=machine.id,
+        phase=phase,
+        offer=machine.offer.name,
+        jobs=tuple(machine.billed_to),
+        rate=machine.rate,
+        price_known=machine.offer.price_per_hour is not None,
+        spot=machine.offer.spot,
+        preempted=machine.preempted,
+        requested_at=machine.requested_at,
+        launched_at=launched_at,
+        ended_at=ended_at,
+        billed_s=0.0 if launched_at is None else max(0.0, until - launched_at),
+        cost=cost,
+        cost_at_most=at_most if unborn and machine.phase is not InstancePhase.FAILED else cost,
+    )
+
+
+def instance_keys(row: InstanceRow) -> Keys:
+    """A rented machine."""
+    return {
+        "id": row.id,
+        "phase": row.phase,
+        "offer": row.offer,
+        "jobs": list(row.jobs),
+        "usd_per_hour": float(row.rate.dollars),
+        "price_known": row.price_known,
+        "spot": row.spot,
+        "preempted": row.preempted,
+        "requested_at": iso(row.requested_at),
+        "launched_at": iso(row.launched_at),
+        "ended_at": iso(row.ended_at),
+        "billed_s": round(row.billed_s, 3),
+        "cost_usd": float(row.cost.dollars),
+        "cost_at_most_usd": float(row.cost_at_most.dollars),
+    }
+
+
+def node_keys(node: Node, free: Resources) -> Keys:
+    """A node of the cluster, and what no job has of it."""
+    return {
+        "name": node.name,
+        **_amounts(node.capacity),
+        "free_gpus": free.gpus,
+        "free_cpus": free.cpus,
+        "free_memory_gib": free.memory_gib,
+        "schedulable": node.schedulable,
+        "labels": dict(node.labels),
+    }
+
+
+def offer_keys(offer: Offer) -> Keys:
+    """What the cloud sells."""
+    price = offer.price_per_hour
+    return {
+        "name": offer.name,
+        **_amounts(offer.resources),
+        "usd_per_hour": None if price is None else float(price.dollars),
+        "spot": offer.spot,
+        "cloud": offer.cloud,
+        "region": offer.region,
+    }
+
+
+def _amounts(capacity: Resources) -> Keys:
+    return {
+        "gpus": capacity.gpus,
+        "gpu_type": capacity.gpu_type,
+        "cpus": capacity.cpus,
+        "memory_gib": capacity.memory_gib,
+    }

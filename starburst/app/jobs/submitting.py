@@ -1,0 +1,180 @@
+"""Submitting and cancelling, whoever asks: all of it or, if anything in it is bad, nothing."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from starburst.app.config import Config
+from starburst.app.errors import UserError
+from starburst.app.jobs.dependencies import resolved
+from starburst.app.jobs.serializers import Keys, explanation_keys
+from starburst.app.reading import requests
+from starburst.app.reading.requests import Answer, Texts
+from starburst.app.reading.sources import Source
+from starburst.app.times import local_clock
+from starburst.app.wiring.build import carries, live_core, stored_config
+from starburst.core.steps.holding import HOLDABLE as PHASES
+from starburst.core.views.explain import foretell
+from starburst.domain.cloud import ANY_OFFER
+from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
+from starburst.domain.user import USER_IS, as_user, is_user
+from starburst.store.pages import Queues
+from starburst.store.queries import SUBMITTED, JobRow, ended
+from starburst.store.store import Store
+from translator.manifests.arrays import members
+from translator.manifests.tenancy import rule
+
+#: Phases of jobs that can be held.
+HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
+Read = Callable[[Texts], Answer]
+
+
+def read_sources(
+    store: Store,
+    sources: Iterable[Source],
+    user: str,
+    queues: Queues = None,
+    *,
+    submitter: Submitter = ANYBODY,
+    seed: str | None = None,
+    read: Read = requests.read,
+) -> list[Submission]:
+    """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
+
+    What jobs may come after is in these `queues`, or in any. `submitter` is what the one who hands them in
+    may ask for. `seed` is what the ends of ids are made of; None draws them. `read` reads the texts, maybe
+    elsewhere.
+
+    Raises:
+        UserError: something could not be read or is bad; every problem of every text is a line.
+    """
+    if user and not is_user(user):
+        raise UserError(f"user: {user!r}: {USER_IS}")
+    config = stored_config(store)
+    answer = read(
+        Texts(
+            tuple(sources),
+            native=config.cluster.kind == "kubernetes",
+            carries=carries(config),
+            queues=_queues(config, queues),
+            most_tasks=config.limits.tasks_per_submission,
+            seed=seed,
+        )
+    )
+    problems = [*answer.problems, *_not_allowed(config, answer, submitter)]
+    if not submitter.admin:
+        problems += requests.too_urgent(config.limits.priority, answer)
+    if problems:
+        raise UserError("\n".join(problems))
+    owned = [
+        replace(item, job=replace(item.job, user=user), workload=replace(item.workload, submitter=submitter))
+        for item in (_noted(item, config.policy.max_grace) for item in answer.submissions)
+    ]
+    return resolved(store, [job for first in owned for job in members(first)], queues)
+
+
+def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
+    """The queues that there are, as far as the submitter sees them; None is any."""
+    there = [queue.name for queue in config.queues]
+    return tuple(name for name in there if seen is None or name in seen) if there else None
+
+
+def _not_allowed(config: Config, answer: Answer, submitter: Submitter) -> list[str]:
+    """What jobs ask of a Kubernetes that their submitter may not."""
+    tenancy = config.tenancy()
+    if tenancy is None:
+        return []
+    problems = []
+    for place, item in zip(answer.places, answer.submissions, strict=True):
+        job, manifest = item.job, item.workload.manifest
+        if manifest is None:
+            continue
+        leaves = job.cloud is not CloudChoice.NEVER
+        ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
+        problems += [f"{place}: {error.line}" for error in ruling.errors]
+    return problems
+
+
+def _noted(item: Submission, max_grace_s: float) -> Submission:
+    """A grace that no stop will give is told to its user."""
+    if item.job.grace_s <= max_grace_s:
+        return item
+    note = (
+        f"terminationGracePeriodSeconds: {item.job.grace_s:g} s: a run that is told to stop has at most "
+        f"{max_grace_s:g} s here (policy.max_grace)"
+    )
+    return replace(item, notes=(*item.notes, note))
+
+
+def held(submissions: Iterable[Submission]) -> list[Submission]:
+    """The same, to be held until they are released."""
+    return [replace(item, job=replace(item.job, hold=True)) for item in submissions]
+
+
+def submit(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
+    """Hand in jobs, all or none; their ids and what of their manifests was not kept.
+
+    Raises:
+        UserError: one demands machines that nobody offers.
+        QuotaError: more jobs would wait than may.
+    """
+    _refuse_barred(store, submissions)
+    config = stored_config(store)
+    store.submit(submissions, time.time(), config.limits.quota(config.queues))
+    return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
+
+
+def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
+    """What the live core says would become of jobs; nothing is handed in."""
+    core = live_core(store)
+    jobs = [item.job for item in submissions]
+    others = {name for job in jobs for name in (*job.after_ok, *job.after_any)}
+    told = foretell(core, jobs, local_clock(core.now), ended(store, others))
+    return [
+        {"name": s.job.name, **explanation_keys(e), "notes": list(s.notes)}
+        for s, e in zip(submissions, told, strict=True)
+    ]
+
+
+def cancel(store: Store, rows: Iterable[JobRow], *, now: bool = False) -> None:
+    """Ask for those that are not over yet to be cancelled; `now`, which is for admins: without a grace."""
+    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time(), now=now)
+
+
+def hold(store: Store, rows: Iterable[JobRow]) -> None:
+    """Ask for those that wait to be held."""
+    store.hold([row.id for row in rows if row.phase in HOLDABLE], time.time())
+
+
+def release(store: Store, rows: Iterable[JobRow]) -> None:
+    """Ask for those that are held to be released; one that nobody holds stays as it is."""
+    store.release([row.id for row in rows if not is_over(row.phase)], time.time())
+
+
+def this_user() -> str:
+    """Who runs this process."""
+    try:
+        return as_user(getpass.getuser())
+    except (KeyError, OSError):  # a number without a name, as in some containers
+        return str(os.getuid())
+
+
+def _refuse_barred(store: Store, submissions: Sequence[Submission]) -> None:
+    """Refuse jobs whose user demands machines that nobody offers, as far as the offers are known."""
+    asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
+    if not asking:
+        return
+    fleet = live_core(store).fleet
+    barred = [(job, fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
+    problems = [
+        f"job {job.name}: {why}: change that annotation, or set starburst.io/cloud: never"
+        for job, why in barred
+        if why
+    ]
+    if problems:
+        raise UserError("\n".join(problems))

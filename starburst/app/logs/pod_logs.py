@@ -1,0 +1,209 @@
+"""What a job wrote on a Kubernetes cluster: of pods while they are there, else what was kept of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from starburst.app.config.home import Home
+from starburst.app.config.sites import KubernetesConfig
+from starburst.app.errors import UserError
+from starburst.app.logs.job_log import Part, Write
+from starburst.app.logs.sites import Log, Position, find_logs
+from starburst.app.wiring.build import connect, stored_config
+from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
+from starburst.domain.job import Site, Submission, is_over
+from starburst.kube.api import Api, ApiError, CredentialsError, UnreachableError
+from starburst.store import queries
+from starburst.store.store import Store
+
+#: Wall seconds between looks for new pods and for the end of the job.
+POLL_S = 1.0
+#: How long streams of a job that is over may take to end by themselves.
+DRAIN_S = 5.0
+
+
+async def read_pods(
+    store: Store,
+    home: Home,
+    job_id: str,
+    part: Part,
+    write: Write,
+    *,
+    follow: bool,
+    note: Callable[[str], None],
+    position: Position,
+) -> bool:
+    """Write what a job wrote, with `follow` until it is over; whether there was any log.
+
+    `position` is where it begins, and what is written is always behind it.
+
+    Raises:
+        UserError: the cluster cannot be asked, and nothing was kept.
+    """
+    cluster, submission = stored_config(store).cluster, store.submission(job_id)
+    assert isinstance(cluster, KubernetesConfig)
+    assert submission is not None
+    try:
+        api = await connect(cluster)
+    except CredentialsError as error:
+        raise UserError(str(error)) from None
+    reader = _Reader(
+        api, home, cluster.namespace, submission, part, write=write, note=note, position=position
+    )
+    try:
+        while True:
+            row = await asyncio.to_thread(queries.job, store, job_id)
+            # Asked before reading, so that nothing written before the end is missed.
+            final = not follow or is_over(row.phase)
+            await reader.look(row, final=final)
+            if final:
+                return bool(reader.ranks)
+            await reader.begun()
+            await asyncio.sleep(POLL_S)
+    except ApiError as error:
+        raise UserError(f"{api.host}: {error}; see what is amiss with: starburst doctor") from None
+    finally:
+        await reader.close()
+        await api.close()
+
+
+class _Reader:
+    """Writes each byte of each log once, whichever way it comes: from a pod, or from a file that was kept."""
+
+    def __init__(
+        self,
+        api: Api,
+        home: Home,
+        namespace: str,
+        submission: Submission,
+        part: Part,
+        *,
+        write: Write,
+        note: Callable[[str], None],
+        position: Position,
+    ) -> None:
+        self.ranks: set[int] = set()
+        self._api = api
+        self._home = home
+        self._namespace = namespace
+        self._submission = submission
+        self._attempt = part.attempt
+        self._rank = part.rank
+        self._write = write
+        self._note = note
+        self._gang = part.rank is None and len(submission.job.tasks) > 1
+        #: Bytes written of each pod's log; what was written of its last pod was written of a task.
+        self._position = position
+        #: Who writes, and moves the position on.
+        self._turn = asyncio.Lock()
+        self._silent = True
+        self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._files: dict[tuple[int, int], Log] = {}
+        self._noted = False
+
+    async def close(self) -> None:
+        """Stop streaming."""
+        for stream in self._streams.values():
+            stream.cancel()
+        await asyncio.gather(*self._streams.values(), return_exceptions=True)
+
+    async def begun(self) -> None:
+        """There was a first look: tell of the position if nothing else did."""
+        async with self._turn:
+            if self._silent:
+                await self._write("")
+                self._silent = False
+
+    async def look(self, row: queries.JobRow, *, final: bool) -> None:
+        """Write what is new; unless `final`, what comes next is written as it comes."""
+        if final and self._streams:
+            await asyncio.wait(self._streams.values(), timeout=DRAIN_S)
+            await self.close()
+            self._streams.clear()
+        pods = await self._find_pods(row)
+        kept = find_logs(self._home, row.id)
+        runs = [*(pod.attempt for pod in pods), *(log.attempt for log in kept)]
+        if self._position.since is None:  # the last run there is, or any that will be
+            self._position.since = max(runs, default=0)
+        since = self._position.since
+        wanted = [
+            pod
+            for pod in pods
+            if pod.attempt == self._attempt or (not self._attempt and pod.attempt >= since)
+        ]
+        chosen = [pod for pod in wanted if self._rank in (None, pod.rank)]
+        for pod in chosen:
+            self.ranks.add(pod.rank)
+            await self._read(pod, final=final)
+        alive = {(pod.attempt, pod.rank) for pod in chosen}
+        for log in find_logs(self._home, row.id, self._attempt, self._rank, since=since):
+            self.ranks.add(log.rank)
+            # A pod may be there still, and its log no more.
+            if final or (log.attempt, log.rank) not in alive:
+                await self._read_file(log, final=final)
+
+    async def _find_pods(self, row: queries.JobRow) -> list[PodLog]:
+        try:
+            return await find_pod_logs(
+                self._api,
+                row.id,
+                self._submission.workload,
+                default_namespace=self._namespace,
+                current=row.attempt if row.site == Site.CLUSTER.value else None,
+            )
+        except UnreachableError:
+            if not self.ranks and not find_logs(self._home, row.id, self._attempt, self._rank):
+                raise UserError(f"{self._away()}; see what is amiss with: starburst doctor") from None
+            if not self._noted:
+                self._note(f"{self._away()}; this is what was kept of it")
+                self._noted = True
+            return []
+
+    def _away(self) -> str:
+        return f"the API server at {self._api.host} does not answer"
+
+    async def _read(self, pod: PodLog, *, final: bool) -> None:
+        key = pod.pod, pod.restarts
+        stream = self._streams.get(key)
+        if stream is not None and stream.done():
+            stream.result()
+            if not pod.over:
+                stream = None  # it broke off, or had not begun
+        if stream is None and final:
+            await self._stream(pod, follow=False)
+        elif stream is None:
+            self._streams[key] = asyncio.create_task(self._stream(pod, follow=True), name=f"log of {pod.pod}")
+
+    async def _stream(self, pod: PodLog, *, follow: bool) -> None:
+        of_pod, of_task = f"{pod.pod}/{pod.restarts}", f"{pod.attempt}.{pod.rank}"
+        read = self._position.read.get(of_pod, 0)
+        try:
+            async for line in lines(self._api, pod, skip=read, follow=follow):
+                read += len(line)
+                await self._tell(pod.rank, line.decode(errors="replace"), {of_pod: read, of_task: read})
+        except UnreachableError:
+            if not follow:
+                raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
+
+    async def _read_file(self, log: Log, *, final: bool) -> None:
+        key = log.attempt, log.rank
+        known = self._files.get(key)
+        if known is None:
+            known = self._files[key] = log
+            known.offset = self._position.read.get(log.name, 0)
+        for line in known.new_lines(final=final):
+            await self._tell(log.rank, line, {log.name: known.offset})
+
+    async def _tell(self, rank: int, line: str, reached: Mapping[str, int]) -> None:
+        """Write a line, behind which so many bytes are read: the position is never ahead of that."""
+        async with self._turn:
+            read = self._position.read
+            before = {name: read.get(name, 0) for name in reached}
+            read.update(reached)
+            try:
+                await self._write(f"[{rank}] {line}" if self._gang else line)
+            except asyncio.CancelledError:
+                read.update(before)
+                raise
+            self._silent = False

@@ -1,0 +1,29 @@
+"""How objects are read that users put into a cluster themselves: in a worker, so that none takes us along."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starburst.app.config import Config
+from starburst.app.config.sites import KubernetesConfig
+from starburst.app.reading.requests import Found, too_urgent
+from starburst.app.reading.workers import shared
+from starburst.domain.job import Submission
+from translator.tasks.stores import Carried
+
+
+def object_reader(
+    config: Config, cluster: KubernetesConfig, carried: Carried | None
+) -> Callable[[Mapping[str, Any], str], Awaitable[Submission | str]]:
+    """Reads an object as the job of an id: the job, or what is wrong with it."""
+
+    async def read(obj: Mapping[str, Any], job_id: str) -> Submission | str:
+        found = Found(json.dumps(obj), job_id, carried, cluster.user_from)
+        answer = await asyncio.to_thread(shared().read, found)
+        problems = [*answer.problems, *too_urgent(config.limits.priority, answer)]
+        return "; ".join(problems) if problems else answer.submissions[0]
+
+    return read

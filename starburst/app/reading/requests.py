@@ -1,0 +1,186 @@
+"""What was handed in, read as jobs. It needs nothing but itself, so that a process of its own can do it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from starburst.app.reading.sources import Source
+from starburst.domain.job import Submission
+from starburst.store import codec
+from translator.errors import ManifestErrors
+from translator.field import did_you_mean
+from translator.manifests.adopt import read_object
+from translator.manifests.arrays import jobs_in
+from translator.manifests.manifest import read_firsts
+from translator.tasks.stores import Carried
+
+#: Letters and digits of ends of ids; none that is easily taken for another, no vowels, so no words.
+ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+#: Drawn ends; derived ones are longer, so that no two seeds share them by chance.
+DRAWN, DERIVED = 5, 10
+#: Bytes that the jobs of one submission may take in the store.
+MOST_BYTES = 64 * 1024 * 1024
+#: Problems that are told of one submission.
+MOST_PROBLEMS = 100
+
+
+#: Whose an object is that is adopted: as it says itself, or its namespace's.
+UserFrom = Literal["annotation", "namespace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Manifests as they were handed in, and what must be known to read them."""
+
+    sources: tuple[Source, ...]
+    #: The cluster is a real Kubernetes; what jobs that leave it are given of it.
+    native: bool = False
+    carries: Carried | None = None
+    #: The queues there are; None is any.
+    queues: tuple[str, ...] | None = None
+    #: 0 is no limit.
+    most_tasks: int = 0
+    #: What the ends of ids are made of: always the same ones. None draws them.
+    seed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object of a cluster as JSON, to be adopted under an id."""
+
+    body: str
+    job_id: str
+    carries: Carried | None = None
+    user_from: UserFrom = "annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The jobs, of each array the first; or what is wrong, a line for each problem."""
+
+    submissions: tuple[Submission, ...] = ()
+    problems: tuple[str, ...] = ()
+    #: Where each of the jobs was found, as errors name it.
+    places: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Load:
+    """What the jobs read so far come to."""
+
+    most_tasks: int
+    tasks: int = 0
+    size: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, item: Submission) -> None:
+        self.tasks += jobs_in(item) * len(item.job.tasks)
+        self.size += jobs_in(item) * len(codec.encode(item))
+
+    def told(self) -> list[str]:
+        """What is too much of them."""
+        told = []
+        if self.most_tasks and self.tasks > self.most_tasks:
+            most = f"limits.tasks_per_submission is {self.most_tasks}"
+            told.append(f"these jobs have {self.tasks} tasks, and {most}; submit them in parts")
+        if self.size > MOST_BYTES:
+            told.append(
+                f"these jobs take {self.size} bytes, more than {MOST_BYTES}; submit them in parts, or give "
+                "them their data in files"
+            )
+        return told
+
+
+def read(what: Texts | Found) -> Answer:
+    """All of it or, if anything is wrong, what that is."""
+    return _read_texts(what) if isinstance(what, Texts) else _read_found(what)
+
+
+def too_urgent(most: int, answer: Answer) -> list[str]:
+    """Jobs with a higher priority than others than admins may give."""
+    return [
+        f"{place}: starburst.io/priority: {item.job.priority}: must be at most {most} for who is "
+        "no admin (limits.priority)"
+        for place, item in zip(answer.places, answer.submissions, strict=True)
+        if item.job.priority > most
+    ]
+
+
+def _read_texts(texts: Texts) -> Answer:
+    load, ends = _Load(texts.most_tasks), _ends(texts.seed)
+    found: list[Submission] = []
+    places: list[str] = []
+    for source in texts.sources:
+        if source.problem:
+            load.problems.append(source.problem)
+            continue
+        read_here = _read_source(source, texts, lambda: next(ends), load)
+        found += read_here
+        places += [f"{source.name}, job {item.job.name}" for item in read_here]
+        for item in read_here:
+            load.add(item)
+    problems = [*load.problems, *load.told()]
+    if len(problems) > MOST_PROBLEMS:
+        more = f"and {len(problems) - MOST_PROBLEMS} more problems"
+        problems = [*problems[:MOST_PROBLEMS], more]
+    return Answer(problems=tuple(problems)) if problems else Answer(tuple(found), places=tuple(places))
+
+
+def _read_source(source: Source, texts: Texts, suffix: Callable[[], str], load: _Load) -> list[Submission]:
+    try:
+        found = read_firsts(
+            source.text, source.name, suffix=suffix, native=texts.native, carries=texts.carries
+        )
+    except ManifestErrors as error:
+        load.problems += map(str, error.errors)
+        return []
+    if not found:
+        load.problems.append(f"{source.name}: there is no Job or Pod in it; write at least one")
+    load.problems += [
+        f"{source.name}, job {item.job.name}: containers[0].command: is missing; the embedded cluster runs "
+        "commands of this machine, not images: write the command out"
+        for item in found
+        if not texts.native and not item.workload.command
+    ]
+    load.problems += _strange_queues(texts.queues, source.name, found)
+    return found
+
+
+def _strange_queues(known: tuple[str, ...] | None, source: str, found: list[Submission]) -> list[str]:
+    """Jobs for queues that there are not, if the config says which there are."""
+    if known is None:
+        return []
+    return [
+        f"{source}, job {item.job.name}: starburst.io/queue: {item.job.queue!r}: "
+        + did_you_mean(item.job.queue, known, f"there is no such queue; the queues are {', '.join(known)}")
+        for item in found
+        if item.job.queue not in known
+    ]
+
+
+def _read_found(found: Found) -> Answer:
+    try:
+        obj = json.loads(found.body)
+        namespace = str(obj["metadata"].get("namespace") or "") if found.user_from == "namespace" else None
+        item = read_object(obj, job_id=found.job_id, user=namespace, carries=found.carries)
+        return Answer((item,), places=(f"job {item.job.name}",))
+    except ManifestErrors as errors:
+        return Answer(
+            problems=tuple(f"{error.field}: {error.mend}" for error in errors.errors[:MOST_PROBLEMS])
+        )
+
+
+def _ends(seed: str | None) -> Iterator[str]:
+    number = 0
+    while True:
+        if seed is None:
+            yield "".join(secrets.choice(ALPHABET) for _ in range(DRAWN))
+        else:
+            digest = hashlib.sha256(f"{number}/{seed}".encode()).digest()
+            yield "".join(ALPHABET[byte % len(ALPHABET)] for byte in digest[:DERIVED])
+        number += 1

@@ -1,0 +1,64 @@
+"""`python -m starburst.app.reading.worker`: reads what strangers hand in, and can harm nobody but itself.
+
+The kernel bounds its memory and processor time, it can write no file, and it ends with who started it.
+Questions and answers are JSON, each with its length before it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from starburst.app.reading.frames import receive, send
+from starburst.app.reading.requests import Answer, Found, Texts, read
+from starburst.store import codec
+
+#: Bytes of address space; some 150 MB are the interpreter and its libraries.
+MEMORY = 512 * 1024 * 1024
+#: Seconds of processor time for one question.
+CPU_S = 20
+TOO_MUCH = "takes too much memory to read; make it smaller"
+
+
+def serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until nobody asks any more."""
+    while (frame := receive(questions)) is not None:
+        spent = time.process_time()
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(spent) + CPU_S, resource.RLIM_INFINITY))
+        send(answers, codec.encode(_answer(frame)).encode())
+
+
+def _answer(frame: bytes) -> Answer:
+    try:
+        kind, body = frame[:1], frame[1:].decode()
+        return read(codec.decode(Texts, body) if kind == b"t" else codec.decode(Found, body))
+    except MemoryError:
+        return Answer(problems=(TOO_MUCH,))
+    except Exception as error:  # a bug, or what nobody thought of: it is told where the asker writes its log
+        sys.excepthook(type(error), error, error.__traceback__)
+        return Answer(problems=("Starburst cannot read it; its log says why",))
+
+
+def main() -> None:
+    """Bound itself, then serve."""
+    for kind, most in (
+        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (most, most))
+    with suppress(OSError):  # where memory runs out all the same, it is this process that goes
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints does not disturb them
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

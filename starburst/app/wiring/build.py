@@ -1,0 +1,342 @@
+"""Puts a Starburst together from its home, config and store."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starburst.app.config import Config, parse_config
+from starburst.app.config.home import Home
+from starburst.app.config.sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
+from starburst.app.daemon.controller import Companion, Controller
+from starburst.app.daemon.home_lock import Held
+from starburst.app.daemon.home_watch import keep_watch
+from starburst.app.daemon.observers import StepTimes, Watcher
+from starburst.app.daemon.progress_inbox import Inbox, inbox_of, reporting, together
+from starburst.app.daemon.prune import prune
+from starburst.app.daemon.reaper import Rules
+from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.wall_clock import steady_wall
+from starburst.app.errors import UserError
+from starburst.app.jobs.caps_view import open_books
+from starburst.app.jobs.intake import StoreDesk
+from starburst.app.reading.adopted import object_reader
+from starburst.clouds.local import LocalCloud
+from starburst.clusters.local import LocalCluster
+from starburst.core.model.events import NodesChanged, OffersChanged
+from starburst.core.scheduler import Scheduler
+from starburst.core.views.snapshot import restore
+from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Site
+from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
+from starburst.store import queries
+from starburst.store.store import Store
+from translator.manifests.tenancy import Tenancy, rule
+from translator.tasks.runtime_values import UnresolvedError
+from translator.tasks.stores import Carried
+
+if TYPE_CHECKING:
+    from starburst.clouds.sky.runs.runtime_values import Source
+    from starburst.kube.api import Api
+
+
+#: How long the scheduler's own loop stands still for another writer, milliseconds; then it comes back to it.
+BUSY_MS = 1_000
+
+
+def build(
+    home: Home,
+    config: Config,
+    store: Store,
+    *,
+    watchers: Sequence[Watcher] = (),
+    inbox: Inbox | None = None,
+    held: Held | None = None,
+) -> Controller:
+    """A controller that goes on where the store says; the config is noted there for the other commands.
+
+    What is put into the inbox by other threads comes to it while it runs. `held`: this process's hold on the
+    home, where it also tells others what it waits for.
+
+    Raises:
+        UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
+    """
+    scheduler = restore(config.settings(), store.snapshot())
+    _refuse_to_leave_behind(store, scheduler, config)
+    open_books(store, scheduler, max(scheduler.now, queries.pace(store).scheduler_time(time.time())))
+    store.set_fact("config", config.model_dump(mode="json"))
+    pace, wall = _pace(store, config), steady_wall()
+
+    def now() -> float:
+        return max(scheduler.now, pace.scheduler_time(wall()))
+
+    async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
+        if config.home.keep:
+            await prune(home, time.time() - config.home.keep, jobs, machines)
+
+    cluster = _cluster(home, config, store, scheduler)
+    cloud = cloud_of(home, config, store, pace, now)
+    rules = reaping(config, store)
+    bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
+    patience = Patience() if held is None else Patience(held.tell)
+    beside = [
+        bus,
+        None if inbox is None else inbox_of(inbox, scheduler),
+        None if held is None else _watch_over(held, home, patience),
+    ]
+    return Controller(
+        store,
+        scheduler,
+        cluster,
+        cloud,
+        pace,
+        rules=rules,
+        prune=forget,
+        companion=together(beside, patience),
+        watchers=[StepTimes(store), *_tracing(config, store, pace), *watchers],
+        patience=patience,
+        wall=wall,
+    )
+
+
+def _watch_over(held: Held, home: Home, patience: Patience) -> Companion:
+    there = home.database.stat()
+
+    async def run(_report: Report) -> None:
+        await keep_watch(held, home.database, there, patience)
+
+    return run
+
+
+def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable[[], float]) -> Cloud:
+    """The cloud of a config, as the controller of this store sees it.
+
+    Raises:
+        UserError: what the config needs is not installed, or a catalog cannot be read.
+    """
+    if isinstance(config.cloud, SkyConfig):
+        from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+
+        return sky_cloud(
+            config.cloud,
+            home,
+            checkpoints_of(home, config),
+            pace=pace,
+            now=now,
+            controller=_controller_id(store),
+            source=values_of(config),
+            max_log=config.home.max_log,
+            stores=config.stores(),
+            admit=partial(_admit, config.tenancy()),
+        )
+    return LocalCloud(
+        config.cloud.catalog(),
+        home.cloud,
+        checkpoints_of(home, config),
+        pace=pace,
+        now=now,
+        lease_s=config.cloud.lease,
+        owner="starburst",
+        controller=_controller_id(store),
+        run_as=config.on_this_machine().get("cloud", config.cloud).runs_as(home),
+        max_log=config.home.max_log,
+    )
+
+
+def carries(config: Config) -> Carried | None:
+    """What jobs that leave for the cloud are given there of their cluster."""
+    if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
+        return Carried(config.stores())
+    return None
+
+
+def values_of(config: Config) -> Source | None:
+    """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
+    chosen = config.cluster
+    if not isinstance(chosen, KubernetesConfig):
+        return None
+    need_kubernetes()
+    from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+
+    return ClusterValues(lambda: connect(chosen), chosen.namespace)
+
+
+def _admit(tenancy: Tenancy | None, run: Run) -> None:
+    """A submitted job takes along what its submitter may have, by the config of today.
+
+    Raises:
+        UnresolvedError: it may not have that.
+    """
+    workload = run.workload
+    if tenancy is None or workload.manifest is None or workload.adopted is not None:
+        return
+    ruling = rule(tenancy, json.loads(workload.manifest), run.job.queue, workload.submitter, leaves=True)
+    if ruling.errors:
+        raise UnresolvedError("; ".join(error.line for error in ruling.errors))
+
+
+def checkpoints_of(home: Home, config: Config) -> Path:
+    """Where the cloud's checkpoints are brought home to: the cluster's own volume, if it is seen here."""
+    here = config.cluster.checkpoints_here if isinstance(config.cluster, KubernetesConfig) else None
+    return home.checkpoints if here is None else Path(here)
+
+
+def offers_of(cloud: CloudSection) -> tuple[Offer, ...]:
+    """What a cloud sells.
+
+    Raises:
+        UserError: what it takes to know is not installed, or a catalog cannot be read.
+    """
+    if isinstance(cloud, SkyConfig):
+        from starburst.app.wiring.sky import sky_offers  # noqa: PLC0415 - its needs are an extra
+
+        return tuple(sky_offers(cloud))
+    return cloud.known_offers()
+
+
+def reaping(config: Config, store: Store) -> Rules:
+    """Whom the reaper ends, by this config."""
+    return Rules(_controller_id(store), config.cloud.reap_after, config.cloud.reap_others)
+
+
+def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) -> None:
+    """Another cluster knows nothing of what runs on the last one: it would count as lost and run twice."""
+    kind, last = config.cluster.kind, (store.fact("config") or {}).get("cluster", {}).get("kind", "local")
+    if kind == last:
+        return
+    running = {job.id for job in scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER}
+    left = running | queries.adopted(store).keys()
+    if left:
+        raise UserError(
+            f"cluster.kind: {kind}: {len(left)} of this home's jobs live on its {last} cluster, such as "
+            f"{min(left)}; start with that config, cancel them there, or set STARBURST_HOME to another home"
+        )
+
+
+def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
+    chosen, tenancy = config.cluster, config.tenancy()
+    if isinstance(chosen, LocalClusterConfig):
+        return LocalCluster(
+            chosen.known_nodes(),
+            home.cluster,
+            home.checkpoints,
+            run_as=chosen.runs_as(home),
+            max_log=config.home.max_log,
+        )
+    need_kubernetes()
+    assert tenancy is not None  # as of every Kubernetes
+    from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.stuck import Limits  # noqa: PLC0415 - so are its
+
+    return KubernetesCluster(
+        connect=lambda: connect(chosen),
+        desk=StoreDesk(
+            store, Store.open(home.database, BUSY_MS), scheduler, config.limits.quota(config.queues)
+        ),
+        controller=_controller_id(store),
+        tenancy=tenancy,
+        limits=Limits(chosen.bind_limit, chosen.start_limit),
+        read=object_reader(config, chosen, carries(config)),
+        queues=[queue.name for queue in config.queues],
+        logs=home.cluster,
+        reporting=reporting(config, store),
+    )
+
+
+def _bus(
+    home: Home, config: Config, store: Store, scheduler: Scheduler, sites: Mapping[Site, RunSite]
+) -> Companion | None:
+    if config.bus.kind != "mqtt":
+        return None
+    from starburst.app.wiring.bus import bus_of  # noqa: PLC0415 - its needs are an extra
+
+    return bus_of(home.database, config.bus, _controller_id(store), scheduler, sites)
+
+
+def _tracing(config: Config, store: Store, pace: Pace) -> list[Watcher]:
+    if config.tracing.endpoint is None:
+        return []
+    need_otel()
+    from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - its needs are an extra
+
+    return [Tracing(config.tracing, _controller_id(store), pace)]
+
+
+async def connect(cluster: KubernetesConfig) -> Api:
+    """The API server of a config.
+
+    Raises:
+        CredentialsError: there is no usable kubeconfig.
+    """
+    from starburst.kube.api import Api  # noqa: PLC0415 - its needs are an extra
+
+    return await Api.connect(
+        None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context
+    )
+
+
+def need_kubernetes() -> None:
+    """To be asked before anything of `starburst.kube` is imported.
+
+    Raises:
+        UserError: what it needs is not installed.
+    """
+    if find_spec("kubernetes") is None:
+        raise UserError(
+            "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
+        )
+
+
+def need_otel() -> None:
+    """To be asked before `starburst.app.telemetry.tracing` is imported.
+
+    Raises:
+        UserError: what it needs is not installed.
+    """
+    try:  # not that of opentelemetry alone: other packages need parts of it
+        there = all(map(find_spec, ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")))
+    except ModuleNotFoundError:
+        there = False
+    if not there:
+        raise UserError("tracing.endpoint: needs the extra: pip install 'starburst-scheduler[otel]'")
+
+
+def live_core(store: Store) -> Scheduler:
+    """The running scheduler's state as last committed, at the present time; for questions, not for changes.
+
+    In a home where nothing ran yet it is the core that the stored or default config would start with.
+    """
+    config = stored_config(store)
+    scheduler = restore(config.settings(), store.snapshot())
+    now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
+    if not scheduler.capacity.nodes:
+        offers = config.cloud.known_offers()
+        scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
+    scheduler.now = now
+    open_books(store, scheduler, now)
+    return scheduler
+
+
+def stored_config(store: Store) -> Config:
+    """The config that `starburst up` last ran with here; the default if it never did."""
+    data = store.fact("config")
+    return Config() if data is None else parse_config(data, "stored config")
+
+
+def _pace(store: Store, config: Config) -> Pace:
+    """The clock goes on from where it was; a new speed bends it from now on and never turns it back."""
+    pace, wall = queries.pace(store), time.time()
+    if pace.speed != config.clock.speed or store.fact("clock") is None:
+        pace = pace.with_speed(config.clock.speed, wall)
+        store.set_fact("clock", {"origin": pace.origin, "speed": pace.speed, "start": pace.start})
+    return pace
+
+
+def _controller_id(store: Store) -> str:
+    return str(store.fact("controller"))

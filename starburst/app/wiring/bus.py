@@ -1,0 +1,159 @@
+"""The bus of a config: what its hints may do, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from starburst.app.config.bus import BusConfig
+from starburst.app.daemon.controller import Companion
+from starburst.app.daemon.progress_inbox import Tasks
+from starburst.app.errors import UserError
+from starburst.app.jobs import submitting
+from starburst.app.jobs.serializers import decision_keys, job_keys
+from starburst.app.reading.sources import Source
+from starburst.app.reading.workers import shared
+from starburst.bus.hints import Cancel, Heartbeat, Hints, Outcome, RefusedError, Submit, Throughput
+from starburst.bus.messages import Topics
+from starburst.bus.outbox import Outbox
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import OPEN_PHASES, InstanceRecord
+from starburst.core.scheduler import Scheduler
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import Phase, Site, is_over
+from starburst.runs.ports import Report, RunSite
+from starburst.store import queries
+from starburst.store.errors import DuplicateJobError
+from starburst.store.quota import QuotaError
+from starburst.store.store import Store
+
+
+def outbox_of(store: Store, bus: BusConfig) -> Outbox:
+    """The decision log as messages: for a broker, and for who listens in this process."""
+    return Outbox(store, Topics(bus.cluster), decision=decision_keys, job=job_keys, keep_s=bus.keep)
+
+
+def bus_of(
+    database: Path, bus: BusConfig, controller: str, scheduler: Scheduler, sites: Mapping[Site, RunSite]
+) -> Companion:
+    """What goes on beside the scheduler to tell a broker. `controller` is the store's id.
+
+    Raises:
+        UserError: what it needs is not installed.
+    """
+    if find_spec("aiomqtt") is None:
+        raise UserError("bus.kind: mqtt: needs the extra: pip install 'starburst-scheduler[mqtt]'")
+    from starburst.bus.mqtt import Broker, MqttBus  # noqa: PLC0415 - its needs are an extra
+
+    def path(name: str | None) -> Path | None:
+        return None if name is None else Path(name)
+
+    broker = Broker(
+        bus.host,
+        bus.port or (8883 if bus.tls else 1883),
+        client_id=f"starburst-{controller}",
+        username=bus.username,
+        password_file=path(bus.password_file),
+        tls=bus.tls,
+        ca=path(bus.ca),
+        cert=path(bus.cert),
+        key=path(bus.key),
+    )
+
+    async def run(report: Report) -> None:
+        with Store.open(database) as store:  # of its own: the controller hears of what others write
+            hints = hints_of(store, bus, scheduler, report, sites)
+            outbox, topics = outbox_of(store, bus), Topics(bus.cluster)
+            await MqttBus(broker, topics, outbox, hints=_heard(topics, bus), take=hints.take).run()
+
+    return run
+
+
+def _heard(topics: Topics, bus: BusConfig) -> list[str]:
+    """The topics of hints that are listened to."""
+    users = ["+", None] if bus.anybody else ["+"]
+    return [topics.hint(kind, user) for kind in bus.accept for user in users]
+
+
+def hints_of(
+    store: Store, bus: BusConfig, scheduler: Scheduler, report: Report, sites: Mapping[Site, RunSite]
+) -> Hints:
+    """Hints that do what the API would, over a connection of their own."""
+    return Hints(bus.accept, _Desk(store, scheduler, Tasks(scheduler, report), sites), anybody=bus.anybody)
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Where hints are handed in."""
+
+    store: Store
+    scheduler: Scheduler
+    tasks: Tasks
+    sites: Mapping[Site, RunSite]
+
+    def submit(self, hint: Submit, user: str | None) -> None:
+        if user is not None and hint.user not in ("", user):
+            raise RefusedError(Outcome.REFUSED, f"user: {hint.user!r}: this is the topic of {user!r}")
+        source = Source(f"hint {hint.id}", hint.manifest)
+        try:
+            found = submitting.read_sources(
+                self.store,
+                [source],
+                user or hint.user,
+                seed=hint.seed(user),
+                read=shared().read,
+            )
+            submitting.submit(self.store, found)
+        except DuplicateJobError:
+            raise RefusedError(Outcome.DOUBLED) from None
+        except (UserError, QuotaError) as error:
+            raise RefusedError(Outcome.REFUSED, str(error)) from None
+
+    def cancel(self, hint: Cancel, user: str | None) -> None:
+        rows = queries.jobs(self.store, ids=[hint.job])
+        if not rows:
+            raise RefusedError(Outcome.REFUSED, f"there is no job {hint.job!r}")
+        _refuse_others(user, (row.user for row in rows))
+        if all(is_over(row.phase) for row in rows):
+            raise RefusedError(Outcome.LATE)
+        submitting.cancel(self.store, rows)
+
+    def throughput(self, hint: Throughput, user: str | None) -> None:
+        self._running(hint.job, hint.attempt, user)
+        self.tasks.hear(hint)
+
+    def heartbeat(self, hint: Heartbeat, user: str | None) -> None:
+        """Its site is asked now, not at its next round, if we believe that it is not up."""
+        fleet = self.scheduler.fleet.instances
+        if hint.instance:
+            machine = fleet.get(hint.instance)
+            if machine is None or machine.phase not in OPEN_PHASES:
+                raise RefusedError(Outcome.LATE)
+            _refuse_others(user, (self.scheduler.jobs[job].job.user for job in machine.job_ids))
+            site: Site | None = Site.CLOUD
+            doubted = _is_doubted(machine)
+        else:
+            record = self._running(hint.job, hint.attempt, user)
+            machines = [fleet[slot.where] for slot in record.slots if slot.where in fleet]
+            site, doubted = record.site, record.phase is Phase.STARTING or any(map(_is_doubted, machines))
+        if site is not None and doubted:
+            self.sites[site].nudge()
+
+    def _running(self, job: str, attempt: int, user: str | None) -> JobRecord:
+        record = self.scheduler.current(job, attempt)
+        if record is None:
+            raise RefusedError(Outcome.LATE)
+        _refuse_others(user, [record.job.user])
+        return record
+
+
+def _is_doubted(machine: InstanceRecord) -> bool:
+    return machine.phase is InstancePhase.LAUNCHING or machine.unreachable_since is not None
+
+
+def _refuse_others(user: str | None, owners: Iterable[str]) -> None:
+    """Refuse what is none of a user's."""
+    if user is not None and user not in owners:
+        raise RefusedError(Outcome.REFUSED, f"it is not {user!r}'s")

@@ -1,0 +1,1 @@
+"""Where a command gets its answers: the home on this machine, or an API server."""

@@ -1,0 +1,113 @@
+"""A Starburst asked through the store of its home, whether its scheduler runs or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from starburst.app.config.home import Home
+from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
+from starburst.app.logs.job_log import Part, read_log
+from starburst.app.reading.sources import Source
+from starburst.cli.backend.session import note_if_down, now_of
+from starburst.domain.job import OWNER
+from starburst.store import pages, queries
+from starburst.store.costs import CostRow, costs
+from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class AtHome:
+    """The backend that needs no server. What takes long to import is imported when it is asked for."""
+
+    home: Home
+    store: Store
+    poll_s: float = 0.3
+
+    def now(self) -> float:
+        return now_of(self.store)
+
+    def note_if_down(self) -> None:
+        note_if_down()
+
+    def jobs(
+        self,
+        *,
+        phases: Collection[str] | None = None,
+        user: str | None = None,
+        ids: Collection[str] | None = None,
+    ) -> list[JobRow]:
+        return queries.jobs(self.store, phases=phases, user=user, ids=ids)
+
+    def job(self, text: str) -> JobRow:
+        return queries.job(self.store, text)
+
+    def named(self, names: Sequence[str]) -> list[JobRow]:
+        return pages.named(self.store, names)
+
+    def explain(self, row: JobRow) -> Keys:
+        from starburst.app.jobs.explain import explanation  # noqa: PLC0415
+        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+
+        return explanation_keys(explanation(row, lambda: live_core(self.store)))
+
+    def decisions(
+        self, subject: str | None = None, *, after_seq: int = 0, last: int | None = None
+    ) -> list[DecisionRow]:
+        return queries.decisions(self.store, subject, after_seq=after_seq, last=last)
+
+    def instances(self, *, include_ended: bool = False) -> list[InstanceRow]:
+        return instance_rows(self.store, self.now(), include_ended=include_ended)
+
+    def cost(self, by: str) -> list[CostRow]:
+        return costs(self.store, by, self.now())
+
+    def caps(self) -> list[Keys]:
+        from starburst.app.jobs.caps_view import cap_rows  # noqa: PLC0415
+        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+
+        return cap_rows(live_core(self.store))
+
+    def log(
+        self,
+        row: JobRow,
+        part: Part,
+        write: Callable[[str], None],
+        *,
+        follow: bool,
+        note: Callable[[str], None],
+    ) -> bool:
+        async def hand_on(text: str) -> None:
+            write(text)
+
+        return asyncio.run(read_log(self.store, self.home, row.id, part, hand_on, follow=follow, note=note))
+
+    def submit(self, sources: Sequence[Source], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+        from starburst.app.jobs import submitting  # noqa: PLC0415 - reads manifests, which few commands do
+
+        found = submitting.read_sources(self.store, sources, submitting.this_user(), submitter=OWNER)
+        found = submitting.held(found) if hold else found
+        return submitting.dry_run(self.store, found) if dry_run else submitting.submit(self.store, found)
+
+    def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
+        from starburst.app.jobs import submitting  # noqa: PLC0415
+
+        rows = self.named(names)
+        submitting.cancel(self.store, rows, now=now)
+        return rows
+
+    def hold(self, names: Sequence[str]) -> list[JobRow]:
+        from starburst.app.jobs import submitting  # noqa: PLC0415
+
+        rows = self.named(names)
+        submitting.hold(self.store, rows)
+        return rows
+
+    def release(self, names: Sequence[str]) -> list[JobRow]:
+        from starburst.app.jobs import submitting  # noqa: PLC0415
+
+        rows = self.named(names)
+        submitting.release(self.store, rows)
+        return rows

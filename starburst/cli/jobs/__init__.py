@@ -1,0 +1,1 @@
+"""Commands about jobs and what they cost."""

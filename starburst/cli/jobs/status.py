@@ -1,0 +1,172 @@
+"""`starburst status`: all jobs, or one job's story."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from starburst.app.errors import UserError
+from starburst.app.jobs.serializers import job_keys, story_keys
+from starburst.app.times import local_clock
+from starburst.cli.backend.backend import Backend
+from starburst.cli.backend.session import note_if_forgotten, open_backend
+from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
+from starburst.cli.times import age
+from starburst.core.model.decisions import usd
+from starburst.domain.job import Phase, is_over
+from starburst.store import queries
+from starburst.store.queries import JobRow
+
+WATCH_S = 0.5
+PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+COLOURS = {
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "running": "cyan",
+    "held": "magenta",
+    "queued": "yellow",
+    "submitted": "yellow",
+}
+
+
+def status(
+    job: Annotated[str | None, typer.Argument(help="One job: all about it, with its story.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on: redrawn, or a line a change.")] = False,
+    phases: Annotated[
+        list[str] | None, typer.Option("--phase", help="Only jobs in this phase; may be repeated.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only this user's jobs.")] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List jobs, or tell one job's story."""
+    for phase in phases or ():
+        if phase not in PHASES:
+            raise UserError(f"--phase: {phase!r} is not a phase; choose one of {', '.join(PHASES)}")
+    with open_backend() as backend:
+        if output.for_people:
+            backend.note_if_down()
+            note_if_forgotten()
+        if job is not None:
+            rows = backend.named([job])
+            if len(rows) == 1:
+                _tell(backend, rows[0], output, watch=watch)
+            elif watch:
+                _watch(backend, lambda: backend.jobs(ids=[row.id for row in rows]), output)
+            else:
+                listing(backend.now()).print(rows, output)
+        elif watch:
+            _watch(backend, lambda: backend.jobs(phases=phases, user=user), output)
+        else:
+            rows = backend.jobs(phases=phases, user=user)
+            listing(backend.now()).print(rows, output)
+
+
+def listing(now: float) -> Listing[JobRow]:
+    """Jobs as they are listed at `now`."""
+    clock = local_clock(now)
+
+    def gpus(row: JobRow) -> str:
+        """The first part of the need, "4 V100 GPUs", without the word that heads the column."""
+        first = row.need.split(", ")[0]
+        return first.removesuffix("s").removesuffix(" GPU") if "GPU" in first else ""
+
+    def span(row: JobRow) -> str:
+        began = row.submitted_at if row.started_at is None else row.started_at
+        return age((now if row.ended_at is None else row.ended_at) - began)
+
+    def leaves(row: JobRow) -> str:
+        return "" if row.deadline is None or row.phase != "queued" else clock(row.deadline)
+
+    return Listing(
+        kind="job",
+        name=lambda row: row.id,
+        keys=job_keys,
+        columns=(
+            Column("JOB", lambda row: row.id),
+            Column("PHASE", lambda row: row.phase, style=lambda row: COLOURS.get(row.phase, "")),
+            Column("GPUS", gpus, narrow="cut"),
+            Column("ON", lambda row: row.runs_on, narrow="cut"),
+            Column("FOR", span, right=True),
+            Column("LEAVES", leaves, right=True),
+            Column("BILL", lambda row: usd(row.cloud_micro_usd) if row.cloud_micro_usd else "", right=True),
+            Column("NEEDS", lambda row: row.need, wide=True, narrow="fold"),
+            Column("USER", lambda row: row.user, wide=True),
+            Column("QUEUE", lambda row: row.queue, wide=True),
+            Column("RUN", lambda row: str(row.attempt or ""), wide=True, right=True),
+            Column("SUBMITTED", lambda row: clock(row.submitted_at), wide=True),
+            Column("EXIT", lambda row: "" if row.exit_code is None else str(row.exit_code), wide=True),
+            Column("MESSAGE", lambda row: row.message, wide=True, narrow="fold"),
+        ),
+        empty="no jobs",
+    )
+
+
+def _watch(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
+    """Redraw the listing on a terminal; elsewhere print a line for every change. Ends with Ctrl-C."""
+    if output.for_people and sys.stdout.isatty():
+        _redraw(backend, look, output)
+    seen: dict[str, JobRow] = {}
+    shown = listing(0.0)
+    while True:
+        for row in look():
+            if seen.get(row.id) != row:
+                seen[row.id] = row
+                print(shown.line(row, output, f"{row.id} {row.phase} {row.runs_on}".rstrip()), flush=True)
+        time.sleep(max(WATCH_S, backend.poll_s))
+
+
+def _redraw(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
+    from rich.console import Group  # noqa: PLC0415 - slow to import, and rarely needed
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+        while True:
+            rows = look()
+            counts = Counter(row.phase for row in rows)
+            summary = ", ".join(f"{counts[phase]} {phase}" for phase in PHASES if counts[phase]) or "no jobs"
+            # What goes on is worth more room than what is over; of both, the newest.
+            rows.sort(key=lambda row: not is_over(row.phase))
+            newest = rows[-max(1, live.console.height - 3) :]
+            now = backend.now()
+            clock = local_clock(now)(now)
+            live.update(
+                Group(Text(f"{clock}  {summary}", "dim"), listing(now).table(newest, output)), refresh=True
+            )
+            time.sleep(max(WATCH_S, backend.poll_s))
+
+
+def _tell(backend: Backend, row: JobRow, output: Format, *, watch: bool) -> None:
+    """All about one job; with `watch` also what is decided on it from now on, until it is over."""
+    sentence, story = str(backend.explain(row)["explanation"]), backend.decisions(row.id)
+    if output is Format.NAME:
+        say(f"job/{row.id}")
+    elif not output.for_people:
+        data = story_keys(row, sentence, story)
+        print(dump(data, output)) if watch else print_data(data, output)
+    else:
+        say(f"{row.id} {sentence}")
+        say(f"needs {row.need}; submitted by {row.user or 'nobody'} to queue {row.queue}")
+        _print_story(backend, story)
+    while watch and not is_over(row.phase):
+        sys.stdout.flush()
+        time.sleep(max(WATCH_S, backend.poll_s))
+        before, row = row, backend.job(row.id)
+        if output.for_people:
+            news = backend.decisions(row.id, after_seq=story[-1].seq if story else 0)
+            story += news
+            _print_story(backend, news)
+        elif row != before and output is not Format.NAME:
+            print(dump(job_keys(row), output))
+
+
+def _print_story(backend: Backend, story: list[queries.DecisionRow]) -> None:
+    clock = local_clock(backend.now())
+    for decision in story:
+        say(f"  {clock(decision.at):>8}  {decision.reason}")

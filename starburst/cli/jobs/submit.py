@@ -1,0 +1,91 @@
+"""`starburst submit`: all of the files or, if anything in them is bad, nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from starburst.app.errors import UserError
+from starburst.app.reading.sources import Source
+from starburst.cli.backend.backend import Backend
+from starburst.cli.backend.session import open_backend
+from starburst.cli.output import Format, OutputOption, print_data, say
+from starburst.domain.job import Phase, is_over
+from starburst.visible import visible
+
+
+def submit(
+    files: Annotated[list[str], typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen; submit nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until all of them have ended; exit 1 if one failed.")
+    ] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
+    ] = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Submit jobs: all or, if one is bad, none."""
+    if dry_run and wait:
+        raise UserError("--wait: a dry run submits nothing to wait for; drop --wait or --dry-run")
+    with open_backend() as backend:
+        rows = backend.submit([_read(file) for file in files], dry_run=dry_run, hold=hold)
+        if dry_run:
+            _say(rows, output, lambda row: f"{row['name']} {row['explanation']}", name="name")
+            return
+        _say(rows, output, lambda row: f"job/{row['id']} submitted", name="id")
+        backend.note_if_down()
+        if wait:
+            ended = sys.stdout if output.for_people else sys.stderr
+            raise typer.Exit(_wait(backend, [str(row["id"]) for row in rows], ended))
+
+
+def _read(file: str) -> Source:
+    source = "<stdin>" if file == "-" else file
+    try:
+        return Source(source, (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode())
+    except OSError as error:
+        problem = f"{source}: cannot be read ({error.strerror}); name an existing YAML file"
+    except UnicodeDecodeError:
+        problem = f"{source}: is not a text file; write YAML in UTF-8"
+    return Source(source, problem=problem)
+
+
+def _say(
+    rows: Sequence[Mapping[str, Any]], output: Format, text: Callable[[Mapping[str, Any]], str], *, name: str
+) -> None:
+    """Print what became of each job, and to people on standard error what was not kept of it."""
+    if output is Format.NAME:
+        for row in rows:
+            say(f"job/{row[name]}")
+    elif not output.for_people:
+        print_data(rows, output)
+    else:
+        for row in rows:
+            say(text(row))
+            for note in row["notes"]:
+                say(f"  note: {note}", sys.stderr)
+    sys.stdout.flush()
+
+
+def _wait(backend: Backend, job_ids: list[str], out: TextIO) -> int:
+    """Say each end as it comes; 0 if all succeeded."""
+    waiting, failed = dict.fromkeys(job_ids), 0
+    while waiting:
+        for row in backend.jobs(ids=list(waiting)):
+            if not is_over(row.phase):
+                continue
+            del waiting[row.id]
+            failed += row.phase != Phase.SUCCEEDED.value
+            left = f" ({len(waiting)} to go)" if waiting else ""
+            print(visible(f"job/{row.id} {row.phase}: {row.message}{left}"), file=out, flush=True)
+        if waiting:
+            time.sleep(backend.poll_s)
+    return 1 if failed else 0

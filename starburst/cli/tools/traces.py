@@ -1,0 +1,88 @@
+"""Where `simulate` and `advise` get their jobs from, and how they show that they are at work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sim.readers import check_fits, read
+from sim.readers.history import from_records
+from sim.spec import Spec
+from sim.sweep import Progress
+from sim.trace import Trace
+from starburst.app.errors import UserError
+from starburst.cli.backend.session import open_store
+from starburst.cli.service.server import refuse_history
+from starburst.store import queries
+
+JobsArgument = Annotated[str | None, typer.Argument(metavar="JOBS", help="A trace, or a generator's spec.")]
+
+
+def _of_this_home(context: typer.Context, history: bool) -> bool:
+    if history:
+        refuse_history(context.find_root().params.get("server", ""))
+    return history
+
+
+HistoryOption = Annotated[
+    bool, typer.Option("--history", callback=_of_this_home, help="The finished jobs of this home.")
+]
+
+
+def jobs_of(file: str | None, *, history: bool) -> Trace:
+    """The trace that was asked for; what its reader has to say goes to standard error."""
+    if history == (file is not None):
+        raise UserError("give either JOBS or --history")
+    if file is None:
+        with open_store() as store:
+            past = queries.past_jobs(store)
+        if not past:
+            raise UserError("--history: no job has finished here yet; give JOBS, a trace")
+        return from_records(past)
+    found = read(file)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return found.trace
+
+
+def check_all(trace: Trace, specs: list[Spec]) -> None:
+    """Whether every job fits every cluster that is to be simulated."""
+    clusters = {(spec.nodes, spec.gpus_per_node, spec.cpus_per_node): spec for spec in specs}
+    for spec in clusters.values():
+        check_fits(trace, spec)
+
+
+def make_directory(out: Path) -> None:
+    """Make the directory of `--out`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out: {out}: {error.strerror}; choose another directory") from None
+
+
+def write(option: str, file: Path, text: str) -> None:
+    """Write a file that an option names."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{option}: {file}: {error.strerror}; name another") from None
+
+
+@contextmanager
+def at_work(what: str) -> Iterator[Progress]:
+    """A bar on a terminal's standard error; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and of no use in a pipe
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

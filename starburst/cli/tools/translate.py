@@ -1,0 +1,210 @@
+"""`starburst translate`: the SkyPilot tasks that manifests become, and what is lost of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from starburst.app.config import parse_config
+from starburst.app.config.sites import KubernetesConfig
+from starburst.app.errors import UserError
+from starburst.app.wiring.build import connect, need_kubernetes
+from starburst.visible import visible
+from translator.errors import ManifestErrors
+from translator.fidelity import Line, Translation, Verdict
+from translator.field import Field, Report
+from translator.manifests.documents import chunks, load
+from translator.manifests.references import Reference
+from translator.tasks.runtime_values import NotNowError, UnresolvedError
+from translator.tasks.skypilot import to_skypilot
+from translator.tasks.stores import Store, at_home, read_stores
+from translator.tasks.task_yaml import as_yaml
+
+_COLOURS = {
+    Verdict.KEPT: "green",
+    Verdict.APPROXIMATED: "yellow",
+    Verdict.DROPPED: "yellow",
+    Verdict.REFUSED: "bold red",
+}
+
+
+class TaskFormat(str, Enum):
+    """Of `-o`."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def translate(
+    file: Annotated[str, typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 2 if anything is lost.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="Config file; its cloud.volumes stand in for volumes, its Kubernetes cluster is asked for "
+            "ConfigMaps and Secrets.",
+        ),
+    ] = None,
+    output: Annotated[TaskFormat, typer.Option("-o", "--output", help="Output format.")] = TaskFormat.YAML,
+) -> None:
+    """Print the SkyPilot tasks that manifests become; what is lost of them goes to standard error."""
+    settings = None if config is None else _settings(config)
+    stores = {} if settings is None else _stores(settings)
+    source = "<stdin>" if file == "-" else file
+    manifests = list(_manifests(_text(file, source), source))
+    if not manifests:
+        raise UserError(f"{source}: there is no Job or Pod in it; write at least one")
+    cluster = None if settings is None else _cluster(settings)
+    stores = at_home(stores, "default" if cluster is None else cluster.namespace)
+    translations = _translated(manifests, stores, cluster)
+    if output is TaskFormat.JSON:
+        print(json.dumps([_keys(found) for found in translations], indent=2, ensure_ascii=False))
+    else:
+        print("---\n".join(_yaml(found) for found in translations if found.task), end="")
+    sys.stdout.flush()
+    for manifest, found in zip(manifests, translations, strict=True):
+        _tell(_title(manifest) if len(manifests) > 1 else "", found.report)
+    if any(found.refused(strict=strict) for found in translations):
+        raise typer.Exit(2)
+
+
+def _text(file: str, source: str) -> str:
+    try:
+        return (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode()
+    except OSError as error:
+        raise UserError(f"{source}: cannot be read ({error.strerror}); name an existing YAML file") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{source}: is not a text file; write YAML in UTF-8") from None
+
+
+def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
+    """The manifests of all documents and of the Lists among them."""
+    for index, chunk in enumerate(chunks(text), 1):
+        try:
+            value: Any = load(chunk, source, index)
+        except ManifestErrors as errors:
+            raise UserError(str(errors)) from None
+        is_list = (
+            isinstance(value, dict) and value.get("kind") == "List" and isinstance(value.get("items"), list)
+        )
+        for manifest in value["items"] if is_list else () if value is None else (value,):
+            if not isinstance(manifest, dict):
+                raise UserError(
+                    f"{source}, document {index}: not a manifest; write a batch/v1 Job or a v1 Pod"
+                )
+            yield manifest
+
+
+def _translated(
+    manifests: Sequence[Mapping[str, Any]], stores: Mapping[str, Store], cluster: KubernetesConfig | None
+) -> list[Translation]:
+    """The tasks, with what the cluster has filled in if it answers; if not, the reports say so."""
+    if cluster is None:
+        return [to_skypilot(manifest, volumes=stores) for manifest in manifests]
+    wanted: dict[Reference, None] = {}
+    given: dict[str, Any] = {"volumes": stores, "namespace": cluster.namespace}
+    for manifest in manifests:
+        to_skypilot(manifest, **given, resolve=wanted.setdefault)
+    if wanted:
+        need_kubernetes()
+        from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+
+        try:
+            values = ClusterValues(lambda: connect(cluster), cluster.namespace)
+            given["resolve"] = asyncio.run(values.read(wanted)).get
+        except (NotNowError, UnresolvedError) as error:
+            given["unasked"] = f"is in the cluster, which did not tell ({error})"
+    return [to_skypilot(manifest, **given) for manifest in manifests]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """A config file."""
+
+    path: Path
+    data: Any
+
+
+def _settings(path: Path) -> _Settings:
+    first, *others = chunks(_text(str(path), str(path)))
+    try:
+        data = load(first, str(path), 0)
+    except ManifestErrors as errors:
+        raise UserError(str(errors)) from None
+    if others:
+        raise UserError(f"{path}, document 2: a config is one document; remove the --- between them")
+    return _Settings(path, data)
+
+
+def _cluster(settings: _Settings) -> KubernetesConfig | None:
+    """Its `cluster`, if that is a Kubernetes."""
+    section = settings.data.get("cluster") if isinstance(settings.data, dict) else None
+    found = parse_config({} if section is None else {"cluster": section}, str(settings.path)).cluster
+    return found if isinstance(found, KubernetesConfig) else None
+
+
+def _stores(settings: _Settings) -> dict[str, Store]:
+    """Its `cloud.volumes`."""
+    report = Report(str(settings.path), 0)
+    stores = read_stores(Field(settings.data, "", report).at("cloud").at("volumes"))
+    if report.errors:
+        raise UserError("\n".join(map(str, report.errors)))
+    return stores
+
+
+def _yaml(found: Translation) -> str:
+    """A task, with a word of warning where it should not be launched."""
+    refused = "".join(f"# refused: {line.field}\n" for line in found.refused())
+    return refused + as_yaml(found.without_secrets)
+
+
+def _keys(found: Translation) -> dict[str, Any]:
+    """Its keys are a promise (docs/cli.md)."""
+    report = [
+        {"field": line.field, "verdict": line.verdict.value, "text": line.text} for line in found.report
+    ]
+    return {"task": found.without_secrets or None, "report": report}
+
+
+def _title(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, dict) else None
+    return f"{manifest.get('kind') or 'manifest'} {name or 'without a name'}"
+
+
+def _tell(title: str, report: Sequence[Line]) -> None:
+    """The report: a table on a terminal, elsewhere lines of which nothing is cut."""
+    if title:
+        print(visible(f"{title}:"), file=sys.stderr)
+    if sys.stderr.isatty():
+        _print_table(report)
+        return
+    fields = max((len(line.field) for line in report), default=0)
+    for line in report:
+        print(visible(f"{line.verdict.value:<12}  {line.field:<{fields}}  {line.text}"), file=sys.stderr)
+
+
+def _print_table(report: Sequence[Line]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and of no use in a pipe
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("VERDICT", "FIELD", "WHAT BECAME OF IT"):
+        table.add_column(heading, overflow="fold")
+    for line in report:
+        table.add_row(
+            Text(line.verdict.value, _COLOURS[line.verdict]),
+            Text(visible(line.field)),
+            Text(visible(line.text)),
+        )
+    Console(stderr=True, highlight=False).print(table)

@@ -1,0 +1,1 @@
+"""How SkyPilot, the machines it rents and their clouds are reached."""

@@ -1,0 +1,216 @@
+"""What machines answer: the one door for all of it, as nothing of it is taken on trust.
+
+A machine is shared by jobs of several users, and each of them may have come to own it. So an answer is
+bounded in size, and has the fields, types and ranges that `guest.py` gives it, or it is none. What is wrong
+with one task counts for that task; what is wrong with the rest makes an exchange that failed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from starburst.clouds.sky.access.ports import JobState, SkyError
+from starburst.clouds.sky.guest import LOG_BYTES
+from starburst.runs.exits import MAX_TIME, Exit, exit_of
+from starburst.visible import visible as printable
+
+#: Bytes of an answer, and of what is said beside it: output of tasks is at most `LOG_BYTES`, in base64.
+ANSWER_BYTES, WORDS_BYTES = 4 * LOG_BYTES, 1 << 16
+#: Characters of what a machine says that are shown to people.
+SHOWN = 300
+
+Model = TypeVar("Model", bound=BaseModel)
+Text = Annotated[str, Field(max_length=4096)]
+
+
+class AnswerError(SkyError):
+    """A machine answered something else than it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """How a task stands by its machine; see `guest.py`."""
+
+    known: bool
+    began: bool
+    started: bool
+    over: bool
+    #: None if its supervisor was killed, too, or what it left is no exit.
+    exit: Exit | None
+    #: Its output from the byte on that was asked for, and whether there is more.
+    log: bytes
+    more: bool
+    #: What it says of its progress, in base64; None is nothing new.
+    report: str | None
+    #: Why something that was asked for was not done; "" if all was.
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tended:
+    """A machine's answer to `tend`."""
+
+    #: Epoch seconds.
+    booted_at: float
+    #: Its lease has passed: it is on its way out.
+    lapsed: bool
+    #: Its keeper stands in SkyPilot's queue; its own switch runs.
+    kept: bool
+    armed: bool
+    host: str
+    address: str
+    tasks: dict[str, TaskState]
+    #: Why the others of those that were asked about are not among them.
+    broken: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A machine's answer to `submit`: how tasks stand in its queue, and why it did not take others."""
+
+    states: dict[str, JobState]
+    refused: dict[str, str]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Task(_Strict):
+    known: bool
+    began: bool
+    started: bool
+    over: bool
+    exit: Any
+    log: str
+    more: bool
+    report: Text | None
+    trouble: Text
+
+
+class _Machine(_Strict):
+    booted_at: float = Field(ge=0, le=MAX_TIME)
+    lapsed: bool
+    kept: bool = False
+    armed: bool = False
+    host: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$")
+    address: str = Field(max_length=45)
+    ranks: dict[str, Any]
+
+    @field_validator("address")
+    @classmethod
+    def _is_address(cls, text: str) -> str:
+        return str(ip_address(text))
+
+
+class _Queue(_Strict):
+    states: dict[str, Text]
+    refused: dict[str, Text]
+
+
+def decoded(text: bytes) -> Any:
+    """The value that an answer is, of whatever it consists.
+
+    Raises:
+        AnswerError: it is no JSON, or more of it than an answer is.
+    """
+    if len(text) > ANSWER_BYTES:
+        raise AnswerError(f"its machine answered more than {ANSWER_BYTES >> 20} MiB")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise AnswerError(f"its machine answered no JSON: {visible(text[:SHOWN])}") from None
+
+
+def tended(answer: object, asked: Collection[str] = ()) -> Tended:
+    """An answer to `tend` about the tasks that were `asked` about; others are none of our business.
+
+    Raises:
+        AnswerError: it is none.
+    """
+    machine = _whole(_Machine, answer)
+    tasks, broken, room = {}, {}, LOG_BYTES
+    for name in asked:
+        try:
+            tasks[name] = _task(machine.ranks.get(name), room)
+            room -= len(tasks[name].log)
+        except (ValueError, zlib.error, binascii.Error) as error:
+            why = _first(error) if isinstance(error, ValidationError) else str(error)
+            broken[name] = f"its machine answered {why}"
+    return Tended(
+        booted_at=machine.booted_at,
+        lapsed=machine.lapsed,
+        kept=machine.kept,
+        armed=machine.armed,
+        host=machine.host,
+        address=machine.address,
+        tasks=tasks,
+        broken=broken,
+    )
+
+
+def submitted(answer: object, asked: Collection[str]) -> Submitted:
+    """An answer to `submit` of the tasks that were `asked` for.
+
+    Raises:
+        AnswerError: it is none.
+    """
+    queue = _whole(_Queue, answer)
+    known = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING}
+    states = {name: known.get(state, JobState.ENDED) for name, state in queue.states.items() if name in asked}
+    refused = {name: visible(why) for name, why in queue.refused.items() if name in asked}
+    return Submitted(states, refused)
+
+
+def visible(text: str | bytes) -> str:
+    """What a machine says, as one line that does nothing to a terminal and has an end."""
+    if isinstance(text, bytes):
+        text = text.decode(errors="replace")
+    line = printable(text[: SHOWN + 1])
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+
+
+def _whole(model: type[Model], answer: object) -> Model:
+    try:
+        return model.model_validate(answer)
+    except ValidationError as error:
+        raise AnswerError(f"its machine answered {_first(error)}") from None
+
+
+def _task(said: Any, room: int) -> TaskState:
+    task = _Task.model_validate(said)
+    return TaskState(
+        known=task.known,
+        began=task.began,
+        started=task.started,
+        over=task.over,
+        exit=exit_of(task.exit),
+        log=_unpacked(task.log, room),
+        more=task.more,
+        report=task.report,
+        trouble=visible(task.trouble),
+    )
+
+
+def _unpacked(log: str, room: int) -> bytes:
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(base64.b64decode(log, validate=True), room + 1)
+    if len(text) > room or not unpacking.eof:
+        raise ValueError(f"log: more than {LOG_BYTES} bytes in all, or not all of them")
+    return text
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong: where, and what should be there."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return visible(f"{where}: {first['msg']}" if where else first["msg"])

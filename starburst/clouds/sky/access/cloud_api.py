@@ -1,0 +1,159 @@
+"""`CloudApi`: AWS by its own API and instances' ids; other clouds through SkyPilot's provisioner.
+
+Both use the credentials that are found where Starburst runs. AWS goes on telling of an instance for about an
+hour after its end. The provisioners of other clouds find instances by the name of their cluster, so there an
+instance whose tags were removed is absent like one that is over; what it answers over ssh decides then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+from starburst.clouds.sky.access.errors import within
+from starburst.clouds.sky.access.ports import CloudId, Presence, Sighting, SkyError, UnreachableError
+from starburst.clouds.sky.access.sdk import load
+from starburst.clouds.sky.access.threads import in_thread
+
+T = TypeVar("T")
+
+AWS = "aws"
+#: Wall seconds: for a connection, for an answer, and for a call with its second try.
+CONNECT_S, READ_S, CALL_S = 5, 15, 45.0
+TRIES = 2
+
+#: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
+_AWS_STATES = {
+    "pending": Presence.RUNNING,
+    "running": Presence.RUNNING,
+    "stopping": Presence.ENDING,
+    "stopped": Presence.STOPPED,
+    "shutting-down": Presence.ENDING,
+    "terminated": Presence.ENDED,
+}
+#: What EC2 writes of a stop or an end: "User initiated (2026-11-22 13:23:24 GMT)".
+_WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
+_STATES = {"INIT": Presence.RUNNING, "UP": Presence.RUNNING, "STOPPED": Presence.STOPPED}
+
+
+class ProvisionApi:
+    """See `CloudApi`."""
+
+    async def sight(self, at: CloudId) -> Sighting:
+        """See `CloudApi`."""
+        if at.provider == AWS:
+            return await _ask(lambda: _sight_aws(at))
+        return await _ask(lambda: _sight_other(at))
+
+    async def search(
+        self, provider: str, region: str, labels: Sequence[tuple[str, str]]
+    ) -> list[Sighting] | None:
+        """See `CloudApi`."""
+        if provider != AWS:
+            return None
+        only = [{"Name": f"tag:{key}", "Values": [value]} for key, value in labels]
+        return await _ask(lambda: _described(region, Filters=only))
+
+    async def arm(self, at: CloudId) -> bool:
+        """See `CloudApi`. SkyPilot leaves EC2's default, which is to stop; spot instances end in any case."""
+        if at.provider != AWS:
+            return False
+
+        def work() -> bool:
+            told = {"Value": "terminate"}
+            _ec2(at.region).modify_instance_attribute(
+                InstanceId=at.instance, InstanceInitiatedShutdownBehavior=told
+            )
+            return True
+
+        return await _ask(work)
+
+    async def end(self, at: CloudId) -> None:
+        """See `CloudApi`."""
+
+        def work() -> None:
+            if at.provider == AWS:
+                _ec2(at.region).terminate_instances(InstanceIds=[at.instance])
+            else:
+                _provision().terminate_instances(at.provider, at.name, dict(at.config))
+
+        await _ask(work)
+
+
+async def _ask(work: Callable[[], T]) -> T:
+    """What fails here says nothing of an instance, whatever it is."""
+    try:
+        return await within(CALL_S, in_thread(work), "the cloud")
+    except UnreachableError:
+        raise
+    except SkyError as error:
+        raise UnreachableError(str(error)) from error
+
+
+def _ec2(region: str, service: str = "ec2") -> Any:
+    load()
+    from sky.adaptors import aws  # noqa: PLC0415 - an extra, and slow to import
+
+    limits: dict[str, Any] = {
+        "connect_timeout": CONNECT_S,
+        "read_timeout": READ_S,
+        "total_max_attempts": TRIES,
+    }
+    client: Any = aws.client
+    return client(service, region_name=region, **limits)
+
+
+def _sight_aws(at: CloudId) -> Sighting:
+    # As a filter: an id that is not known is an empty answer then, not an error.
+    only = [{"Name": "instance-id", "Values": [at.instance]}]
+    found = _described(at.region, Filters=only)
+    if found:
+        return found[0]
+    account = _ec2(at.region, "sts").get_caller_identity()["Account"]
+    if at.account and account != at.account:
+        raise UnreachableError(f"{at.instance} is of account {at.account}; the credentials are of {account}")
+    return Sighting(at, Presence.ABSENT)
+
+
+def _described(region: str, **only: Any) -> list[Sighting]:
+    pages = _ec2(region).get_paginator("describe_instances").paginate(**only)
+    groups = [group for page in pages for group in page["Reservations"]]
+    return [_read(one, region, group.get("OwnerId", "")) for group in groups for one in group["Instances"]]
+
+
+def _read(one: Mapping[str, Any], region: str, account: str) -> Sighting:
+    at = CloudId(AWS, region, str(one["InstanceId"]), account=account)
+    # A state that is not known is not an end.
+    presence = _AWS_STATES.get(one["State"]["Name"], Presence.RUNNING)
+    ended_at = None
+    if presence in (Presence.STOPPED, Presence.ENDED):
+        ended_at = when_of(one.get("StateTransitionReason", ""))
+    return Sighting(at, presence, one["LaunchTime"].timestamp(), ended_at)
+
+
+def when_of(reason: str) -> float | None:
+    """The time in EC2's reason of a transition, epoch seconds; None if there is none."""
+    told = _WHEN.search(reason)
+    if told is None:
+        return None
+    return datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
+
+
+def _provision() -> Any:
+    load()
+    from sky import provision  # noqa: PLC0415 - an extra, and slow to import
+
+    return provision
+
+
+def _sight_other(at: CloudId) -> Sighting:
+    found = _provision().query_instances(
+        at.provider, at.name, at.name, dict(at.config), non_terminated_only=False
+    )
+    if at.instance not in found:
+        return Sighting(at, Presence.ABSENT)
+    status = found[at.instance]
+    status = status[0] if isinstance(status, tuple) else status
+    return Sighting(at, Presence.ENDED if status is None else _STATES.get(status.value, Presence.RUNNING))

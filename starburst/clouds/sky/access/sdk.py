@@ -1,0 +1,375 @@
+"""`SkyApi` by SkyPilot's Python SDK (0.14). The only module that imports `sky`, and only when it is used.
+
+The SDK's calls are HTTP requests that block, so they run in threads; results are awaited by its asyncio
+`get`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starburst.clouds.sky.access.errors import COLOURS, SlowError, within
+from starburst.clouds.sky.access.ports import (
+    BUCKET,
+    Access,
+    CloudAccess,
+    CloudId,
+    ClusterState,
+    ClusterStatus,
+    CredentialsError,
+    JobState,
+    LaunchSpec,
+    SkyError,
+    UnreachableError,
+)
+from starburst.clouds.sky.access.threads import in_thread
+from starburst.domain.money import Money
+from translator.tasks.stores import Bucket, SkyVolume
+
+T = TypeVar("T")
+
+_LOADING = threading.Lock()
+
+#: What `sky check` writes that is not for us: a block's beginning; exceptions' classes.
+_BLOCK = re.compile(r"\n(?=  \S+: (?:enabled|disabled)|    (?:Reason|Hint) \[|\n)")
+_EXCEPTION = re.compile(r"\[[\w.]+\] ")
+
+#: Wall seconds: for a connection and each answer of a server that may not be there, for a call to be taken,
+#: for a listing's result, for a request that makes or ends machines, and for a price: a launch waits for it.
+HEALTH_S, CALL_S, LIST_S, REQUEST_S, RATE_S = 5.0, 45.0, 150.0, 1800.0, 15.0
+
+_JOB_STATES = {
+    **dict.fromkeys(("INIT", "PENDING"), JobState.WAITING),
+    **dict.fromkeys(("SETTING_UP", "RUNNING"), JobState.RUNNING),
+}
+
+
+def reasons_of(log: str) -> dict[str, dict[str, str]]:
+    """Why clouds are not enabled, by cloud in lower case and by what is lacking: as `sky check` prints it.
+
+    A reason is some lines for people; what it begins with and its details are all that is kept.
+    """
+    reasons: dict[str, dict[str, str]] = {}
+    cloud = ""
+    for block in _BLOCK.split(COLOURS.sub("", log)):
+        if named := re.match(r"\s*(\S+): (?:enabled|disabled)", block):
+            cloud = named[1].lower()
+        elif told := re.match(r"    Reason \[([^]]*)\]: (.*)", block, re.DOTALL):
+            for ability in told[1].split(", "):
+                reasons.setdefault(cloud, {})[ability] = _one_line(told[2])
+    return reasons
+
+
+def _one_line(reason: str) -> str:
+    lines = [line.strip() for line in reason.strip().splitlines()] or [""]
+    if lines[0].startswith("Traceback "):
+        return lines[-1]
+    head = lines[0].partition(". ")[0].rstrip(".")
+    details = [line.partition(": ")[2] for line in lines[1:] if line.startswith(("Details: ", "Reason: "))]
+    return _EXCEPTION.sub("", ": ".join([head, *details[-1:]])).rstrip(".")
+
+
+def task_of(spec: LaunchSpec) -> dict[str, Any]:
+    """The task that SkyPilot is given to launch a machine with: one that runs nothing."""
+    buckets = {} if spec.bucket is None else {BUCKET: Bucket(spec.bucket)}
+    buckets |= {path: store for path, store in spec.mounts if isinstance(store, Bucket)}
+    volumes = {path: store.name for path, store in spec.mounts if isinstance(store, SkyVolume)}
+    mounts = {path: {"source": store.source, "mode": store.mode} for path, store in buckets.items()}
+    task = {
+        "resources": {
+            "infra": spec.infra,
+            "instance_type": spec.instance_type,
+            "use_spot": spec.spot,
+            "labels": dict(spec.labels),
+            "autostop": {"idle_minutes": spec.idle_minutes, "down": True},
+        },
+        "file_mounts": mounts,
+        "volumes": volumes,
+    }
+    return {key: value for key, value in task.items() if value}
+
+
+def hourly(launched: Any) -> Money | None:
+    """What an hour of SkyPilot's `Resources` costs; None if its catalog has no price of them."""
+    if launched is None:
+        return None
+    try:
+        dollars = float(launched.get_cost(3600))
+    except ValueError:  # not in the catalog, or without a price there
+        return None
+    # Catalogs write 0, or nothing, where they do not know.
+    return Money.of(dollars) if 0 < dollars < math.inf else None
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """A request for a listing of these clusters whose clouds are asked."""
+
+    names: tuple[str, ...]
+    request: str
+
+
+class SdkApi:
+    """SkyPilot as the environment says: SKYPILOT_API_SERVER_ENDPOINT, or the API server of this machine."""
+
+    def __init__(self) -> None:
+        #: Calls by name, for whoever counts them.
+        self.calls: dict[str, int] = {}
+        self._refreshing = asyncio.Lock()
+        #: A refreshed listing that the server has not answered yet; there is one at a time.
+        self._under_way: Refresh | None = None
+
+    async def launch(self, spec: LaunchSpec) -> str:
+        """See `SkyApi`."""
+        config = task_of(spec)
+        return await self._ask(
+            "launch",
+            lambda sky, sdk: sdk.launch(sky.Task.from_yaml_config(config), cluster_name=spec.cluster),
+        )
+
+    async def down(self, cluster: str) -> str:
+        """See `SkyApi`."""
+        return await self._ask("down", lambda _sky, sdk: sdk.down(cluster))
+
+    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
+        """See `SkyApi`."""
+        resources = {"accelerators": dict(accelerators)} if accelerators else {}
+        config = {"name": name, "run": run, "resources": resources}
+        return await self._ask(
+            "exec", lambda sky, sdk: sdk.exec(sky.Task.from_yaml_config(config), cluster_name=cluster)
+        )
+
+    async def wait(self, request_id: str) -> None:
+        """See `SkyApi`."""
+        await self._result(request_id, REQUEST_S)
+
+    async def abort(self, request_id: str) -> None:
+        """See `SkyApi`."""
+        asked = await self._ask("abort", lambda _sky, sdk: sdk.api_cancel([request_id], silent=True))
+        await self._result(asked, LIST_S)
+
+    async def launching(self, cluster: str) -> list[str]:
+        """See `SkyApi`."""
+
+        def ask(_sky: Any, sdk: Any) -> list[str]:
+            sdk.api_info()  # tells this thread the server's version, without which a filter is only a wish
+            found = sdk.api_status(
+                cluster_name=cluster, fields=["request_id", "name", "cluster_name", "status"]
+            )
+            return [
+                str(request.request_id)
+                for request in found
+                if request.name == "sky.launch" and request.cluster_name == cluster
+            ]
+
+        return await self._call("launching", ask)
+
+    async def finished_at(self, request_id: str) -> float | None:
+        """See `SkyApi`."""
+
+        def ask(_sky: Any, sdk: Any) -> float | None:
+            fields = ["request_id", "name", "status", "finished_at"]
+            found = sdk.api_status(request_ids=[request_id], fields=fields)
+            return next((one.finished_at for one in found if one.request_id == request_id), None)
+
+        return await self._call("finished-at", ask)
+
+    async def clusters(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
+        """See `SkyApi`."""
+        if not refresh:
+            return await self._listing(await self._status(()))
+        names = tuple(sorted(refresh))
+        async with self._refreshing:
+            if self._under_way is not None:
+                before = self._under_way
+                found = await self._refreshed(before)
+                if set(names) <= set(before.names):
+                    return [status for status in found if status.name in names]
+            self._under_way = Refresh(names, await self._status(names))
+            return await self._refreshed(self._under_way)
+
+    async def _status(self, names: tuple[str, ...]) -> str:
+        def ask(sky: Any, sdk: Any) -> str:
+            mode = sky.StatusRefreshMode.FORCE if names else sky.StatusRefreshMode.NONE
+            named = list(names) or None
+            return str(sdk.status(named, refresh=mode, all_users=True, _include_credentials=True))
+
+        return await self._ask("status", ask)
+
+    async def _refreshed(self, refresh: Refresh) -> list[ClusterStatus]:
+        """Its answer. One that is late goes on: to ask again would only make the server slower."""
+        try:
+            found = await self._listing(refresh.request)
+        except SlowError:
+            raise
+        except SkyError:
+            self._under_way = None
+            raise
+        self._under_way = None
+        return found
+
+    async def _listing(self, request: str) -> list[ClusterStatus]:
+        return [_cluster(record) for record in await self._result(request, LIST_S)]
+
+    async def rate(self, status: ClusterStatus) -> Money | None:
+        """See `SkyApi`."""
+        return await self._call("rate", lambda _sky, _sdk: hourly(status.launched), RATE_S)
+
+    async def queue(self, cluster: str) -> dict[str, JobState]:
+        """See `SkyApi`."""
+        asked = await self._ask("queue", lambda _sky, sdk: sdk.queue(cluster))
+        records = await self._result(asked, LIST_S)
+        return {
+            record["job_name"]: _JOB_STATES.get(record["status"].value, JobState.ENDED)
+            for record in sorted(records, key=lambda record: int(record["job_id"]))
+        }
+
+    async def address(self) -> str:
+        """See `SkyApi`."""
+
+        def ask(_sky: Any, _sdk: Any) -> str:
+            from sky.server import common  # noqa: PLC0415 - an extra, and slow to import
+
+            return str(common.redact_url_password(common.get_server_url()))
+
+        return await self._call("address", ask)
+
+    async def health(self) -> str:
+        """See `SkyApi`."""
+
+        def ask(_sky: Any, _sdk: Any) -> str:
+            from sky import exceptions  # noqa: PLC0415 - an extra, and slow to import
+            from sky.server import common  # noqa: PLC0415
+
+            # SkyPilot's own look waits ten minutes for a proxy that answers 503, and does not tell causes.
+            answer = common.make_authenticated_request("GET", "/api/health", retry=False, timeout=HEALTH_S)
+            if answer.status_code not in (200, 400, 401):  # 400 tells versions that do not go together
+                raise UnreachableError(f"it says {answer.status_code} {answer.reason}")
+            try:
+                status, server = common.check_server_healthy()
+            except exceptions.ApiServerConnectionError as error:
+                raise UnreachableError("what is there is not SkyPilot") from error
+            if status is common.ApiServerStatus.NEEDS_AUTH:
+                raise CredentialsError("SkyPilot's API server wants a login")
+            return str(server.version)
+
+        return await self._call("health", ask)
+
+    async def check(self, clouds: Sequence[str]) -> dict[str, CloudAccess]:
+        """See `SkyApi`."""
+
+        def read(_sky: Any, sdk: Any) -> str:
+            said = io.StringIO()
+            sdk.stream_and_get(asked, follow=False, output_stream=said)
+            return said.getvalue()
+
+        asked = await self._ask("check", lambda _sky, sdk: sdk.check(tuple(clouds), verbose=False))
+        by_workspace = await self._result(asked, LIST_S)
+        reasons = reasons_of(await self._call("check-log", read))
+        enabled: dict[str, set[str]] = {}
+        for found in by_workspace.values():
+            for cloud, abilities in found.items():
+                enabled.setdefault(cloud.lower(), set()).update(abilities)
+        return {
+            cloud: CloudAccess(frozenset(enabled.get(cloud.lower(), ())), reasons.get(cloud.lower(), {}))
+            for cloud in clouds
+        }
+
+    async def _ask(self, name: str, call: Callable[[Any, Any], Any]) -> str:
+        return str(await self._call(name, call))
+
+    async def _call(self, name: str, call: Callable[[Any, Any], T], limit_s: float = CALL_S) -> T:
+        self.calls[name] = self.calls.get(name, 0) + 1
+
+        def work() -> T:
+            sky, sdk = load()
+            return call(sky, sdk)
+
+        return await within(limit_s, in_thread(work))
+
+    async def _result(self, request_id: str, limit_s: float) -> Any:
+        def begin() -> Coroutine[Any, Any, Any]:
+            load()
+            from sky.client import sdk_async  # noqa: PLC0415 - an extra, and slow to import
+
+            call: Coroutine[Any, Any, Any] = sdk_async.get(request_id)
+            return call
+
+        async def get() -> Any:
+            # Before it is a coroutine it asks for the server's health, and blocks: not in our loop.
+            return await (await in_thread(begin))
+
+        return await within(limit_s, get())
+
+
+def load() -> tuple[Any, Any]:
+    """SkyPilot and its SDK. It does not bear to be imported by two threads at once."""
+    # Without this a call to a server that is down starts another one here, with our environment for its own.
+    os.environ.setdefault("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
+    os.environ.setdefault("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
+    with _LOADING:
+        import sky  # noqa: PLC0415 - an extra, and slow to import
+        import sky.catalog  # noqa: PLC0415
+        from sky.client import sdk  # noqa: PLC0415
+
+    return sky, sdk
+
+
+def _cluster(record: Any) -> ClusterStatus:
+    handle, status = record["handle"], record["status"].value
+    if status == "UP":
+        state = ClusterState.UP
+    elif status == "STOPPED":
+        state = ClusterState.STOPPED
+    elif status == "AUTOSTOPPING":
+        state = ClusterState.ENDING
+    else:
+        broken = record.get("init_kind") == "unhealthy"
+        state = ClusterState.UNHEALTHY if broken else ClusterState.LAUNCHING
+    resources = getattr(handle, "launched_resources", None)
+    labels = record.get("labels") or getattr(resources, "labels", None) or {}
+    return ClusterStatus(
+        name=str(record["name"]),
+        state=state,
+        launched_at=float(record["launched_at"] or 0),
+        spot=bool(getattr(resources, "use_spot", False)),
+        labels=tuple(sorted(labels.items())),
+        access=_access(handle, record.get("credentials")),
+        at=_at(handle, resources),
+        launched=resources,
+    )
+
+
+def _at(handle: Any, resources: Any) -> CloudId | None:
+    info = getattr(handle, "cached_cluster_info", None)
+    if info is None or info.head_instance_id is None:
+        return None
+    aws = info.provider_name == "aws"  # there an id is enough
+    return CloudId(
+        provider=str(info.provider_name),
+        region=str(getattr(resources, "region", None) or ""),
+        instance=str(info.head_instance_id),
+        name="" if aws else str(handle.cluster_name_on_cloud),
+        config={} if aws else dict(info.provider_config or {}),
+    )
+
+
+def _access(handle: Any, credentials: Mapping[str, Any] | None) -> Access | None:
+    host = getattr(handle, "head_ip", None)
+    if host is None or not credentials or "ssh_private_key_content" not in credentials:
+        return None
+    return Access(
+        host=host,
+        user=credentials["ssh_user"],
+        private_key=credentials["ssh_private_key_content"],
+        port=getattr(handle, "head_ssh_port", None) or 22,
+        proxy_command=credentials.get("ssh_proxy_command") or "",
+    )

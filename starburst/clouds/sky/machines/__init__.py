@@ -1,0 +1,1 @@
+"""Rented machines: launched, kept alive, watched, ended."""

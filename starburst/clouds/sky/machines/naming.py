@@ -1,0 +1,106 @@
+"""Names and labels: which clusters are ours, and which machine each of them is.
+
+A cluster is `sb-<controller>-<intent>`. SkyPilot takes letters, digits, dashes, dots and underscores;
+clouds take less, so it cuts names that are too long for one and adds a hash. Ours stay short enough to be
+left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Container
+from dataclasses import dataclass
+
+from starburst.clouds.sky.access.ports import ClusterStatus
+
+PREFIX = "sb"
+OWNER, CONTROLLER, INTENT, EXPIRY = (
+    f"starburst-{what}" for what in ("owner", "controller", "intent", "expiry")
+)
+
+#: GCP's limit for a name with SkyPilot's hash and ending is the shortest (63 - 28).
+LONGEST_NAME = 35
+#: GCP's label values: lower case letters, digits, dashes, underscores.
+LONGEST_LABEL = 63
+
+_PLAIN_INTENT = re.compile(r"[a-z0-9]([a-z0-9-]{0,21}[a-z0-9])?")
+_CLUSTER = re.compile(rf"{PREFIX}-[0-9a-f]{{8}}-[a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """The names of one controller's clusters."""
+
+    owner: str
+    controller: str
+
+    @property
+    def _tag(self) -> str:
+        return hashlib.sha256(self.controller.encode()).hexdigest()[:8]
+
+    def cluster(self, instance_id: str) -> str:
+        """The cluster of a machine. A cluster's own name stands for itself: others' machines are named so."""
+        if is_cluster(instance_id):
+            return instance_id
+        if _PLAIN_INTENT.fullmatch(instance_id):
+            return f"{PREFIX}-{self._tag}-{instance_id}"
+        # Intents are short today; any other is known again by its hash, and by its label.
+        return f"{PREFIX}-{self._tag}-h{hashlib.sha256(instance_id.encode()).hexdigest()[:20]}"
+
+    def instance_id(self, cluster: str) -> str | None:
+        """The machine that a cluster of ours is; None if it is not ours, by its name."""
+        head = f"{PREFIX}-{self._tag}-"
+        return cluster[len(head) :] if cluster.startswith(head) else None
+
+    def labels(self, instance_id: str, expiry: float) -> tuple[tuple[str, str], ...]:
+        """What is written on a machine; `expiry` is when it ends by itself if we never are heard of again."""
+        return (
+            (OWNER, label(self.owner)),
+            (CONTROLLER, self._tag),
+            (INTENT, label(instance_id)),
+            (EXPIRY, str(int(expiry))),
+        )
+
+    def intent(self, instance_id: str) -> tuple[tuple[str, str], ...]:
+        """The labels by which a machine's instance is found in its cloud."""
+        return ((CONTROLLER, self._tag), (INTENT, label(instance_id)))
+
+    def is_ours(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
+        """Whether we made a cluster: our label is on it, or it is one that we asked for.
+
+        A name alone says nothing: anybody may give a cluster one that begins like ours. Labels are not known
+        before SkyPilot has settled on a machine, but what was asked for is.
+        """
+        if self.instance_id(status.name) is None:
+            return False
+        return status.name in intended or dict(status.labels).get(CONTROLLER) == self._tag
+
+    def is_of_owner(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
+        """Whether a Starburst of our owner made it: this one, or one that says so by its label."""
+        if self.is_ours(status, intended):
+            return True
+        another = is_cluster(status.name) and self.instance_id(status.name) is None
+        return another and dict(status.labels).get(OWNER) == label(self.owner)
+
+    def controller_of(self, status: ClusterStatus) -> str:
+        """The tag of the controller whose cluster this is, as its name has it."""
+        return status.name.removeprefix(f"{PREFIX}-").partition("-")[0]
+
+
+def is_cluster(name: str) -> bool:
+    """Whether this is the name of a cluster that some Starburst made."""
+    return _CLUSTER.fullmatch(name) is not None
+
+
+def label(text: str) -> str:
+    """Text as a label's value that every cloud takes."""
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:LONGEST_LABEL]
+
+
+def run_name(job_id: str, attempt: int, rank: int) -> str:
+    """The name of one task of a run, in a machine's queue and as a container."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", job_id)
+    if plain != job_id or len(plain) > 40:
+        plain = f"{plain[:31]}-{hashlib.sha256(job_id.encode()).hexdigest()[:8]}"
+    return f"{PREFIX}-{plain}-{attempt}-{rank}"

@@ -1,0 +1,1 @@
+"""Runs on rented machines."""

@@ -1,0 +1,244 @@
+"""What is done to the cluster for a run: its object is made or marked, and taken away again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from starburst.clusters.kubernetes.logs import LogKeeper
+from starburst.clusters.kubernetes.manifest import (
+    job_object,
+    namespace_of,
+    object_name,
+    placed,
+    pod_object,
+    withdrawn,
+)
+from starburst.clusters.kubernetes.refusals import is_final, is_full, words
+from starburst.clusters.kubernetes.runs import RunBook, RunKey
+from starburst.clusters.kubernetes.submitter_rights import acting, not_entitled
+from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
+from starburst.domain.job import Adopted
+from starburst.kube import names
+from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, Resource
+from starburst.kube.features import Features
+from starburst.kube.objects import JobView, PodView, read_job, read_pod
+from starburst.runs.attempt_dir import AttemptDir
+from starburst.runs.ports import Desk, Report, Run
+from translator.manifests.tenancy import Tenancy
+
+#: Variables by which a run finds where it can say how far it is.
+Reporting = Callable[[Run], Mapping[str, str]]
+
+
+class Orders:
+    """Writes of one scheduler. Each looks first at what is there, so it can be repeated."""
+
+    def __init__(
+        self,
+        *,
+        desk: Desk,
+        book: RunBook,
+        controller: str,
+        tenancy: Tenancy,
+        logs: Path,
+        report: Report,
+        reporting: Reporting,
+    ) -> None:
+        self._desk = desk
+        self._book = book
+        self._controller = controller
+        self._tenancy = tenancy
+        self._logs = logs
+        self._report = report
+        self._reporting = reporting
+        self._keeping: set[asyncio.Task[None]] = set()
+
+    async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
+        """Make or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
+        try:
+            if run.workload.adopted is not None:
+                await self._place(api, features, run, run.workload.adopted, why)
+            else:
+                await self._create(api, features, run, why)
+        except ApiError as error:
+            if not is_final(error) and not is_full(error):
+                raise
+            end = RunEnd.REFUSED if is_final(error) else RunEnd.NOT_STARTED
+            self._report(RunEnded(run.job.id, run.attempt, end, message=words(error)))
+
+    async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
+        namespace = namespace_of(run.workload, self._tenancy.namespace)
+        why_not = await not_entitled(api, self._tenancy, run, namespace)
+        if why_not:
+            message = f"its submitter may not have that in the cluster: {why_not}"
+            self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
+            return
+        body = job_object(
+            run,
+            namespace=namespace,
+            controller=self._controller,
+            decision=why,
+            indexed=features.indexed,
+            checkpoints=self._tenancy.checkpoints,
+            reporting=self._reporting(run),
+        )
+        try:
+            await api.create(JOBS, namespace, body, acting=acting(run))
+        except ApiError as error:
+            # An answer that was lost may have been a yes: the quota is full of this very Job then.
+            if error.reason != "AlreadyExists" and not is_full(error):
+                raise
+            there = await api.find(JOBS, namespace, body["metadata"]["name"])
+            if there is None:
+                raise
+            if self._book.key_of(read_job(there)) != (run.job.id, run.attempt):
+                name = f"{namespace}/{body['metadata']['name']}"
+                raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
+
+    async def _place(self, api: Api, features: Features, run: Run, adopted: Adopted, why: str) -> None:
+        """Let Chakra bind the pods of an object that was found; a withdrawn Job makes new ones."""
+        resource = _resource(adopted.kind)
+        there = await api.find(resource, adopted.namespace, adopted.name)
+        if adopted.kind == "Pod" and there is not None and await self._cleared(api, run, read_pod(there)):
+            there = None
+        elif there is None and (adopted.kind == "Job" or run.attempt == 1):
+            return self._unwanted(run)  # else the site took an earlier run's Pod away
+        if there is None:
+            pod = pod_object(run, controller=self._controller, decision=why)
+            await api.create(PODS, adopted.namespace, pod)
+            return None
+        labels = there["metadata"].get("labels") or {}
+        ours = {names.JOB: run.job.id, names.CONTROLLER: self._controller}
+        if there["metadata"]["uid"] != adopted.uid and not ours.items() <= labels.items():
+            return self._unwanted(run)
+        marks = {**placed(run, why), names.ADOPTED: "true", names.STOPPING: None}
+        body: Object = {"metadata": {"uid": there["metadata"]["uid"], "labels": ours, "annotations": marks}}
+        if adopted.kind == "Job":
+            limit_s = run.workload.time_limit_s
+            body["spec"] = _resumed(read_job(there), len(run.slots), limit_s, features, time.time())
+        try:
+            await api.patch(resource, adopted.namespace, adopted.name, body)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            # Asked again after a pause.
+            raise RuntimeError("it was deleted or made anew meanwhile") from error
+        return None
+
+    def _unwanted(self, run: Run) -> None:
+        """Its user deleted the object, and perhaps made another one of its name."""
+        self._report(CancelRequested(run.job.id))
+        self._report(RunEnded(run.job.id, run.attempt, RunEnd.STOPPED))
+
+    async def _cleared(self, api: Api, run: Run, pod: PodView) -> bool:
+        """Whether a Pod was the place of an earlier run, which is over, and has been taken away."""
+        key = self._book.key_of(pod)
+        if key is None or key[0] != run.job.id or key[1] >= run.attempt:
+            return False
+        if not pod.over and not pod.deleting and not pod.node:
+            return False  # it never got a place
+        if not pod.over:
+            raise RuntimeError(f"run {key[1]} of {key[0]} is still ending")  # asked again after a pause
+        await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
+        return True
+
+    async def end(
+        self, api: Api, features: Features, key: RunKey, how: RunEnd, grace_s: float, *, why: str = ""
+    ) -> None:
+        """End a run so that its end counts as `how`, and says `why`; the first word on that stands.
+
+        See `RunSite.stop`.
+        """
+        kind, namespace, name, adopted = self._object_of(key)
+        resource = _resource(kind)
+        there = await api.find(resource, namespace, name)
+        view = None if there is None else read_job(there) if kind == "Job" else read_pod(there)
+        unit = self._book.get(key)
+        active = unit.active if unit is not None else []
+        self._keep_logs(api, key, active)
+        if view is None or self._book.key_of(view) != key:
+            await self._end_strays(api, namespace, key, active, grace_s)
+            return
+        body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
+        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip()}
+        if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
+            del marks[names.STOPPING]  # the first word stands
+        body["metadata"] = {"annotations": marks, "uid": view.uid}
+        await api.patch(resource, namespace, name, body)
+        if not adopted:
+            await api.delete(JOBS, namespace, name, uid=view.uid, propagation="Foreground")
+        if isinstance(view, PodView):
+            active = [] if view.over else [view]
+        await self._delete(api, active, grace_s)
+
+    async def _delete(self, api: Api, pods: list[PodView], grace_s: float) -> None:
+        """A grace of 0 would make the server forget a pod whose containers may still live.
+
+        Of pods that are being deleted already, with the grace that their user chose, it is made shorter.
+        """
+        for pod in pods:
+            grace = max(1, math.ceil(grace_s))
+            await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
+
+    def _object_of(self, key: RunKey) -> tuple[str, str, str, bool]:
+        """Kind, namespace and name of a run's object, and whether a user made it."""
+        submission = self._desk.submission(key[0])
+        workload = None if submission is None else submission.workload
+        if workload is not None and workload.adopted is not None:
+            found = workload.adopted
+            return found.kind, found.namespace, found.name, True
+        default = self._tenancy.namespace
+        namespace = default if workload is None else namespace_of(workload, default)
+        return "Job", namespace, object_name(*key), False
+
+    async def _end_strays(
+        self, api: Api, namespace: str, key: RunKey, known: list[PodView], grace_s: float
+    ) -> None:
+        """The object of a run is not there: neither may any pod of it be."""
+        job_id, attempt = key
+        selector = f"{names.JOB}={job_id},{names.CONTROLLER}={self._controller}"
+        listed = [read_pod(item) for item in await api.list(PODS, namespace, selector)]
+        strays = [pod for pod in listed if not pod.over and self._book.key_of(pod) == key]
+        await self._delete(api, strays or known, grace_s)
+        if strays:
+            raise RuntimeError(f"{len(strays)} pods of {job_id} are still there")  # asked again after a pause
+        if not known:  # else their end is told when they are gone
+            self._report(RunEnded(job_id, attempt, RunEnd.STOPPED))
+
+    def _keep_logs(self, api: Api, key: RunKey, pods: list[PodView]) -> None:
+        """Pods of a run that is ended early vanish with all they wrote, unless it is kept."""
+        keeper = LogKeeper(api, self._logs)
+        directory = AttemptDir.of(self._logs, *key).path
+        for number, pod in enumerate(pods):
+            if pod.node and not pod.deleting:
+                rank = pod.annotations.get(names.RANK, str(number))
+                keeping = keeper.keep(pod.namespace, pod.name, directory / rank / "log")
+                task = asyncio.create_task(keeping, name=f"log of {pod.name}")
+                self._keeping.add(task)
+                task.add_done_callback(self._keeping.discard)
+
+    async def close(self) -> None:
+        """Drop the logs that are being kept."""
+        keeping = list(self._keeping)
+        for task in keeping:
+            task.cancel()
+        await asyncio.gather(*keeping, return_exceptions=True)
+
+
+def _resource(kind: str) -> Resource:
+    return JOBS if kind == "Job" else PODS
+
+
+def _resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:
+    """The patch that makes a Job run. Its clock ran on while it waited, unless it was suspended."""
+    spec: Object = {"parallelism": tasks}
+    if features.suspend:
+        spec["suspend"] = False
+    if time_limit_s is not None:
+        waited_s = 0.0 if view.suspended or view.started_at is None else max(0.0, now - view.started_at)
+        spec["activeDeadlineSeconds"] = math.ceil(waited_s + time_limit_s)
+    return spec

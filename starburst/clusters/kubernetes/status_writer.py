@@ -1,0 +1,279 @@
+"""Shows in the cluster what became of each job: events, conditions, and the end of what ran elsewhere.
+
+It looks at how things stand and at what is shown, and mends the difference; so it can be asked at any time,
+and a restart needs no memory of what was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timezone
+
+import structlog
+
+from starburst.clusters.kubernetes.adoption import adopted_id, regarding
+from starburst.clusters.kubernetes.manifest import withdrawn
+from starburst.clusters.kubernetes.runs import RunBook
+from starburst.core.model.jobs import JobRecord
+from starburst.core.state import Changes
+from starburst.domain.job import Phase, Site
+from starburst.kube import names
+from starburst.kube.api import JOBS, PODS, STRATEGIC, Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.features import Features
+from starburst.kube.objects import JobView, PodView
+from starburst.kube.recorder import Kind, Recorder
+from starburst.runs.ports import Desk
+
+log = structlog.get_logger()
+
+#: Decisions that users of the cluster hear of, by the event's reason.
+REASONS: Mapping[str, str] = {
+    "waits": "Queued",
+    "placed": "Placed",
+    "offloaded": "Offloaded",
+    "no-offer": "NoOffer",
+    "returning": "Returned",
+    "stopping": "Stopping",
+    "lost": "Lost",
+    "not-started": "NotStarted",
+    "succeeded": "Succeeded",
+    "failed": "Failed",
+    "cancelled": "Cancelled",
+}
+WARNINGS = ("lost", "not-started", "failed")
+#: Of these conditions one is true while a job is not over.
+CONDITIONS = ("Queued", "Placed", "Offloaded")
+
+#: Wall seconds between writes to one object; between tries that fail twice as long each time, up to a minute.
+PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+#: After this long a write to a status is looked at again: Job controllers of old servers overwrite it with
+#: what they read before. Wall seconds.
+CHECK_S = 10.0
+
+
+class Mirror:
+    """Keeps the objects of one scheduler's jobs in step with its records."""
+
+    def __init__(self, api: Api, features: Features, desk: Desk, book: RunBook, recorder: Recorder) -> None:
+        self._api = api
+        self._features = features
+        self._desk = desk
+        self._book = book
+        self._recorder = recorder
+        #: Adopted objects by job.
+        self._objects: dict[str, JobView | PodView] = {}
+        self._reasons: dict[str, str] = {}
+        #: State and reason that an object is known to show, and when it was last written to (loop's time).
+        self._shown: dict[str, tuple[str, str]] = {}
+        self._written: dict[str, float] = {}
+        #: Tries in a row that failed, by job.
+        self._failures: dict[str, int] = {}
+        #: Jobs that wait for the last pods of an object, by its uid.
+        self._emptying: dict[str, str] = {}
+        self._asked: dict[str, None] = {}
+        self._wake = asyncio.Event()
+
+    def found(self, job_id: str, view: JobView | PodView) -> None:
+        """An object is about to become a job."""
+        self._objects[job_id] = view
+
+    def object_changed(self, view: JobView | PodView, *, gone: bool) -> None:
+        """From the watches: an object of some scheduler's job."""
+        job_id = view.labels.get(names.JOB) or adopted_id(view.name, view.uid)
+        if not gone and names.ADOPTED in view.annotations and self._book.is_ours(view):
+            self._objects[job_id] = view
+            self.look(job_id)
+        elif gone and job_id in self._objects and self._objects[job_id].uid == view.uid:
+            for known in (self._objects, self._reasons, self._shown, self._written, self._failures):
+                known.pop(job_id, None)
+            self._emptying.pop(view.uid, None)
+
+    def pod_ended(self, owner: str) -> None:
+        """A pod of this object is over or gone; the last one may be what somebody waits for."""
+        job_id = self._emptying.get(owner)
+        if job_id is not None:
+            self.look(job_id)
+
+    def told(self, changes: Changes) -> None:
+        """A step of the scheduler: events for what was decided, and a look at what was touched."""
+        for decision in changes.decisions:
+            view = self._objects.get(decision.subject)
+            reason = REASONS.get(decision.kind)
+            if view is None or reason is None:
+                continue
+            self._reasons[decision.subject] = decision.reason
+            kind: Kind = "Warning" if decision.kind in WARNINGS else "Normal"
+            self._recorder.put(regarding(view), kind, reason, decision.reason)
+        for job_id in changes.jobs:
+            if job_id in self._objects:
+                self.look(job_id)
+
+    def look(self, job_id: str) -> None:
+        """Have an object compared with its job."""
+        self._asked[job_id] = None
+        self._wake.set()
+
+    def look_at_all(self) -> None:
+        """After a start: nobody knows what was shown before."""
+        for job_id in self._objects:
+            self.look(job_id)
+
+    async def run(self) -> None:
+        """Compare and mend until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            asked, self._asked = self._asked, {}
+            for job_id in asked:
+                try:
+                    await self._mend(job_id)
+                    self._failures.pop(job_id, None)
+                except ApiError as error:
+                    if error.status != 404:  # else it was deleted meanwhile
+                        self._retry(job_id, error)
+                except UnreachableError as error:
+                    self._retry(job_id, error)
+
+    def _retry(self, job_id: str, error: Exception) -> None:
+        log.warning("not-shown", job=job_id, error=str(error))
+        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+        pause_s = min(PAUSE_S * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE_S)
+        asyncio.get_running_loop().call_later(pause_s, self.look, job_id)
+
+    async def _mend(self, job_id: str) -> None:
+        view = self._objects.get(job_id)
+        if view is None or view.deleting or (_ended(view) and names.LOGS in view.annotations):
+            return
+        record = self._desk.record(job_id)
+        if record is None:
+            return
+        if _ended(view):
+            await self._note_end(view, record)
+        elif record.phase.is_end:
+            await self._end(view, record)
+        else:
+            if isinstance(view, JobView) and is_away(record) and not view.withdrawn:
+                await self._withdraw(view)
+            await self._show(view, record)
+
+    async def _withdraw(self, view: JobView) -> None:
+        """The job is not to run here: the cluster keeps the Job and loses its pods."""
+        body = {"metadata": {"annotations": {names.NODES: ""}}, **withdrawn(self._features)}
+        await self._api.patch(JOBS, view.namespace, view.name, body)
+
+    async def _end(self, view: JobView | PodView, record: JobRecord) -> None:
+        """Write the end of a job that did not end here, once nothing of it is left here."""
+        if isinstance(view, JobView):
+            if not view.withdrawn:
+                await self._withdraw(view)  # the change brings us back
+            elif self._book.has_active_pods(view.uid):
+                self._emptying[view.uid] = record.id
+            else:
+                self._emptying.pop(view.uid, None)
+                body = {"status": job_status(view, record, len(record.job.tasks), _now())}
+                await self._api.patch(JOBS, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
+        elif not view.node:
+            body = {"status": pod_status(record)}
+            await self._api.patch(PODS, view.namespace, view.name, body, sub="status")
+
+    async def _note_end(self, view: JobView | PodView, record: JobRecord) -> None:
+        if not record.phase.is_end:
+            return
+        annotations = {
+            names.LOGS: f"starburst logs {record.id}",
+            names.EXIT_CODE: "" if record.exit_code is None else str(record.exit_code),
+            names.DECISION: f"{record.message}; ran in the {_where(record)}",
+        }
+        body = {"metadata": {"annotations": annotations}}
+        await self._api.patch(_resource(view), view.namespace, view.name, body)
+
+    async def _show(self, view: JobView | PodView, record: JobRecord) -> None:
+        """The condition that is true now, and the last reason, where `kubectl describe` shows them.
+
+        What was written is known to be there once it was read: until then this is done again.
+        """
+        state = "Offloaded" if is_away(record) else "Placed" if record.alive else "Queued"
+        reason = self._reasons.get(record.id, record.message)
+        if self._shown.get(record.id) == (state, reason):
+            return
+        loop = asyncio.get_running_loop()
+        rest_s = self._written.get(record.id, loop.time() - PAUSE_S) + PAUSE_S - loop.time()
+        if rest_s > 0:
+            loop.call_later(rest_s, self.look, record.id)
+            return
+        resource, mine = _resource(view), {"uid": view.uid}
+        there = await self._api.get(resource, view.namespace, view.name)
+        conditions = _conditions(there, state, reason)
+        decision = (there["metadata"].get("annotations") or {}).get(names.DECISION, "")
+        if not conditions and reason in ("", decision):
+            self._shown[record.id] = (state, reason)
+            return
+        self._written[record.id] = loop.time()
+        if conditions:
+            body: Object = {"metadata": mine, "status": {"conditions": conditions}}
+            await self._api.patch(resource, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
+        if reason not in ("", decision):
+            body = {"metadata": {**mine, "annotations": {names.DECISION: reason}}}
+            await self._api.patch(resource, view.namespace, view.name, body)
+        loop.call_later(CHECK_S, self.look, record.id)
+
+
+def _conditions(there: Object, state: str, reason: str) -> list[Object]:
+    """Those of an object that are not as they should be."""
+    known = {found["type"]: found for found in (there.get("status") or {}).get("conditions") or ()}
+    return [
+        {"type": kind, "status": status, "reason": state, "message": reason, "lastTransitionTime": _now()}
+        for kind, status in ((f"starburst.io/{name}", str(name == state)) for name in CONDITIONS)
+        if known.get(kind, {}).get("status") != status
+    ]
+
+
+def is_away(record: JobRecord) -> bool:
+    """Whether a job is in the cloud, or on its way there."""
+    return record.phase is Phase.OFFLOADING or (record.alive and record.site is Site.CLOUD)
+
+
+def job_status(view: JobView, record: JobRecord, tasks: int, now: str) -> Object:
+    """The end of a Job as its controller would write it, with the condition before it that 1.31 asks for."""
+    done = record.phase is Phase.SUCCEEDED
+    before, end = ("SuccessCriteriaMet", "Complete") if done else ("FailureTarget", "Failed")
+    reason = "Cancelled" if record.phase is Phase.CANCELLED else f"RanIn{_where(record).title()}"
+    conditions = [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": record.message,
+            "lastProbeTime": now,
+            "lastTransitionTime": now,
+        }
+        for kind in (before, end)
+    ]
+    status: Object = {"conditions": conditions, "active": 0}
+    status.update({"succeeded": tasks, "completionTime": now} if done else {"failed": 1})
+    if view.started_at is None:
+        status["startTime"] = now
+    return status
+
+
+def pod_status(record: JobRecord) -> Object:
+    """The end of a Pod that no kubelet ran."""
+    phase = "Succeeded" if record.phase is Phase.SUCCEEDED else "Failed"
+    return {"phase": phase, "reason": f"RanIn{_where(record).title()}", "message": record.message}
+
+
+def _where(record: JobRecord) -> str:
+    return "cluster" if record.site is None else record.site.value
+
+
+def _ended(view: JobView | PodView) -> bool:
+    return bool(view.end) if isinstance(view, JobView) else view.over
+
+
+def _resource(view: JobView | PodView) -> Resource:
+    return JOBS if isinstance(view, JobView) else PODS
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

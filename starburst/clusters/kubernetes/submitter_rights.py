@@ -1,0 +1,33 @@
+"""Whether the submitter of a job may have what its manifest asks for, asked anew when its object is made."""
+
+from __future__ import annotations
+
+import json
+
+from starburst.kube.access import Permission
+from starburst.kube.api import Acting, Api
+from starburst.kube.reviews import may
+from starburst.runs.ports import Run
+from translator.manifests.tenancy import Tenancy, rule
+
+
+def acting(run: Run) -> Acting | None:
+    """In whose name the object of a run is made; None is ours."""
+    submitter = run.workload.submitter
+    if not submitter.kubernetes_user:
+        return None
+    return Acting(submitter.kubernetes_user, submitter.kubernetes_groups)
+
+
+async def not_entitled(api: Api, tenancy: Tenancy, run: Run, namespace: str) -> str:
+    """What a submitted job may not have; "" if it may run. Raises ApiError, UnreachableError."""
+    workload = run.workload
+    if workload.manifest is None:
+        return ""
+    ruling = rule(tenancy, json.loads(workload.manifest), run.job.queue, workload.submitter)
+    if ruling.errors:
+        return "; ".join(error.line for error in ruling.errors)
+    for name in ruling.to_ask:
+        if not await may(api, Permission("get", "", "secrets", name=name), namespace, acting(run)):
+            return f"Kubernetes user {workload.submitter.kubernetes_user} may not get Secret {name} there"
+    return ""

@@ -1,0 +1,1 @@
+"""Values of the core: jobs, events, actions, decisions, settings."""

@@ -1,0 +1,170 @@
+"""The decision log: one row per decision, with its numbers and, from them, one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from starburst.core.model.actions import Slot
+from starburst.domain.money import Money
+from starburst.policy.waiting import hours
+
+Numbers = dict[str, object]
+
+
+class Decision(NamedTuple):
+    """A row of the log. `subject` is a job's or instance's id; numbers are in SI units and micro-dollars."""
+
+    seq: int
+    at: float
+    subject: str
+    event: str
+    kind: str
+    numbers: Numbers
+
+    @property
+    def reason(self) -> str:
+        """The row in one sentence."""
+        return REASONS[self.kind](self.numbers)
+
+
+def usd(micro: object) -> str:
+    """Micro-dollars as people write them; None is an unknown price."""
+    return str(Money(int(str(micro)))) if micro is not None else "an unknown price"
+
+
+def where(slots: Iterable[Slot]) -> str:
+    """The nodes or machines of some slots, as people read them."""
+    return ", ".join(dict.fromkeys(slot.where for slot in slots))
+
+
+def _span(n: Numbers, key: str) -> str:
+    return hours(float(str(n[key])))
+
+
+def _wait(n: Numbers) -> str:
+    if n["wait_s"] is None:
+        return f"waits for {n['need']} on the cluster as long as it takes ({n['rule']})"
+    return f"waits up to {_span(n, 'wait_s')} for {n['need']} on the cluster ({n['rule']})"
+
+
+def _placed(n: Numbers) -> str:
+    line = f"starts on {n['where']}: {n['need']} free there after {_span(n, 'waited_s')}"
+    return f"{line}; passed {n['passed']}, which does not fit yet" if n["passed"] else line
+
+
+WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
+    "expired": lambda n: f"no room on the cluster for {_span(n, 'waited_s')}",
+    "cpu-only": lambda n: "it needs no GPU, and the cluster's nodes are kept for jobs that do",
+    "short": lambda n: f"it is shorter than {_span(n, 'short_job_s')}",
+    "only": lambda n: "its starburst.io/cloud says only",
+    "too-big": lambda n: f"no node or set of nodes of the cluster could ever hold {n['need']}",
+    "queue-full": lambda n: f"the queue is longer than {n['queue_limit']} and it was last",
+    "hopeless": lambda n: (
+        f"by the estimates of what runs on the cluster, it will not have {n['need']} free before the wait "
+        "is over"
+    ),
+    "refused": lambda n: "the cluster does not start it, and its wait is over",
+    "again": lambda n: "its first machine did not come up",
+    "stranded": lambda n: "it was stopped to move, and what it was to move to is lost",
+}
+
+
+def _machines(n: Numbers) -> str:
+    """What a job that leaves rents, or whose machine it shares; logs of old know of no sharing."""
+    rate = f"{n['offers']} at {usd(n['rate'])}/h"
+    if n.get("joins"):
+        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
+    return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}"
+
+
+def _company(n: Numbers) -> str:
+    return f" as {n['others']} move too" if n["others"] else ""
+
+
+def _silence(n: Numbers) -> str:
+    if n.get("why"):
+        return f"answers, but not so that it could be worked with ({n['why']})"
+    return "does not answer, though its cloud says it runs"
+
+
+AT_CAP = {
+    "finish": "what runs may end, and nothing more is rented",
+    "return": "what saves its progress is fetched home, what does not may end, and nothing more is rented",
+    "stop": "what runs is told to end, and its machines are given back",
+}
+
+REASONS: dict[str, Callable[[Numbers], str]] = {
+    "waits": _wait,
+    "placed": _placed,
+    "offloaded": lambda n: f"leaves for the cloud: {WHY_OFFLOAD[str(n['why'])](n)}; {_machines(n)}",
+    "no-offer": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
+    "capped": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
+    "cap-warned": lambda n: f"{usd(n['spent'])} is spent of {n['title']}",
+    "cap-reached": lambda n: f"{usd(n['spent'])} is spent of {n['title']}: {AT_CAP[str(n['then'])]}",
+    "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
+    "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",
+    "failed": lambda n: str(n["message"]),
+    "awaits": lambda n: f"does not wait for a place yet: it comes after {n['those']}",
+    "protected": lambda n: (
+        f"goes first now: {n['passes']} later jobs have started before it; {n['nodes']} take no other job "
+        "until it starts"
+    ),
+    "turn": lambda n: (
+        f"waits for its turn: at most {n['at_once']} job{'' if n['at_once'] == 1 else 's'} of {n['array']} "
+        "at a time"
+    ),
+    "retries": lambda n: (
+        f"fails (exit {n['exit_code']}); try {n['number']} of {n['of']} in {_span(n, 'pause_s')}"
+    ),
+    "cancelled": lambda n: (
+        f"cancelled, as {n['other']}, which it comes after, did not succeed"
+        if "other" in n
+        else "cancelled by its user"
+    ),
+    "held": lambda n: f"is held: it neither waits nor leaves until {n['until']}",
+    "released": lambda n: f"released after {_span(n, 'held_s')}: its wait begins now",
+    "not-held": lambda n: f"could not be held any more: it was {n['phase']} when that was asked for",
+    "stopping": lambda n: f"told to stop, has {_span(n, 'grace_s')} to save its work: {n['why']}",
+    "returning": lambda n: (
+        f"comes home after {_span(n, 'elapsed_s')} in the cloud: about {_span(n, 'remaining_s')} still to "
+        f"run, {_span(n, 'lost_s')} of work to repeat; {n['slot']}"
+    ),
+    "stays-away": lambda n: (
+        f"stays in the cloud: coming home would repeat {_span(n, 'lost_s')} of work to save "
+        f"{_span(n, 'remaining_s')} of rent"
+    ),
+    "moving": lambda n: (
+        f"moves from {n['old']} to {n['new']}{_company(n)}: less rent by about {usd(n['saves'])} until the "
+        f"jobs there are done ({usd(n['rate'])}/h less when they have moved), at a cost of {usd(n['costs'])}"
+    ),
+    "unmoved": lambda n: f"does not move after all: {n['why']}",
+    "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
+    "not-started": lambda n: (
+        f"was not started on {n['where']}: {n['message']}; it is tried again in {_span(n, 'pause_s')}"
+    ),
+    "refusing": lambda n: (
+        f"has refused {n['count']} starts in a row, at last with: {n['message']}; one job every "
+        f"{_span(n, 'probe_s')} is tried until one starts"
+    ),
+    "accepting": lambda n: f"starts jobs again, {_span(n, 'after_s')} after it first refused one",
+    "launched": lambda n: f"rented {n['offer']} at {usd(n['rate'])}/h for {n['jobs']}",
+    "dearer": lambda n: f"costs {usd(n['rate'])}/h, not {usd(n['thought'])}/h as its offer says",
+    "ready": lambda n: f"took {_span(n, 'boot_s')} to come up",
+    "launch-failed": lambda n: (
+        f"could not be rented ({n['message']}); {n['offer']} is left alone for {_span(n, 'pause_s')}"
+        f"{'; bill ' + usd(n['micro_usd']) if 'micro_usd' in n else ''}"
+    ),
+    "terminating": lambda n: "given back: nothing runs on it any more",
+    "unreachable": lambda n: f"{_silence(n)}; not heard of for {_span(n, 'grace_s')} it is ended",
+    "reachable": lambda n: f"answers again after {_span(n, 'after_s')}",
+    "unfit": lambda n: (
+        f"takes no work ({n['why']}): what has not begun there starts elsewhere, no job joins it, and it is "
+        f"ended once nothing runs there; {n['offer']} is left alone for {_span(n, 'pause_s')}"
+    ),
+    "fenced": lambda n: (
+        f"is ended: {'took no work' if n.get('unfit') else 'not heard of'} for {_span(n, 'after_s')}; then "
+        "its jobs start anew"
+    ),
+    "gone": lambda n: f"{n['how']} after {_span(n, 'billed_s')}; bill {usd(n['micro_usd'])}",
+}

@@ -1,0 +1,186 @@
+"""What is free on the cluster's nodes, and where a gang would go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from starburst.core.model.actions import Slot
+from starburst.domain.job import Job, Shape
+from starburst.domain.node import Node
+from starburst.domain.resources import Resources
+from starburst.policy.placement import Amount, Score
+
+
+def amount(resources: Resources) -> Amount:
+    """As the triple placement policies work on."""
+    return (resources.gpus, resources.cpu_milli, resources.memory_mib)
+
+
+@dataclass(slots=True)
+class _NodeState:
+    node: Node
+    capacity: Amount
+    free: Amount
+    #: Slots in use; they may be of size nothing.
+    held: int = 0
+    #: No longer reported; goes once it is empty.
+    left: bool = False
+
+
+class Capacity:
+    """Free GPUs, CPUs and memory of every node; placing is all or nothing for a gang."""
+
+    def __init__(self, nodes: Iterable[Node], score: Score) -> None:
+        self._score = score
+        self._states: dict[str, _NodeState] = {}
+        self._ever: dict[Shape, bool] = {}
+        #: Nodes that take no jobs but one.
+        self._kept_for = ""
+        self._kept: frozenset[str] = frozenset()
+        self.update(nodes)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes as last reported; one that left stays, unschedulable, until it is empty."""
+        return [state.node for state in self._states.values()]
+
+    def free(self, name: str) -> Resources:
+        """What is free on a node."""
+        state = self._states[name]
+        return Resources(*state.free, state.node.capacity.gpu_type)
+
+    def update(self, nodes: Iterable[Node]) -> None:
+        """Take over a new list of nodes; what is in use stays in use, even over a capacity that shrank."""
+        self._ever.clear()
+        reported = {node.name: node for node in nodes}
+        states: dict[str, _NodeState] = {}
+        for name, node in reported.items():
+            capacity, was = amount(node.capacity), self._states.get(name)
+            used = _minus(was.capacity, was.free) if was else (0, 0, 0)
+            states[name] = _NodeState(node, capacity, _minus(capacity, used), was.held if was else 0)
+        for name, state in self._states.items():
+            if name not in reported and state.held:
+                left = replace(state.node, schedulable=False)
+                states[name] = _NodeState(left, state.capacity, state.free, state.held, left=True)
+        self._states = states
+
+    def place(self, job: Job) -> tuple[Slot, ...] | None:
+        """Slots for every task of a job, or None if not all of them fit now. Takes nothing."""
+        if len(job.tasks) == 1:
+            name = self._best(job.tasks[0], job)
+            return None if name is None else (Slot(0, name, job.tasks[0]),)
+        slots: list[Slot] = []
+        for rank, demand in enumerate(job.tasks):
+            name = self._best(demand, job)
+            if name is None:
+                break
+            slots.append(Slot(rank, name, demand))
+            self.take(slots[-1:])  # tasks of one gang must not count on the same room
+        self.give(slots)
+        return tuple(slots) if len(slots) == len(job.tasks) else None
+
+    def would_hold(self, job: Job, freed: Callable[[str], Amount]) -> tuple[str, ...]:
+        """Nodes of a job's tasks if what `freed` says of a node were free there too; empty if not all fit."""
+        names: list[str] = []
+        taken: dict[str, Amount] = {}
+        for demand in job.tasks:
+            want = amount(demand)
+            for name, state in self._states.items():
+                if not _suits(state.node, demand, job):
+                    continue
+                free = _minus(_plus(state.free, freed(name)), taken.get(name, (0, 0, 0)))
+                if all(part <= there for part, there in zip(want, free, strict=True)):
+                    taken[name] = _plus(taken.get(name, (0, 0, 0)), want)
+                    names.append(name)
+                    break
+            else:
+                return ()
+        return tuple(names)
+
+    def holds(self, slots: Iterable[Slot]) -> bool:
+        """Whether these slots are all free."""
+        slots = tuple(slots)
+        self.take(slots)
+        ok = all(min(self._states[slot.where].free) >= 0 for slot in slots)
+        self.give(slots)
+        return ok
+
+    def keep(self, job_id: str, names: Iterable[str]) -> None:
+        """These nodes, and no others, take no new jobs but this one."""
+        self._kept_for, self._kept = job_id, frozenset(names)
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether these nodes are there and take jobs."""
+        return all(name in self._states and self._states[name].node.schedulable for name in names)
+
+    def up(self, slots: Iterable[Slot]) -> bool:
+        """Whether the nodes of these slots still take jobs."""
+        return all(self._states[slot.where].node.schedulable for slot in slots)
+
+    def take(self, slots: Iterable[Slot]) -> None:
+        """Mark slots as in use."""
+        for slot in slots:
+            state = self._states[slot.where]
+            state.free = _minus(state.free, amount(slot.resources))
+            state.held += 1
+
+    def give(self, slots: Iterable[Slot]) -> None:
+        """Free slots; a node that left the cluster goes once it is empty."""
+        for slot in slots:
+            state = self._states[slot.where]
+            state.free = _plus(state.free, amount(slot.resources))
+            state.held -= 1
+            if state.left and not state.held:
+                del self._states[slot.where]
+
+    def ever(self, job: Job) -> bool:
+        """Whether the job would fit the cluster if it were empty and every node up."""
+        known = self._ever.get(job.shape)
+        if known is None:
+            up = (replace(state.node, schedulable=True) for state in self._states.values() if not state.left)
+            empty = Capacity(up, self._score)
+            known = self._ever[job.shape] = empty.place(job) is not None
+        return known
+
+    def copy(self) -> Capacity:
+        """An independent copy, to try things on."""
+        twin = Capacity((), self._score)
+        twin._states = {n: _NodeState(s.node, s.capacity, s.free, s.held) for n, s in self._states.items()}
+        return twin
+
+    def _best(self, demand: Resources, job: Job) -> str | None:
+        gpus, cpu, memory = want = amount(demand)
+        score = self._score
+        closed = self._kept if job.id != self._kept_for else ()
+        best_name, best_score = None, None
+        for name, state in self._states.items():
+            free = state.free
+            if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
+                continue
+            if closed and name in closed:
+                continue
+            value = score(free, state.capacity, want)
+            if best_score is None or value < best_score:  # type: ignore[operator]
+                best_name, best_score = name, value
+        return best_name
+
+
+def _suits(node: Node, demand: Resources, job: Job) -> bool:
+    if not node.schedulable:
+        return False
+    if demand.gpu_type and demand.gpus and demand.gpu_type != node.capacity.gpu_type:
+        return False
+    if job.node_selector and not all(pair in node.labels for pair in job.node_selector):
+        return False
+    if not node.taints and not job.rules.affinity:
+        return True
+    return job.rules.admits(node.name, dict(node.labels), node.taints)
+
+
+def _minus(a: Amount, b: Amount) -> Amount:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _plus(a: Amount, b: Amount) -> Amount:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

@@ -1,0 +1,117 @@
+"""The waiting jobs, by shape.
+
+Jobs of one shape fit or fail together, so a walk needs to look at the first job of each shape only: as the
+walk goes on free capacity only shrinks, and once a shape has failed all its other jobs would fail as well.
+A walk therefore costs (jobs placed + distinct shapes) placement attempts, not one per queued job.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from starburst.core.model.jobs import JobRecord
+from starburst.domain.job import Shape
+
+#: (order key, arrival number): the total order of the queue.
+Key = tuple[float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The oldest job that waits without end, how often it was passed, and the nodes that are kept for it."""
+
+    job_id: str = ""
+    count: int = 0
+    nodes: tuple[str, ...] = ()
+
+
+class ShapeQueue:
+    """Queued jobs in a total order, with the first job of every shape at hand. Removal is lazy: O(log n)."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Key] = {}
+        self._records: dict[str, JobRecord] = {}
+        self._heaps: dict[Shape, list[tuple[Key, str]]] = {}
+        self._tail: list[tuple[float, int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._keys
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        """Every queued job, in order: O(n log n), for listings and checks only."""
+        return (self._records[job_id] for job_id in sorted(self._keys, key=self._keys.__getitem__))
+
+    def add(self, record: JobRecord) -> None:
+        """Put a job in its place."""
+        key = (record.order_key, record.seq)
+        self._keys[record.id] = key
+        self._records[record.id] = record
+        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, record.id))
+        heapq.heappush(self._tail, (-key[0], -key[1], record.id))
+
+    def remove(self, record: JobRecord) -> None:
+        """Take a job out."""
+        del self._keys[record.id], self._records[record.id]
+        shape = record.job.shape
+        if not self._prune(shape):
+            del self._heaps[shape]
+        if len(self._tail) > 64 and len(self._tail) > 2 * len(self._keys):
+            self._tail = [(-key[0], -key[1], job_id) for job_id, key in self._keys.items()]
+            heapq.heapify(self._tail)
+
+    def shapes(self) -> Iterator[Shape]:
+        """Distinct shapes in the queue."""
+        return iter(self._heaps)
+
+    def heads(self, shapes: Iterator[Shape]) -> list[tuple[Key, str]]:
+        """A heap of the first jobs of these shapes."""
+        heap = [self._heaps[shape][0] for shape in shapes if shape in self._heaps]
+        heapq.heapify(heap)
+        return heap
+
+    def head(self, shape: Shape) -> tuple[Key, str] | None:
+        """The first job of a shape."""
+        heap = self._heaps.get(shape)
+        return heap[0] if heap else None
+
+    def first(self) -> JobRecord | None:
+        """The first job of all."""
+        heads = self.heads(self.shapes())
+        return self._records[heads[0][1]] if heads else None
+
+    def get(self, job_id: str) -> JobRecord:
+        """A queued job by id."""
+        return self._records[job_id]
+
+    def beyond(self, limit: int, may_leave: Callable[[JobRecord], bool]) -> list[JobRecord]:
+        """The last jobs of the queue that must go for it to be `limit` long; O(log n) each."""
+        leaving: list[JobRecord] = []
+        seen: list[tuple[float, int, str]] = []
+        while self._tail and len(self._keys) - len(leaving) > limit:
+            entry = heapq.heappop(self._tail)
+            queued = self._keys.get(entry[2]) == (-entry[0], -entry[1])
+            if queued and entry not in seen[-1:]:  # a job that came back to its place is in the heap twice
+                seen.append(entry)
+                if may_leave(self._records[entry[2]]):
+                    leaving.append(self._records[entry[2]])
+        for entry in seen:
+            heapq.heappush(self._tail, entry)
+        return leaving
+
+    def _prune(self, shape: Shape) -> bool:
+        """Drop entries of jobs that left: those on top of a shape's heap, and all once they are most of it.
+
+        Whether any is left.
+        """
+        heap = self._heaps[shape]
+        if len(heap) > 64 and len(heap) > 2 * len(self._keys):
+            heap[:] = {entry for entry in heap if self._keys.get(entry[1]) == entry[0]}
+            heapq.heapify(heap)
+        while heap and self._keys.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return bool(heap)

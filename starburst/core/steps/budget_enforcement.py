@@ -1,0 +1,109 @@
+"""What caps on spending do: warn, keep jobs from leaving, end runs, let them go on when there is money."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from starburst.core.model.jobs import JobRecord
+from starburst.core.state import State
+from starburst.core.steps.admission import wait_for_money
+from starburst.core.steps.budget import Standing, is_capped, ledger, set_aside, short, standings
+from starburst.core.steps.run_lifecycle import back, release, stay, stop
+from starburst.domain.job import Phase
+from starburst.policy.caps import HOUR_S
+
+#: Spending is looked at again after this at the earliest, so that time goes on whatever is rounded; seconds.
+LEAST_S = 0.001
+
+
+def caps_at(state: State) -> float:
+    """When spending, as it accrues, comes to where a cap does something; infinity if it does not."""
+    first = inf
+    if not state.settings.caps:
+        return first
+    for standing in standings(state).values():
+        if standing.rate > 0:
+            missing_s = (standing.next_mark - standing.spent) / standing.rate * HOUR_S
+            first = min(first, max(state.now + missing_s, state.now + LEAST_S), standing.end)
+    return first
+
+
+def watch_caps(state: State) -> None:
+    """Say what is to be said, end what is to be ended; those for whom there is money now try again."""
+    for cap in state.settings.caps:
+        standing = standings(state)[cap.name]
+        _tell(state, standing)
+        if standing.is_reached and cap.then != "finish":
+            _enforce(state, standing)
+    if state.capped and state.changes.instances:
+        _retry(state)
+
+
+def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
+    """Those of the jobs that leave together for whom there is money, in order; the others wait."""
+    if not state.settings.caps:
+        return list(leavers)
+    taken: dict[str, float] = {}
+    found = []
+    for record in leavers:
+        offers = state.fleet.price(record.job, state.fleet.available(state.now))
+        lacking = None if isinstance(offers, str) else short(state, record, offers, taken)
+        if lacking is not None:
+            record.leaving = ""
+            wait_for_money(state, record, lacking)
+            continue
+        if not isinstance(offers, str):
+            set_aside(state, record, offers, taken)
+        state.capped.pop(record.id, None)
+        found.append(record)
+    return found
+
+
+def _tell(state: State, standing: Standing) -> None:
+    """Each of the two at most once per window; again only if a bill turned out smaller in between."""
+    kept, cap = standing.ledger, standing.cap
+    if kept.reached and not standing.is_reached:
+        kept = state.ledgers[cap.name] = replace(kept, reached=False)
+        state.books = None
+    kind = "cap-reached" if standing.is_reached else "cap-warned" if standing.warns else ""
+    if not kind or standing.spent <= 0 or kept.reached or (kept.warned and not standing.is_reached):
+        return
+    state.ledgers[cap.name] = replace(ledger(state, cap), warned=True, reached=standing.is_reached)
+    state.books = None
+    spent = round(standing.spent)
+    state.decide(cap.name, kind, title=cap.title, spent=spent, then=cap.then, until=standing.end)
+
+
+def _enforce(state: State, standing: Standing) -> None:
+    """The cap is reached: whom it covers has no machines that still come up, and ends if it is to."""
+    cap = standing.cap
+    here = {job_id for machine in state.fleet.instances.values() for job_id in machine.job_ids}
+    for record in sorted((state.jobs[job_id] for job_id in here), key=lambda record: record.seq):
+        if not cap.covers(record.job):
+            continue
+        if record.phase is Phase.OFFLOADING:
+            release(state, record)
+            back(state, record)
+        elif record.phase is Phase.STOPPING:
+            stay(state, record)  # where it was to move to nothing is held for it any more
+        elif cap.then == "stop" or record.job.checkpoint:
+            grace_s = state.grace_s(record.job)
+            state.decide(record.id, "stopping", grace_s=grace_s, why=f"{cap.title} is spent")
+            stop(state, record, "cap", grace_s)
+
+
+def _retry(state: State) -> None:
+    """Machines or their jobs have changed, so there may be money again: who would have enough leaves."""
+    taken: dict[str, float] = {}
+    for job_id, cost in list(state.capped.items()):
+        record = state.jobs.get(job_id)
+        if record is None or not is_capped(record):
+            del state.capped[job_id]
+            continue
+        over = [standing for standing in standings(state).values() if standing.cap.covers(record.job)]
+        if all(standing.has(cost + taken.get(standing.cap.name, 0.0)) for standing in over):
+            state.set_deadline(record, state.now)
+            for standing in over:
+                taken[standing.cap.name] = taken.get(standing.cap.name, 0.0) + cost

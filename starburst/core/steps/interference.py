@@ -1,0 +1,133 @@
+"""How fast jobs run beside each other on rented machines, learnt from their reports (Eva, section 4.4).
+
+A job's throughput is its rate over that of its workload with machines to itself: as it was seen on such GPUs,
+or else as its user measured it. A workload of which neither is known teaches nothing. A report counts once
+nobody has come or gone for a while, and of one job every so often, so that a thousand jobs that report every
+ten seconds cost a step every now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.domain.job import Job, Phase, Site
+from starburst.policy.packing.throughput import throughputs
+
+if TYPE_CHECKING:
+    from starburst.core.state import State
+
+#: Seconds that nobody may have come or gone for: the window of a report, and the time it takes to get here.
+SETTLED_S = 60.0
+#: Seconds until a job whose company stays the same is looked at again.
+AGAIN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """Who runs beside a job."""
+
+    #: Of each of its tasks: the workload, and those of other jobs' tasks on the same machine.
+    tasks: tuple[tuple[str, tuple[str, ...]], ...]
+    #: Since when that has been so, scheduler seconds.
+    since: float
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it has its machines to itself."""
+        return not any(beside for _, beside in self.tasks)
+
+
+def teaches(state: State, record: JobRecord, now: float) -> bool:
+    """Whether the rate that a job reports now would tell us something about its company."""
+    company = _company(state, record)
+    if company is None or now - company.since < SETTLED_S:
+        return False
+    seen_at = -inf if record.observed_at is None else record.observed_at
+    if seen_at > company.since and now - seen_at < AGAIN_S:
+        return False
+    return company.is_none or _alone_per_s(state, record) is not None
+
+
+def observe(state: State, record: JobRecord, per_s: float) -> None:
+    """A job reports its rate, iterations per scheduler second: learn from that if it is time to."""
+    if not teaches(state, record, state.now):
+        return
+    company, alone_per_s = _company(state, record), _alone_per_s(state, record)
+    assert company is not None
+    if company.is_none:
+        state.fleet.speeds.alone.observe(_what(state, record), per_s, now=state.now)
+    elif alone_per_s is not None:
+        state.fleet.speeds.table.observe(company.tasks, per_s / alone_per_s, now=state.now)
+    record.observed_at = state.now
+    state.touch(record)
+    state.changes.speeds = state.fleet.speeds.snapshot()
+
+
+def slowed_by(state: State, job: Job) -> frozenset[str]:
+    """Machines on which less would get done with this job than without it."""
+    name = state.fleet.speeds.name_of(job)
+    if not name:
+        return frozenset()
+    return frozenset(
+        machine.id for machine in state.fleet.instances.values() if _does_less(state, machine, job, name)
+    )
+
+
+def _does_less(state: State, machine: InstanceRecord, job: Job, name: str) -> bool:
+    """Throughputs of its jobs, weighted by what they have of it, without a job and with a task of it."""
+    table = state.fleet.speeds.table
+    there = [(state.fleet.speeds.name_of(state.jobs[use.job_id].job), use.share) for use in machine.present]
+    names = [workload for workload, _ in there]
+    shares = [share for _, share in there]
+    share = machine.share_of(job.tasks[0])
+    without = _dot(throughputs(table, names), shares)
+    return _dot(throughputs(table, [*names, name]), [*shares, share]) < without
+
+
+def _dot(values: Sequence[float], weights: Sequence[float]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True))
+
+
+def _company(state: State, record: JobRecord) -> Company | None:
+    """None if it does not run on machines of ours."""
+    runs = record.phase is Phase.RUNNING and record.site is Site.CLOUD and record.started_at is not None
+    machines = {slot.where: state.fleet.instances.get(slot.where) for slot in record.slots}
+    if not runs or not state.fleet.shares:
+        return None
+    since = record.started_at or 0.0
+    beside: dict[str, list[str]] = {}
+    for where, machine in machines.items():
+        if machine is None:
+            return None
+        since = max([since, *(use.until for use in machine.uses if use.until < inf)])
+        mates = list(_mates(state, record, machine))
+        since = max([since, *(mate.started_at or 0.0 for mate in mates)])
+        beside[where] = [mate.job.known_as for mate in mates for slot in mate.slots if slot.where == where]
+    tasks = tuple((record.job.known_as, tuple(beside[slot.where])) for slot in record.slots)
+    return Company(tasks, since)
+
+
+def _mates(state: State, record: JobRecord, machine: InstanceRecord) -> Iterator[JobRecord]:
+    """Jobs that run beside it on a machine."""
+    for job_id in machine.job_ids:
+        mate = state.jobs[job_id]
+        if mate is not record and mate.alive and mate.started_at is not None:
+            yield mate
+
+
+def _alone_per_s(state: State, record: JobRecord) -> float | None:
+    seen = state.fleet.speeds.alone.per_s(_what(state, record))
+    return record.job.alone_per_s if seen is None else seen
+
+
+def _what(state: State, record: JobRecord) -> str:
+    """What runs on what: rates compare between runs of the same tasks on the same GPUs."""
+    offers = {state.fleet.instances[slot.where].offer for slot in record.slots}
+    on = ", ".join(sorted({offer.resources.gpu_type or offer.family for offer in offers}))
+    needs = ", ".join(str(slot.resources) for slot in record.slots)
+    return f"{record.job.known_as}: {needs} on {on}"

@@ -1,0 +1,107 @@
+"""What keeps a job out of the queue: it takes no room, and it is not walked.
+
+No deadline runs meanwhile, but for a job that its site would not start: the wait that it was given goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from starburst.core.model.jobs import JobRecord
+from starburst.core.state import State
+from starburst.domain.job import Job, Phase
+
+
+def shut(state: State, record: JobRecord) -> bool:
+    """Whether something keeps the job out of the queue; its phase and message then say what."""
+    if record.held:
+        queue = record.job.queue
+        until = f"it is released: starburst release {record.id}, by whoever may submit to queue {queue}"
+        _keep_out(state, record, Phase.HELD, state.decide(record.id, "held", until=until).reason)
+        return True
+    if record.awaits or record.doomed_by:
+        those = comes_after(record.job)
+        _keep_out(state, record, Phase.BLOCKED, state.decide(record.id, "awaits", those=those).reason)
+        return True
+    if record.not_before > state.now:
+        tries = f"try {record.failures + 1} of {record.job.retries + 1}"
+        why = f"was not started: {record.refusal}" if record.refusal else ""
+        why = why or f"pauses before {tries}, as its last run failed"
+        _keep_out(state, record, Phase.BLOCKED, why)
+        state.pauses.set(record.tries_at, record)
+        return True
+    place = state.turns.take(record)
+    if place is not None:
+        turn = state.decide(record.id, "turn", at_once=place.at_once, array=place.array)
+        _keep_out(state, record, Phase.BLOCKED, turn.reason, turn=True)
+        return True
+    return False
+
+
+def put_off(state: State, record: JobRecord, message: str) -> None:
+    """Its site would not start it: others get its place, and its turn, while it pauses."""
+    state.turns.give_up(record)
+    record.phase = Phase.BLOCKED
+    record.queued_at = state.now
+    record.message = message
+    state.touch(record)
+    state.pauses.set(record.tries_at, record)
+
+
+def comes_after(job: Job) -> str:
+    """The jobs that one comes after, in words."""
+    ok = f"{', '.join(job.after_ok)} if they all succeed" if len(job.after_ok) > 1 else ""
+    ok = ok or "".join(f"{name} if that succeeds" for name in job.after_ok)
+    any_ = f"{', '.join(job.after_any)}, however they end" if len(job.after_any) > 1 else ""
+    any_ = any_ or "".join(f"{name}, however that ends" for name in job.after_any)
+    return " and ".join(filter(None, (ok, any_)))
+
+
+def follow(state: State, record: JobRecord, ended: Mapping[str, str]) -> None:
+    """A new job comes after others, some of which have `ended`."""
+    for name in (*record.job.after_ok, *record.job.after_any):
+        other = state.jobs.get(name)
+        if other is not None and not other.phase.is_end:
+            record.awaits += (name,)
+            await_(state, record, name)
+        else:
+            phase = ended.get(name, "lost") if other is None else other.phase.value
+            _heed(record, name, phase)
+    if record.doomed_by:
+        state.freed.append(record.id)
+
+
+def await_(state: State, record: JobRecord, name: str) -> None:
+    """The job is to hear of the end of another."""
+    state.dependants.setdefault(name, {})[record.id] = None
+
+
+def over(state: State, ended: JobRecord) -> None:
+    """A job is over: those that come after it hear of it, and the next of its array has its turn."""
+    state.turns.give_up(ended)
+    for name in state.dependants.pop(ended.id, ()):
+        record = state.jobs.get(name)
+        if record is None or record.phase.is_end:
+            continue
+        record.awaits = tuple(other for other in record.awaits if other != ended.id)
+        _heed(record, ended.id, ended.phase.value)
+        state.touch(record)
+        if record.doomed_by or not record.awaits:
+            state.freed.append(name)
+
+
+def _heed(record: JobRecord, name: str, phase: str) -> None:
+    if phase != Phase.SUCCEEDED.value and name in record.job.after_ok:
+        record.doomed_by = record.doomed_by or name
+
+
+def _keep_out(state: State, record: JobRecord, phase: Phase, message: str, *, turn: bool = False) -> None:
+    if not turn:
+        state.turns.give_up(record)
+    record.phase = phase
+    record.deadline = inf
+    record.queued_at = state.now
+    record.wait = {}
+    record.message = message
+    state.touch(record)

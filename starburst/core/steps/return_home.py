@@ -1,0 +1,48 @@
+"""Bringing cloud runs home: past T_max, once, when it pays, into a slot held for them."""
+
+from __future__ import annotations
+
+from starburst.core.model.decisions import where
+from starburst.core.model.jobs import JobRecord
+from starburst.core.state import State
+from starburst.core.steps.run_lifecycle import stop
+from starburst.core.steps.start_refusals import is_shut
+from starburst.policy.returns import CloudRun
+
+
+def bring_home(state: State, *, room: bool) -> None:
+    """Look at runs that passed T_max now and, if capacity grew (`room`), at those that only lacked a slot."""
+    due = list(state.homesick) if room else []
+    while (job_id := state.looks.pop_due(state.now)) is not None:
+        state.homesick[job_id] = None
+        due.append(job_id)
+    for job_id in () if is_shut(state) else due:
+        _consider(state, state.jobs[job_id])
+
+
+def _consider(state: State, record: JobRecord) -> None:
+    job = record.job
+    elapsed_s = state.now - (record.started_at or 0.0) + record.saved_s
+    estimate_s = record.estimate_s(elapsed_s, state.now, job.runtime_estimate_s)
+    run = CloudRun(elapsed_s, estimate_s, job.checkpoint)
+    numbers = {
+        "elapsed_s": elapsed_s,
+        "remaining_s": run.remaining_s,
+        "lost_s": 0.0 if job.checkpoint else elapsed_s,
+    }
+    if not state.returns.pays(run):
+        del state.homesick[record.id]
+        record.look_at = None
+        state.decide(record.id, "stays-away", **numbers)
+        state.touch(record)
+        return
+    slot = "it queues again"
+    if state.returns.reserves:
+        slots = state.capacity.place(job)
+        if slots is None:
+            return
+        state.take(record, slots)
+        record.reserved = slots
+        slot = f"{where(slots)} is held for it"
+    state.decide(record.id, "returning", **numbers, slot=slot)
+    stop(state, record, "return", state.grace_s(job))

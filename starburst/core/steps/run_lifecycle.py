@@ -1,0 +1,342 @@
+"""The life of a run: it starts, ends, is stopped, is lost; and what that means for its job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isinf
+
+from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.model.decisions import where
+from starburst.core.model.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import OPEN_PHASES
+from starburst.core.state import State
+from starburst.core.steps.admission import admit, leave, requeue, set_wait
+from starburst.core.steps.prerequisites import over, put_off
+from starburst.core.steps.start_refusals import accepted, refused
+from starburst.core.steps.starvation import note_start
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.policy.backoff import pause_s
+
+#: Characters of a site's words that are kept.
+WORDS = 500
+
+
+def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
+    """A new attempt, on slots that are already taken."""
+    record.phase = Phase.STARTING
+    record.site = site
+    record.attempt += 1
+    record.slots = slots
+    record.started_at = record.ended_at = record.look_at = None
+    record.ends_at = record.observed_at = None
+    state.touch(record)
+    state.do(StartRun(record.id, record.attempt, site, slots))
+
+
+def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str) -> None:
+    """A job that waited starts on the cluster; it went past `behind`, or nobody."""
+    state.take(record, slots)
+    note_start(state, record)
+    if record.tag is not None:
+        state.tags.dispatch(record.tag)
+    record.passed = record.passed or bool(behind)
+    waited_s = state.now - record.queued_at
+    need = str(record.job.resources)
+    state.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
+    start(state, record, Site.CLUSTER, slots)
+
+
+def stop(state: State, record: JobRecord, why: str, grace_s: float) -> None:
+    """Tell the present attempt to end; it counts as alive until that is confirmed."""
+    assert record.site is not None
+    if why != "move":
+        stay(state, record)
+    record.phase = Phase.STOPPING
+    record.stop_why = why
+    state.homesick.pop(record.id, None)
+    state.touch(record)
+    state.do(StopRun(record.id, record.attempt, record.site, grace_s))
+
+
+def run_started(state: State, event: RunStarted) -> None:
+    """A site says that an attempt runs."""
+    state.unconfirmed_runs.discard((event.job_id, event.attempt))
+    record = state.current(event.job_id, event.attempt)
+    if record is None or record.started_at is not None:
+        return
+    _note_start(state, record)
+    if record.phase is Phase.STARTING:
+        record.phase = Phase.RUNNING
+        if state.prospects is not None and record.site is Site.CLUSTER:
+            state.prospects.began(record.slots)
+        if _may_return(state, record):
+            record.look_at = state.now + max(0.0, state.settings.t_max_s - record.saved_s)
+            state.looks.set(record.look_at, record)
+    state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt)
+    state.touch(record)
+
+
+def _note_start(state: State, record: JobRecord) -> None:
+    record.started_at = state.now
+    state.meter.runs(record)
+    record.refusals, record.refusal = 0, ""
+    if record.site is Site.CLUSTER:
+        accepted(state)
+    if record.first_started_at is None:
+        record.first_started_at = state.now
+
+
+def _may_return(state: State, record: JobRecord) -> bool:
+    settings, job = state.settings, record.job
+    if record.site is not Site.CLOUD or record.returned or settings.returns == "never":
+        return False
+    belongs_there = job.cloud is CloudChoice.ONLY or (settings.offload_cpu_only and not job.resources.gpus)
+    return not belongs_there and state.capacity.ever(job)
+
+
+def run_ended(state: State, event: RunEnded) -> None:
+    """A site says that an attempt is over and nothing of it is alive."""
+    state.unconfirmed_runs.discard((event.job_id, event.attempt))
+    record = state.current(event.job_id, event.attempt)
+    if record is None:
+        return
+    ran_out = event.end in (RunEnd.EXITED, RunEnd.OUT_OF_TIME)
+    if record.started_at is None and ran_out:
+        _note_start(state, record)
+    if record.stop_why != "move" or ran_out or event.end is RunEnd.REFUSED:
+        stay(state, record)
+    if record.site is Site.CLUSTER:
+        state.give(record, record.slots)
+    else:
+        release(state, record)
+    record.exit_code = event.exit_code
+    if ran_out:
+        _exited(state, record, event)
+    elif event.end is RunEnd.REFUSED:
+        finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
+    elif event.end is RunEnd.NOT_STARTED or (event.end is RunEnd.STOPPED and record.phase is Phase.STARTING):
+        _not_started(state, record, event)
+    elif event.end is RunEnd.DISPLACED:
+        gone(state, record, event.message or "its place was taken away", preempted=True)
+    else:
+        gone(state, record, event.message or record.message)
+
+
+def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
+    """Its site would not have it, or its start was given up: that is no loss, and it is tried again.
+
+    But in the cloud each try is paid for, so there it counts as one.
+    """
+    message = " ".join(event.message.split())[:WORDS] or "its start was given up"
+    if event.outage and record.site is Site.CLUSTER:
+        refused(state, message)
+    if record.stop_why:
+        gone(state, record, message, preempted=True)
+        return
+    record.ended_at = state.now
+    record.look_at = None
+    state.homesick.pop(record.id, None)
+    state.meter.rests(record)
+    _throw_away(state, record)
+    record.refusals += 1
+    record.refusal = message
+    record.losses += record.site is Site.CLOUD
+    if record.losses > state.settings.max_losses:
+        _give_up(state, record, message)
+        return
+    pause = pause_s(record.refusals)
+    record.not_before = state.now + pause
+    if record.site is Site.CLOUD:
+        record.deadline = max(record.deadline, record.not_before)
+    place = where(record.slots)
+    told = state.decide(
+        record.id, "not-started", attempt=record.attempt, where=place, message=message, pause_s=pause
+    )
+    record.slots = ()
+    put_off(state, record, told.reason)
+
+
+def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
+    runtime_s = state.now - (record.started_at or 0.0) + record.saved_s
+    if event.exit_code == 0:
+        state.load.finished(runtime_s)
+        finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
+    elif record.failures < record.job.retries and _worth_a_retry(record, event):
+        _try_again(state, record)
+    else:
+        message = event.message or f"its command ended with exit code {event.exit_code}"
+        finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
+
+
+def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
+    """Not if its user is done with it, and not if the next run would meet the same time limit."""
+    return event.end is RunEnd.EXITED and record.stop_why != "cancel"
+
+
+def _try_again(state: State, record: JobRecord) -> None:
+    """The command failed; its user wants it run again, after a pause."""
+    state.unreserve(record)
+    state.homesick.pop(record.id, None)
+    state.meter.rests(record)
+    record.ended_at = state.now
+    record.look_at = None
+    record.slots = ()
+    record.stop_why = ""
+    record.failures += 1
+    pause = pause_s(record.failures)
+    record.not_before = state.now + pause
+    tries = {"number": record.failures + 1, "of": record.job.retries + 1}
+    state.decide(record.id, "retries", exit_code=record.exit_code, pause_s=pause, **tries)
+    admit(state, record)
+
+
+def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:
+    """An attempt has no result and is known dead: by our own hand, or it was lost."""
+    record.ended_at = state.now
+    state.homesick.pop(record.id, None)
+    state.meter.rests(record)
+    _throw_away(state, record)
+    if record.stop_why == "cancel":
+        finish(state, record, Phase.CANCELLED, "cancelled")
+    elif record.stop_why == "return":
+        _come_home(state, record)
+    elif record.stop_why == "move":
+        _go_on(state, record)
+    elif record.stop_why == "cap":
+        _save(state, record)
+        back(state, record)
+    else:
+        stay(state, record)
+        preempted = preempted or record.stop_why == "preempted"
+        _lose(state, record, message or "its machine or supervisor went away", preempted=preempted)
+
+
+def _throw_away(state: State, record: JobRecord) -> None:
+    """What the ended attempt did will be done again, unless it was saved."""
+    if record.started_at is not None and not record.job.checkpoint:
+        ours = record.stop_why == "return"
+        state.meter.repeat(state.now - record.started_at, state.load.load, ours=ours)
+
+
+def release(state: State, record: JobRecord) -> None:
+    """The job leaves its machines, but not those that it moves to."""
+    _vacate(state, record, record.slots, record.moving)
+
+
+def _vacate(state: State, record: JobRecord, slots: Iterable[Slot], kept: Iterable[Slot]) -> None:
+    """The job leaves the machines of some slots, unless they are `kept`; who has no job is given back."""
+    keeps = {slot.where for slot in kept}
+    left = [slot for slot in slots if slot.where not in keeps]
+    for instance in state.fleet.release(record.id, left, state.now):
+        state.touch_instance(instance)
+        if not instance.job_ids and instance.phase in OPEN_PHASES:
+            instance.phase = InstancePhase.TERMINATING
+            state.decide(instance.id, "terminating")
+            state.do(TerminateInstance(instance.id))
+
+
+def hold(state: State, record: JobRecord, slots: Sequence[Slot]) -> None:
+    """The job has these slots of the cloud, and no others of their machines."""
+    record.open_bills += state.fleet.hold(record.id, slots, state.now)
+    state.touch(record)
+    for name in dict.fromkeys(slot.where for slot in slots):
+        if name in state.fleet.instances:
+            state.touch_instance(state.fleet.instances[name])
+
+
+def stay(state: State, record: JobRecord) -> None:
+    """If the job was to move it does not: what was held for it elsewhere is free again."""
+    if record.moving:
+        targets, record.moving = record.moving, ()
+        _vacate(state, record, targets, record.slots)
+        hold(state, record, record.slots)
+
+
+def set_off(state: State, record: JobRecord) -> None:
+    """The machines that it moves to are up: it is told to stop and save its work."""
+    grace_s = state.grace_s(record.job)
+    state.decide(record.id, "stopping", grace_s=grace_s, why="all that it moves to is up")
+    stop(state, record, "move", grace_s)
+
+
+def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: object) -> None:
+    """The job is over."""
+    state.unreserve(record)
+    state.homesick.pop(record.id, None)
+    state.departing.pop(record.id, None)
+    state.meter.rests(record)
+    record.phase = phase
+    record.ended_at = state.now
+    record.look_at = None
+    record.message = state.decide(record.id, kind, **numbers).reason
+    state.touch(record)
+    state.retired.append(record.id)
+    over(state, record)
+
+
+def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
+    """A new attempt, unless runs were lost too often. What is left of its wait it may still wait."""
+    record.losses += not preempted
+    record.stop_why = ""
+    if record.losses > state.settings.max_losses:
+        _give_up(state, record, message)
+        return
+    state.decide(record.id, "lost", attempt=record.attempt, message=message)
+    if isinf(record.deadline) and record.wait.get("wait_s") is not None:
+        record.deadline = state.now  # its wait was over, but no offer would have it: one may have come since
+    record.deadline = max(record.deadline, state.now)
+    record.queued_at = state.now
+    requeue(state, record)
+
+
+def _give_up(state: State, record: JobRecord, message: str) -> None:
+    message = f"its runs were lost {record.losses} times, at last because {message}"
+    finish(state, record, Phase.FAILED, "failed", message=message)
+
+
+def _come_home(state: State, record: JobRecord) -> None:
+    """The cloud run is gone: start on the reserved slots, or queue for the second wait."""
+    record.returned = True
+    record.stop_why = ""
+    if not state.capacity.up(record.reserved):
+        state.unreserve(record)  # the node that was held for it left meanwhile
+    slots, record.reserved = record.reserved, ()
+    if slots:
+        record.queued_at = state.now
+        need = str(record.job.resources)
+        state.decide(record.id, "placed", where=where(slots), need=need, passed="", waited_s=0.0)
+        start(state, record, Site.CLUSTER, slots)
+    else:
+        set_wait(state, record)
+        requeue(state, record)
+
+
+def back(state: State, record: JobRecord) -> None:
+    """Its machines are no longer paid for: it queues, and leaves again as soon as a cap lets it."""
+    record.stop_why = record.leaving = ""
+    record.queued_at = record.deadline = state.now
+    requeue(state, record)
+
+
+def _save(state: State, record: JobRecord) -> None:
+    """What the ended attempt did is not to be done again, if the job saves its progress."""
+    if record.started_at is not None and record.job.checkpoint:
+        record.saved_s += state.now - record.started_at
+
+
+def _go_on(state: State, record: JobRecord) -> None:
+    """The run is gone from where it was, its work is saved: on with it where it moves to."""
+    record.stop_why = ""
+    _save(state, record)
+    state.meter.repeat(state.settings.move_s, state.load.load, ours=True)
+    slots, record.moving = record.moving, ()
+    if slots:
+        record.moves += 1
+        hold(state, record, slots)
+        start(state, record, Site.CLOUD, slots)
+    else:
+        record.slots = ()
+        record.phase = Phase.QUEUED
+        leave(state, record, "stranded")

@@ -1,0 +1,83 @@
+"""No job that only the cluster can have is passed for ever.
+
+A job that leaves for the cloud at its deadline cannot starve; one that waits without end can, if smaller jobs
+go past it again and again. So the starts of later arrivals are counted for the oldest job that waits without
+end. After `max_passes` of them it goes first, and the nodes on which it is expected to find room first (by
+estimates, as in EASY backfilling) take no other jobs until it starts. Estimates choose the nodes only: it
+starts at the latest when what runs on them has ended, however long that is.
+
+One job at a time, counted anew for each: a start costs O(log n), a choice of nodes one walk over the runs.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from math import inf, isinf
+
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.queue import Passed
+from starburst.core.state import State
+from starburst.policy.disciplines.registry import DISCIPLINES
+
+
+def note_start(state: State, record: JobRecord) -> None:
+    """A job starts on the cluster: the oldest one that waits without end may have been passed."""
+    oldest = _oldest(state) if state.settings.max_passes else None
+    if oldest is None or record.seq < oldest.seq:
+        return
+    before = state.passed if state.passed.job_id == oldest.id else Passed(oldest.id)
+    if state.passed.nodes and before is not state.passed:
+        _open(state)
+    state.passed = Passed(oldest.id, before.count + 1, before.nodes)
+
+
+def protect(state: State) -> None:
+    """Keep nodes for a job that was passed too often, and open those of one that waits no longer."""
+    most = state.settings.max_passes
+    if not most or state.settings.order in DISCIPLINES:
+        return
+    passed, oldest = state.passed, _oldest(state)
+    same = oldest is not None and oldest.id == passed.job_id
+    if passed.nodes and not (same and state.capacity.has(passed.nodes)):
+        _open(state)
+        passed = state.passed = Passed(passed.job_id, passed.count)
+    if oldest is None or not same or passed.nodes or passed.count < most:
+        return
+    nodes = _nodes_for(state, oldest)
+    if nodes:
+        state.capacity.keep(oldest.id, nodes)
+        state.passed = Passed(oldest.id, passed.count, nodes)
+        state.queue.remove(oldest)
+        oldest.order_key = -inf
+        state.queue.add(oldest)
+        state.touch(oldest)
+        state.decide(oldest.id, "protected", passes=passed.count, nodes=", ".join(nodes))
+
+
+def _open(state: State) -> None:
+    state.capacity.keep("", ())
+    state.grew = True
+
+
+def _oldest(state: State) -> JobRecord | None:
+    """The queued job without a deadline that came first."""
+    while state.patient:
+        _, job_id = state.patient[0]
+        record = state.jobs.get(job_id)
+        if record is not None and job_id in state.queue and isinf(record.deadline):
+            return record
+        heappop(state.patient)
+    return None
+
+
+def _nodes_for(state: State, record: JobRecord) -> tuple[str, ...]:
+    """Where it fits first, if what runs ends as expected and nothing else starts; empty if it never does."""
+    if not state.capacity.ever(record.job):
+        return ()
+    then = state.capacity.copy()
+    for _, slots in sorted(state.expected_ends(), key=lambda run: run[0]):
+        then.give(slots)
+        home = then.place(record.job)
+        if home is not None:
+            return tuple(dict.fromkeys(slot.where for slot in home))
+    return ()

@@ -1,0 +1,1 @@
+"""The state as others see it: explained, stored, checked."""

@@ -1,0 +1,316 @@
+"""Where a job stands and why, as a good colleague would say it; also before it is submitted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isinf
+
+from starburst.core.model.decisions import WHY_OFFLOAD, usd, where
+from starburst.core.model.events import JobSubmitted
+from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.scheduler import Scheduler
+from starburst.core.state import State
+from starburst.core.steps.offload import pack_at
+from starburst.core.steps.start_refusals import is_shut
+from starburst.domain.cloud import Offer
+from starburst.domain.job import CloudChoice, Job, Phase, Site
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+from starburst.policy.disciplines.registry import DISCIPLINES
+from starburst.policy.waiting import hours
+
+#: Why a run is being stopped, where there is one way to say it.
+WHY_STOP = {
+    "cancel": "its user cancelled it",
+    "return": "it comes home from the cloud",
+    "cap": "what may be spent on it is spent",
+}
+
+#: So many of the jobs that one comes after are named.
+SOME = 5
+#: Says a scheduler time as people read it, e.g. "14:32".
+Clock = Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One sentence and the numbers behind it."""
+
+    job: str
+    phase: str
+    sentence: str
+    #: When it leaves for the cloud, or tries to; None if it does not.
+    leaves_at: float | None = None
+    #: Place among the queued jobs of its shape, from 1; None if it is not in the cluster's queue.
+    position: int | None = None
+    #: What a cloud run costs by the job's estimated run time, and the machines; None if no offer holds it.
+    cloud_cost: Money | None = None
+    offers: tuple[str, ...] = ()
+
+
+def explain(
+    state: State, record: JobRecord, clock: Clock, sees: Callable[[str], bool] = lambda _: True
+) -> Explanation:
+    """Where the job stands at `state.now`; how others stand only if the reader `sees` their queues."""
+    if record.phase is Phase.QUEUED:
+        return _queued(state, record, clock)
+    if record.phase in (Phase.HELD, Phase.BLOCKED):
+        return Explanation(record.id, record.phase.value, _kept_out(state, record, clock, sees))
+    if record.phase is Phase.OFFLOADING:
+        sentence = _offloading(state, record, clock)
+    elif record.phase is Phase.STOPPING:
+        sentence = _stopping(state, record)
+    elif record.alive:
+        sentence = _running(state, record, clock)
+    else:
+        sentence = ended(record.phase.value, record.ended_at, record.message, record.cloud_micro_usd, clock)
+    return Explanation(record.id, record.phase.value, sentence)
+
+
+def foretell(
+    scheduler: Scheduler, jobs: Sequence[Job], clock: Clock, ended: tuple[tuple[str, str], ...] = ()
+) -> list[Explanation]:
+    """What would become of jobs submitted together now. They stay in `scheduler`: give it a copy.
+
+    `ended`: how jobs ended that these come after and that the scheduler has forgotten.
+    """
+    scheduler.handle([JobSubmitted(job, ended) for job in jobs], scheduler.now)
+    told = []
+    for job in jobs:
+        record = scheduler.jobs[job.id]
+        settled = record.phase in (Phase.HELD, Phase.BLOCKED, Phase.QUEUED) or record.phase.is_end
+        told.append(explain(scheduler, record, clock) if settled else _at_once(scheduler, record))
+    return told
+
+
+def _at_once(scheduler: Scheduler, record: JobRecord) -> Explanation:
+    """A job that would start, or leave, the moment it is submitted."""
+    if record.phase is not Phase.OFFLOADING:
+        sentence = f"would start at once on the cluster on {where(record.slots)}"
+        return Explanation(record.id, record.phase.value, sentence)
+    decision = next(
+        (d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded"), None
+    )
+    why = "" if decision is None else f": {WHY_OFFLOAD[str(decision.numbers['why'])](decision.numbers)}"
+    offers = [machine.offer for machine in _machines(scheduler, record)]
+    cost, price = _price(scheduler, record.job, offers)
+    return Explanation(
+        record.id,
+        record.phase.value,
+        f"would leave for the cloud at once{why}; would cost {price}",
+        cloud_cost=cost,
+        offers=tuple(offer.name for offer in offers),
+    )
+
+
+def ended(phase: str, at: float | None, message: str, micro_usd: int, clock: Clock) -> str:
+    """How a job that is over ended, and what it cost."""
+    when = f" at {clock(at)}" if at is not None else ""
+    bill = f"; its cloud bill is {usd(micro_usd)}" if micro_usd else ""
+    if message.startswith(phase):
+        return f"{message}{when}{bill}"
+    return f"{phase}{when}: {message}{bill}"
+
+
+def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
+    job = record.job
+    leaves_at = None if isinf(record.deadline) else record.deadline
+    in_line = job.cloud is not CloudChoice.ONLY
+    never_fits = bool(state.capacity.nodes) and in_line and not state.capacity.ever(job)
+    offers = state.fleet.price(job, state.fleet.offers.values())
+    cost: Money | None = None
+    names: tuple[str, ...] = ()
+    position = _position(state, record) if in_line else None
+    if job.cloud is CloudChoice.AUTO and never_fits and isinstance(offers, str):
+        nowhere = "to be had nowhere: the cluster could not hold it even if empty"
+        parts = [f"waits for {_need(job)}, {nowhere}, and {offers}"]
+    else:
+        parts = [_wait(record, clock)]
+        if position is not None:
+            parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
+            parts += _discipline(state, job)
+            if state.passed.nodes and state.passed.job_id == record.id:
+                parts.append(f"passed too often, so {', '.join(state.passed.nodes)} take no other job")
+            parts += _refused(state, record, clock)
+        if never_fits:
+            parts.append("the cluster could not hold it even if it were empty")
+        if job.cloud is not CloudChoice.NEVER:
+            parts += _lack(record, offers, clock)
+            if not isinstance(offers, str) and not record.confined:
+                cost, price = _price(state, job, offers)
+                names = tuple(offer.name for offer in offers)
+                parts.append(f"would then cost {price}" if leaves_at else f"the cloud would cost {price}")
+    return Explanation(record.id, record.phase.value, "; ".join(parts), leaves_at, position, cost, names)
+
+
+def _kept_out(state: State, record: JobRecord, clock: Clock, sees: Callable[[str], bool]) -> str:
+    seen = [name for name in record.awaits if sees(state.jobs[name].job.queue)]
+    if record.phase is Phase.BLOCKED and seen:
+        stand = ", ".join(f"{name} is {state.jobs[name].phase.value}" for name in seen[:SOME])
+        more = f" and {len(seen) - SOME} more" if len(seen) > SOME else ""
+        return f"{record.message}; {stand}{more}"
+    if record.phase is Phase.BLOCKED and record.not_before > state.now:
+        return _pauses(record, clock)
+    return f"{record.message}; since {clock(record.queued_at)}"
+
+
+def _pauses(record: JobRecord, clock: Clock) -> str:
+    """After a failure of its command, or since its site would not start it."""
+    if not record.refusal:
+        return f"{record.message}; until {clock(record.not_before)}"
+    times = f" {record.refusals} times in a row, at last" if record.refusals > 1 else ""
+    if record.deadline < record.not_before:
+        then = f"it leaves for the cloud at {clock(record.deadline)}, if it can"
+    else:
+        then = f"it is tried again at {clock(record.not_before)}"
+    return f"was not started{times}: {record.refusal}; {then}"
+
+
+def _wait(record: JobRecord, clock: Clock) -> str:
+    """What it waits for, how long, and by which rule."""
+    if record.job.cloud is CloudChoice.ONLY:
+        return "waits for a machine in the cloud"
+    need = f"waits for {_need(record.job)} on the cluster"
+    if "rule" not in record.wait:  # it was to leave at once
+        return need
+    rule, wait_s = record.wait["rule"], record.wait["wait_s"]
+    total = "" if wait_s is None else f" = {hours(float(str(wait_s)))}"
+    if "lacks" in record.wait:
+        return f"{need}, though its wait is over ({rule}{total})"
+    if isinf(record.deadline):
+        return f"{need} as long as it takes ({rule})"
+    return f"{need} until {clock(record.deadline)} ({rule}{total})"
+
+
+def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> list[str]:
+    """Why it is not in the cloud yet, though it should be, or will not be when its time comes."""
+    lacks = record.wait.get("lacks")
+    if lacks:
+        again = "" if isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
+        return [f"it should leave for the cloud, but {lacks}{again}"]
+    stays = offers if isinstance(offers, str) else record.confined
+    if stays and not isinf(record.deadline):
+        return [f"then it waits on, since {stays}"]
+    return []
+
+
+def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
+    """What keeps the cluster from starting it, or anything, though there may be room."""
+    told = [f"its last start was refused: {record.refusal}"] if record.refusal else []
+    if is_shut(state):
+        known = state.refusals
+        since, words = clock(known.first_at), known.message
+        again = clock(max(state.now, known.next_at))
+        told.append(
+            f"the cluster has refused every start since {since} ({words}); it is tried again at {again}"
+        )
+    return told
+
+
+def _discipline(state: State, job: Job) -> list[str]:
+    """Why others may go first, or room stays empty, under an order that is a discipline."""
+    order = DISCIPLINES.get(state.settings.order)
+    if order is None:
+        return []
+    if order.keeps_room and state.capacity.place(job) is not None:
+        return [f"there is room for it, but under {order.title} {order.first}"]
+    return [f"under {order.title} {order.first}"]
+
+
+def _position(state: State, record: JobRecord) -> int:
+    key, shape = (record.order_key, record.seq), record.job.shape
+    return 1 + sum(
+        other.phase is Phase.QUEUED
+        and (other.order_key, other.seq) < key
+        and other.job.shape == shape
+        and other.job.cloud is not CloudChoice.ONLY
+        for other in state.jobs.values()
+    )
+
+
+def _need(job: Job) -> str:
+    """All that a job needs, and how it is shared out over a gang."""
+    if len(job.tasks) == 1:
+        return str(job.resources)
+    return f"{job.resources} ({_times(Counter(map(_gpus, job.tasks)), ' + ')})"
+
+
+def _times(counts: Counter[str], between: str) -> str:
+    """Things and how many of each: "2 × p3.8xlarge and p3.2xlarge"."""
+    return between.join(f"{n} × {name}" if n > 1 else name for name, n in counts.items())
+
+
+def _gpus(resources: Resources) -> str:
+    """What is scarce about resources: their GPUs, or all of them where there are none."""
+    return str(Resources(resources.gpus, gpu_type=resources.gpu_type) if resources.gpus else resources)
+
+
+def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]:
+    """What a run costs on one machine of each of these offers, and in words."""
+    runtime_s = state.runtime_s(job)
+    cost = sum((state.fleet.rate(offer).for_seconds(runtime_s) for offer in offers), Money())
+    names = _times(Counter(offer.name for offer in offers), " and ")
+    unknown = any(offer.price_per_hour is None for offer in offers)
+    guess = ", whose price is unknown and taken for the dearest" if unknown else ""
+    return cost, f"about {cost} on {names}{guess}"
+
+
+def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
+    """The machines of a job in the cloud, each once."""
+    return [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
+
+
+def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
+    machines = _machines(state, record)
+    if not machines:
+        when = clock(pack_at(state))
+        return f"leaves for the cloud; machines are chosen at {when}, for all who leave by then"
+    what = ", ".join(f"{m.id} ({m.offer.name}, {m.rate}/h)" for m in machines)
+    are = "are" if len(machines) > 1 else "is"
+    return f"leaves for the cloud: {what}, asked for at {clock(machines[0].requested_at)}, {are} coming up"
+
+
+def _running(state: State, record: JobRecord, clock: Clock) -> str:
+    since = f"runs since {clock(record.started_at)}" if record.started_at is not None else "is being started"
+    waited_s = (record.first_started_at or state.now) - record.submitted_at
+    first = f", {hours(waited_s)} after it was submitted" if waited_s >= 1 and not record.returned else ""
+    if record.ends_at is not None:
+        first += f", and by its own account until about {clock(record.ends_at)}"
+    if record.site is Site.CLUSTER:
+        home = ", home from the cloud" if record.returned else ""
+        return f"{since} on the cluster on {where(record.slots)}{home}{first}"
+    machines = _machines(state, record)
+    cost = sum((machine.cost(state.now) for machine in machines), Money())
+    rate = sum((machine.rate for machine in machines), Money())
+    what = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in machines)
+    line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h"
+    if record.moving:
+        targets = [state.fleet.instances[name] for name in dict.fromkeys(s.where for s in record.moving)]
+        there = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in targets)
+        return f"{line}; moves to {there} as soon as all of that is up"
+    if record.look_at is None:
+        return line
+    if record.look_at <= state.now:
+        return f"{line}; comes home as soon as there is room for {_gpus(record.job.resources)} on the cluster"
+    return f"{line}; may come home from {clock(record.look_at)} on, if that pays and there is room"
+
+
+def _stopping(state: State, record: JobRecord) -> str:
+    stopped = f"is being stopped on {where(record.slots)}"
+    why = WHY_STOP.get(record.stop_why)
+    if record.stop_why == "move":
+        why = f"it moves to {where(record.moving)}" if record.moving else "what it was to move to is lost"
+    if record.no_grace:
+        return f"{stopped}: {why}, at once"
+    if why is None:
+        return f"{stopped}: a machine of its gang is gone"
+    return f"{stopped}: {why}; it has {hours(state.grace_s(record.job))} to save its work"
+
+
+def ordinal(n: int) -> str:
+    """1st, 2nd, 3rd, 4th, … 11th."""
+    suffix = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{suffix}"

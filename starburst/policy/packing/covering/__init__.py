@@ -1,0 +1,1 @@
+"""The covering program: the cheapest instances for given tasks, with a lower bound."""

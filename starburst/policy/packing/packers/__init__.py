@@ -1,0 +1,1 @@
+"""The packers, one algorithm a file."""

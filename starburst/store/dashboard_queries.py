@@ -1,0 +1,196 @@
+"""The whole at a glance, bounded however much there is: counts, who holds what, the first of each list.
+
+Times are scheduler seconds, amounts micro-dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import ColumnElement, Connection, case, func, select
+
+from starburst.core.model.actions import Slot
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.views.snapshot import Facts
+from starburst.domain.cloud import Offer
+from starburst.domain.job import Phase, Site
+from starburst.domain.node import Node
+from starburst.store import codec
+from starburst.store import schema as t
+from starburst.store.queries import JobRow
+from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS
+
+#: Phases in which a run of the job may exist.
+ALIVE = [phase.value for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)]
+QUEUED = Phase.QUEUED.value
+#: Counting the hits of a search stops here.
+MOST_HITS = 10_000
+
+_ROW = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """So many jobs of a queue are in a phase, at a site or at none."""
+
+    queue: str
+    phase: str
+    site: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job with a place, and the part of its record that says where."""
+
+    id: str
+    seq: int
+    phase: str
+    site: str | None
+    slots: tuple[Slot, ...]
+    #: Held on the cluster for its way home; held in the cloud for a move.
+    reserved: tuple[Slot, ...]
+    moving: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A queued job, since when it waits, and what is lacking in the cloud if it should be there."""
+
+    row: JobRow
+    queued_at: float
+    lacks: str
+
+
+@dataclass(slots=True)
+class _Places:
+    slots: tuple[Slot, ...] = ()
+    reserved: tuple[Slot, ...] = ()
+    moving: tuple[Slot, ...] = ()
+
+
+@dataclass(slots=True)
+class _Wait:
+    queued_at: float = 0.0
+    wait: dict[str, object] = field(default_factory=dict)
+
+
+def crowds(conn: Connection) -> list[Crowd]:
+    """Jobs that are not over, by queue, phase and site."""
+    c = t.jobs.c
+    key = (c.queue, c.phase, c.site)
+    counted = select(*key, func.count()).where(c.phase.in_(LIVE_JOBS)).group_by(*key)
+    return [Crowd(*row) for row in conn.execute(counted)]
+
+
+def arrivals(conn: Connection) -> dict[str, int]:
+    """Jobs that the scheduler has not taken up yet, by queue."""
+    r = t.requests.c
+    asked = select(r.queue, func.count()).where(r.kind == "submit").group_by(r.queue)
+    return {row[0]: row[1] for row in conn.execute(asked)}
+
+
+def overdue(conn: Connection, now: float) -> dict[str, int]:
+    """Queued jobs whose deadline has passed, by queue."""
+    c = t.jobs.c
+    late = select(c.queue, func.count()).where(c.phase == QUEUED, c.deadline < now).group_by(c.queue)
+    return {row[0]: row[1] for row in conn.execute(late)}
+
+
+def holders(conn: Connection) -> list[Holder]:
+    """Jobs with a place, in order of arrival."""
+    c = t.jobs.c
+    placed = select(c.id, c.seq, c.phase, c.site, c.record).where(c.phase.in_([*ALIVE, "offloading"]))
+    found = []
+    for id_, seq, phase, site, text in conn.execute(placed.order_by(c.seq)):
+        places = codec.decode(_Places, text)
+        found.append(Holder(id_, seq, phase, site, places.slots, places.reserved, places.moving))
+    return found
+
+
+def on_cluster(holder: Holder) -> tuple[Slot, ...]:
+    """The slots that a job has on nodes; `reserved` ones are held there besides."""
+    return holder.slots if holder.site == Site.CLUSTER.value and holder.phase in ALIVE else ()
+
+
+def nodes(conn: Connection) -> tuple[Node, ...]:
+    """The cluster's nodes as last reported."""
+    body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "nodes"))
+    return codec.decode(tuple[Node, ...], body) if body else ()
+
+
+def offers(conn: Connection) -> tuple[Offer, ...]:
+    """What the cloud sells, as last reported."""
+    body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "offers"))
+    return codec.decode(tuple[Offer, ...], body) if body else ()
+
+
+def facts(conn: Connection) -> Facts:
+    """The small part of the scheduler's state."""
+    body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "facts"))
+    return codec.decode(Facts, body) if body else Facts()
+
+
+def waiters(conn: Connection, limit: int) -> list[Waiter]:
+    """The queued jobs that leave next; those that wait without end last, by arrival."""
+    c = t.jobs.c
+    queued = select(*_ROW, c.record).where(c.phase == QUEUED)
+    queued = queued.order_by(c.deadline.is_(None), c.deadline, c.seq).limit(limit)
+    found = []
+    for *columns, text in conn.execute(queued):
+        wait = codec.decode(_Wait, text)
+        found.append(Waiter(JobRow(*columns), wait.queued_at, str(wait.wait.get("lacks", ""))))
+    return found
+
+
+def search(conn: Connection, text: str, phases: Collection[str], limit: int) -> tuple[list[JobRow], int]:
+    """The newest jobs with these words in id, name, user or queue, and how many in all, up to MOST_HITS."""
+    c = t.jobs.c
+    chosen: list[ColumnElement[bool]] = [c.phase.in_(phases)] if phases else []
+    for word in text.split()[:8]:
+        hits = [column.icontains(word, autoescape=True) for column in (c.id, c.name, c.user, c.queue)]
+        chosen.append(hits[0] | hits[1] | hits[2] | hits[3])
+    newest = select(*_ROW).where(*chosen).order_by(c.submitted_at.desc(), c.seq.desc()).limit(limit)
+    some = select(c.seq).where(*chosen).limit(MOST_HITS).subquery()
+    count = conn.scalar(select(func.count()).select_from(some)) or 0
+    return [JobRow(*row) for row in conn.execute(newest)], count
+
+
+def machine_phases(conn: Connection) -> dict[tuple[str, str], int]:
+    """Machines that have not ended, by phase and offer."""
+    c = t.instances.c
+    key = (c.phase, c.offer_name)
+    counted = select(*key, func.count()).where(c.phase.in_(LIVE_INSTANCES)).group_by(*key)
+    return {(row[0], row[1]): row[2] for row in conn.execute(counted)}
+
+
+def ended_since(conn: Connection, since: float) -> int:
+    """What machines that have ended cost from `since` on; a bill begun before counts in proportion."""
+    c = t.instances.c
+    share = case((c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at))
+    ended = select(func.sum(c.micro_usd * share)).where(c.micro_usd > 0, c.ended_at > since)
+    return round(conn.scalar(ended) or 0)
+
+
+def running_since(machines: Collection[InstanceRecord], since: float, now: float) -> int:
+    """The same of machines that have not ended."""
+    return sum(
+        machine.rate.for_seconds(max(0.0, now - max(since, machine.launched_at))).micro_usd
+        for machine in machines
+        if machine.launched_at is not None
+    )
+
+
+def unsettled(
+    conn: Connection, machines: Collection[InstanceRecord], now: float
+) -> Mapping[tuple[str, str], int]:
+    """What machines that have not ended have cost, by queue and user of the jobs that share them."""
+    c, owed = t.jobs.c, dict[tuple[str, str], int]()
+    sharing = select(c.id, c.queue, c.user).where(c.open_bills > 0)
+    whose = {row[0]: (row[1], row[2]) for row in conn.execute(sharing)}
+    for machine in machines:
+        for job_id, micro_usd in machine.shares(now).items():
+            if job_id in whose:
+                owed[whose[job_id]] = owed.get(whose[job_id], 0) + micro_usd
+    return owed

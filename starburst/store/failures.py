@@ -1,0 +1,89 @@
+"""Why a database cannot be used, as one of the store's errors: busy, no room, out of reach or damaged.
+
+SQLite's result codes are https://www.sqlite.org/rescode.html; Python 3.10 hands on their texts alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from starburst.store.errors import BusyError, DamagedError, NoRoomError, StoreError, UnusableError
+from starburst.store.lock_holder import holder
+
+#: By SQLITE_BUSY and SQLITE_LOCKED; SQLITE_FULL; SQLITE_CORRUPT and SQLITE_NOTADB.
+LOCKED = ("database is locked", "database table is locked")
+FULL = ("database or disk is full",)
+DAMAGED = ("database disk image is malformed", "file is not a database")
+#: By SQLITE_IOERR, CANTOPEN, READONLY, PERM, PROTOCOL: a quota, no more open files, a disk that fails.
+OUT_OF_REACH = (
+    "disk I/O error",
+    "unable to open database file",
+    "attempt to write a readonly database",
+    "access permission denied",
+    "locking protocol",
+)
+#: Below this much room a disk counts as full, bytes: SQLite cannot map a new page of its index then.
+LEAST_ROOM = 64 * 1024
+
+
+def translate(engine: Engine, path: Path | None) -> None:
+    """Have an engine raise the store's own errors for what is wrong with the database as such."""
+
+    @event.listens_for(engine, "handle_error")
+    def _as_ours(context: ExceptionContext) -> StoreError | None:
+        return trouble(context.original_exception, path)
+
+
+def trouble(error: BaseException, path: Path | None) -> StoreError | None:
+    """What an error of driver or pool says of the database at `path`; None if it is about a statement."""
+    where = "the store" if path is None else str(path)
+    said = str(error)
+    if isinstance(error, PoolTimeoutError):
+        return BusyError(f"{where}: too many ask at once; ask again")
+    if isinstance(error, MemoryError):
+        return UnusableError(f"{where}: no memory is left; end something, and ask again")
+    if not isinstance(error, sqlite3.Error):
+        return None
+    if said.startswith(LOCKED):
+        return BusyError(f"{where}: {_busy(path)}; wait for that to end, and ask again")
+    if said.startswith(DAMAGED):
+        mend = "stop what uses it, then put a good copy in its place or move it away, which forgets its jobs"
+        return DamagedError(f"{where}: is damaged ({said}); {mend}")
+    if said.startswith((*FULL, *OUT_OF_REACH)):
+        full = "" if path is None else no_room(path)
+        if full or said.startswith(FULL):
+            return NoRoomError(f"{where}: {full or said}; free some room there, and ask again")
+        mend = "look at the disk, its quota, and whose the file is; the database itself may be good"
+        return UnusableError(f"{where}: cannot be used now ({said}); {mend}")
+    return None
+
+
+def no_room(path: Path) -> str:
+    """Why a file system takes no more; "" if it does, or does not say."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return ""
+    if disk.f_flag & os.ST_RDONLY:
+        return f"the file system is read-only: {mount_point(path)}"
+    free = disk.f_bavail * disk.f_frsize
+    if free >= LEAST_ROOM:
+        return ""
+    return f"the disk is full, {free / 1024:.0f} KiB are left on {mount_point(path)}"
+
+
+def mount_point(path: Path) -> Path:
+    """The top of the file system that a file is on."""
+    place = path.absolute().parent
+    return next((top for top in (place, *place.parents) if os.path.ismount(top)), place)
+
+
+def _busy(path: Path | None) -> str:
+    who = None if path is None else holder(path)
+    return "another process is writing to it" if who is None else f"is being written to by {who}"

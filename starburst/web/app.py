@@ -1,0 +1,110 @@
+"""Puts the HTTP API together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from starburst import __version__
+from starburst.app.config.http import HttpConfig
+from starburst.web.auth import Gate
+from starburst.web.context import Office
+from starburst.web.dashboard import dashboard
+from starburst.web.decision_feed import News
+from starburst.web.dependencies import Desk, LiveCore, onlooker, overseer, viewer
+from starburst.web.errors import add_handlers
+from starburst.web.middleware import HEALTH
+from starburst.web.routes import fleet, jobs, login, progress, streams
+from starburst.web.routes.metrics import metrics
+from starburst.web.submission_limits import Turns
+
+ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys of its `-o json`.
+
+Send a token as `Authorization: Bearer …`; a Starburst that has none answers its own machine only, without.
+Every refusal is `{"error": "…"}`, with one line for each problem.
+"""
+#: Any route may refuse with these.
+REFUSALS = {
+    400: "something in the request is wrong",
+    401: "a token is needed",
+    403: "the token is not enough",
+    404: "there is no such thing, or it is in another's queue",
+    413: "the body is too large",
+    429: "too many requests or streams; `Retry-After` says when to come again",
+    503: "the store is busy or out of reach; `Retry-After` says when to come again",
+    507: "there is no room left on the disk",
+}
+_ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+
+
+def make_app(
+    office: Office,
+    settings: HttpConfig,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+) -> FastAPI:
+    """The API on a home. Limits are counted by `clock`, tokens expire by `wall`; both in seconds."""
+    app = FastAPI(
+        title="Starburst",
+        version=__version__,
+        description=ABOUT,
+        openapi_url=None,  # ours asks for a token
+        docs_url=None,  # these pages load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    gate = Gate(office, settings, clock=clock, wall=wall)
+    closing = Event()
+    news = News(office.store, closing.is_set)
+    app.state.turns = Turns()
+    app.state.desk = Desk(office, settings, gate, LiveCore(office), news, closing)
+    add_handlers(app)
+    api = APIRouter(prefix="/api/v1", responses=_refusals())
+    for routes in (streams.router, progress.router, jobs.router, fleet.router):
+        api.include_router(routes)
+    app.include_router(api)
+    app.include_router(login.router)
+    app.include_router(health(office))
+    app.add_api_route("/openapi.json", described, include_in_schema=False, dependencies=[Depends(viewer)])
+    app.include_router(dashboard(office), dependencies=[Depends(onlooker)])
+    app.include_router(metrics(office), dependencies=[Depends(overseer)])
+    return app
+
+
+def described(request: Request) -> JSONResponse:
+    """What `/openapi.json` says."""
+    return JSONResponse(request.app.openapi())
+
+
+def health(office: Office) -> APIRouter:
+    """The route for whoever keeps it running; it needs no token, so it names no places."""
+    router = APIRouter()
+
+    @router.get(HEALTH, summary="Whether the scheduler goes on", tags=["health"], responses=_refusals(503))
+    def healthz() -> JSONResponse:
+        """503 while the scheduler hangs, or waits for what its machine lacks, and what that is."""
+        still_s = office.pulse.still_s() if office.pulse is not None else 0.0
+        if still_s:
+            why = f"the scheduler has made no step for {still_s:.0f} s; its log may say why"
+            return JSONResponse({"status": "hangs", "error": why}, 503)
+        said = office.home.scheduler()
+        if said is None or not said.kind:
+            return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "waits", "error": f"the scheduler waits: {said.kind}"}, 503)
+
+    return router
+
+
+def _refusals(*some: int) -> dict[int | str, dict[str, object]]:
+    """As the description of the API has them; all, if none are named."""
+    content = {"application/json": {"schema": _ERROR}}
+    return {
+        status: {"description": why, "content": content}
+        for status, why in REFUSALS.items()
+        if not some or status in some
+    }

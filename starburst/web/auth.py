@@ -1,0 +1,168 @@
+"""Who asks, and what they may: tokens with a role and queues; without any, whoever is on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from starburst.app.config.http import HttpConfig
+from starburst.domain.job import ANYBODY, OWNER, Submitter
+from starburst.hosts import is_loopback
+from starburst.store import tokens
+from starburst.store.report_tokens import REPORT_PREFIX, is_report_token, report_key
+from starburst.store.tokens import Role, Token
+from starburst.web.context import Office
+from starburst.web.errors import RefusedError
+from starburst.web.limits import Limits
+from starburst.web.sessions import Sessions, cookies
+
+#: Wall seconds between notes that a token is in use.
+NOTE_S = 60.0
+#: Methods that change nothing.
+SAFE = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks."""
+
+    #: What limits are counted by.
+    key: str
+    role: Role
+    #: Sees and touches jobs of these queues only; None is all.
+    queues: tuple[str, ...] | None = None
+    #: The token's; "" on this machine without one.
+    name: str = ""
+    secret: str = field(default="", repr=False)
+    #: What its jobs may ask of a Kubernetes cluster.
+    submitter: Submitter = ANYBODY
+
+    def may(self, role: Role) -> bool:
+        """Whether it has this role, or more."""
+        return self.role.covers(role)
+
+    def sees(self, queue: str) -> bool:
+        """Whether jobs of a queue are its business."""
+        return self.queues is None or queue in self.queues
+
+
+class Gate:
+    """Lets callers in or not. Any thread may ask."""
+
+    def __init__(
+        self,
+        office: Office,
+        settings: HttpConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.limits = Limits(settings.requests_per_second, settings.streams, clock)
+        self.sessions = Sessions(wall)
+        self._store = office.store
+        self._local = settings.is_local
+        self._wall = wall
+        self._noted: dict[str, float] = {}
+
+    def admit(self, request: Request, *, to_page: bool = False) -> Caller:
+        """Who sends a request; `to_page`: it is for a page that a browser shows, and a session will do.
+
+        Raises:
+            RefusedError: 401, nobody we know; 403, a web page of somebody else's; 429, too often.
+        """
+        if "\0" in request.url.path or b"%00" in request.scope["query_string"]:
+            raise RefusedError(400, "the address has a NUL in it; leave it out")
+        if request.method not in SAFE:
+            refuse_other_pages(request)
+        address = request.client.host if request.client else "?"
+        bearer = _bearer(request)
+        token = self.token(bearer)
+        if token is None and to_page and not bearer and request.method in SAFE:
+            token = self._of_session(request)
+        if token is not None:
+            self.limits.charge(f"token {token.name}")
+            self._note_use(token)
+            key = f"token {token.name}"
+            return Caller(key, token.role, token.queues, token.name, bearer, token.submitter)
+        self.limits.charge(address)
+        if bearer or not self.is_open():
+            said = "this token is not known, or has expired" if bearer else "a token is needed"
+            mend = "have one made with: starburst token create"
+            raise RefusedError(401, f"{said}; {mend}", {"WWW-Authenticate": "Bearer"})
+        _refuse_other_hosts(request)
+        return Caller(address, Role.ADMIN, submitter=OWNER)
+
+    def admit_report(self, request: Request, job: str) -> Caller | None:
+        """Who sends a report on the job of this id; None is the job itself, with the token of its runs.
+
+        Raises:
+            RefusedError: as `admit`.
+        """
+        bearer = _bearer(request)
+        if not bearer.startswith(REPORT_PREFIX):
+            return self.admit(request)
+        refuse_other_pages(request)
+        key = report_key(self._store)
+        if key is None or not is_report_token(key, job, bearer):
+            return self.admit(request)  # which does not know it either
+        self.limits.charge(f"job {job}")
+        return None
+
+    def token(self, secret: str) -> Token | None:
+        """The token with this secret if it still holds."""
+        return self._holding(tokens.hashed(secret)) if secret else None
+
+    def is_open(self) -> bool:
+        """Whether no token is needed: nobody but this machine gets here, and there is no token."""
+        return self._local and not tokens.any_exist(self._store)
+
+    def still_admits(self, caller: Caller) -> bool:
+        """Whether a caller that was let in would be again."""
+        return self.is_open() if not caller.name else self.token(caller.secret) is not None
+
+    def _of_session(self, request: Request) -> Token | None:
+        """The token of a browser's session: as long as it holds, and no longer."""
+        hashes = filter(None, map(self.sessions.token_hash, cookies(request)))
+        return next(filter(None, map(self._holding, hashes)), None)
+
+    def _holding(self, hash_: str) -> Token | None:
+        token = tokens.find_hashed(self._store, hash_)
+        return token if token is not None and token.holds(self._wall()) else None
+
+    def _note_use(self, token: Token) -> None:
+        now = self._wall()
+        if abs(now - self._noted.get(token.name, 0.0)) >= NOTE_S:
+            self._noted[token.name] = now
+            tokens.used(self._store, token.name, now)
+
+
+def refuse_other_pages(request: Request) -> None:
+    """Refuse what a browser sends for a page that is not ours; other programs say nothing of pages.
+
+    Raises:
+        RefusedError: it is so.
+    """
+    origin = request.headers.get("origin")
+    ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not ours or request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise RefusedError(403, "a page of another site asked for this; open Starburst's own")
+
+
+def _refuse_other_hosts(request: Request) -> None:
+    """Refuse other names than this machine's: whoever owns such a name could make a browser talk to us."""
+    named = request.headers.get("host", "")
+    try:
+        host = urlsplit(f"//{named}").hostname or ""
+    except ValueError:
+        host = ""
+    if not is_loopback(host):
+        raise RefusedError(403, f"the host {named!r} is not this machine; ask for localhost, or make a token")
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""

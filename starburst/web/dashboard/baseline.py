@@ -1,0 +1,175 @@
+"""What today's jobs would have cost without any waiting: the core replays them, beside the requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from sqlalchemy import Connection, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from sim.world import SimJob, World
+from starburst.app.wiring.build import stored_config
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.settings import Settings
+from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.scheduler import Scheduler
+from starburst.core.state import Changes
+from starburst.domain.cloud import Offer
+from starburst.domain.job import CloudChoice
+from starburst.domain.money import Money
+from starburst.domain.node import Node
+from starburst.store import codec, dashboard_queries, queries
+from starburst.store import schema as t
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
+
+log = structlog.get_logger()
+
+#: The newest jobs of the day that are compared; a replay of so many takes a third of a second.
+MOST_JOBS = 1000
+#: Wall seconds between replays.
+EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The bills up to now of the same jobs, as they are and as No-Wait's would be."""
+
+    jobs: int
+    paid: Money
+    no_wait: Money
+
+    @property
+    def saved(self) -> float | None:
+        """The share of No-Wait's bill that was not paid; None if that is nothing."""
+        rival = self.no_wait.micro_usd
+        return (rival - self.paid.micro_usd) / rival if rival else None
+
+
+class Rival:
+    """Keeps the last comparison and makes the next one in a thread of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self.latest: Comparison | None = None
+
+    def ask(self, since: float, now: float) -> Comparison | None:
+        """The last comparison, if any; begins another one if it is time."""
+        wall = time.monotonic()
+        with self._lock:
+            if wall >= self._next:
+                self._next = wall + EVERY_S
+                threading.Thread(target=self._compare, args=(since, now), daemon=True).start()
+        return self.latest
+
+    def _compare(self, since: float, now: float) -> None:
+        try:
+            self.latest = compare(self._store, since, now)
+        except (SQLAlchemyError, StoreError) as error:  # the store was closed, or is busy: another time
+            log.debug("no-wait-not-compared", error=str(error))
+
+
+def compare(store: Store, since: float, now: float) -> Comparison:
+    """The jobs submitted in `since` … `now` (scheduler seconds), on a cluster held by who ran there before.
+
+    Run times are those of their last runs; one that has not ended counts with its estimate, or the mean, and
+    only up to now. No-Wait brings nobody home, and nobody's own
+    starburst.io/max-wait counts; a job that may not leave holds up nobody behind it.
+    """
+    settings = stored_config(store).policy.settings()
+    with store.read() as conn:
+        nodes, offers = dashboard_queries.nodes(conn), dashboard_queries.offers(conn)
+        ours = _submitted(conn, since)
+        before = _there_before(conn, min((record.submitted_at for record in ours), default=since))
+        running = [machine.shares(now) for machine in queries.machines(conn)]
+    begin = min((record.submitted_at for record in ours), default=since)
+    ids = {record.id for record in ours}
+    paid = sum(record.cloud_micro_usd for record in ours)
+    paid += sum(micro for shares in running for job_id, micro in shares.items() if job_id in ids)
+    jobs = [*(_held(record, begin, now) for record in before), *(_again(record, now) for record in ours)]
+    rival = replay(_no_wait(settings), nodes, offers, jobs, now)
+    return Comparison(len(ours), Money(paid), rival)
+
+
+def replay(
+    settings: Settings, nodes: Sequence[Node], offers: Sequence[Offer], jobs: Iterable[SimJob], now: float
+) -> Money:
+    """The cloud's bill up to `now` for jobs under these settings."""
+    machines: dict[str, InstanceRecord] = {}
+
+    def on_step(_: float, changes: Changes) -> None:
+        machines.update(changes.instances)
+
+    boots = {offer.name: offer.ready_s for offer in offers}
+    world = World(Scheduler(settings), nodes, offers, boot_s=boots, on_step=on_step)
+    world.submit(jobs)
+    world.run()
+    return sum((machine.cost(now) for machine in _cut(machines.values(), now)), Money())
+
+
+def _cut(machines: Iterable[InstanceRecord], now: float) -> Iterable[InstanceRecord]:
+    """The machines as they would be at `now`: their bills end there."""
+    for machine in machines:
+        if machine.launched_at is not None and machine.launched_at < now:
+            yield replace(machine, ended_at=min(now, machine.ended_at or now))
+
+
+def _no_wait(settings: Settings) -> Settings:
+    return replace(
+        settings,
+        waiting="no-wait",
+        factor=None,
+        budget_mode="open",
+        hopeless="wait",
+        order="fifo",
+        out_of_order=True,
+        backfill=False,
+        queue_limit=None,
+        returns="never",
+        packer="none",
+        pack_window_s=0.0,
+        pack_period_s=0.0,
+    )
+
+
+def _submitted(conn: Connection, since: float) -> list[JobRecord]:
+    c = t.jobs.c
+    newest = select(c.record).where(c.submitted_at >= since).order_by(c.submitted_at.desc(), c.seq.desc())
+    return [codec.decode(JobRecord, text) for text in conn.scalars(newest.limit(MOST_JOBS))][::-1]
+
+
+def _there_before(conn: Connection, begin: float) -> list[JobRecord]:
+    """Jobs that held slots of the cluster when the first of ours came."""
+    c = t.jobs.c
+    held = (c.submitted_at < begin) & (c.started_at <= begin) & (c.site == "cluster")
+    still = or_(c.ended_at.is_(None), c.ended_at > begin)
+    texts = conn.scalars(select(c.record).where(held, still).order_by(c.seq.desc()).limit(MOST_JOBS))
+    return [codec.decode(JobRecord, text) for text in texts][::-1]
+
+
+def _held(record: JobRecord, begin: float, now: float) -> SimJob:
+    job = replace(record.job, cloud=CloudChoice.NEVER)
+    return SimJob(job, begin, max(1.0, _end(record, now) - begin))
+
+
+def _again(record: JobRecord, now: float) -> SimJob:
+    began = record.started_at
+    lasts = _estimate(record) if began is None else _end(record, now) - began
+    job = replace(record.job, max_wait_s=None)
+    return SimJob(job, record.submitted_at, max(1.0, lasts))
+
+
+def _end(record: JobRecord, now: float) -> float:
+    if record.ended_at is not None and record.phase.is_end:
+        return record.ended_at
+    return max(now, (record.started_at or now) + _estimate(record))
+
+
+def _estimate(record: JobRecord) -> float:
+    return record.job.runtime_estimate_s or 3600.0

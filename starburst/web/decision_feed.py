@@ -1,0 +1,106 @@
+"""New rows of the decision log, looked for once for all who watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+import structlog
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy.exc import SQLAlchemyError
+
+from starburst.app.jobs.serializers import Keys, decision_keys
+from starburst.app.jobs.visibility import as_seen
+from starburst.store import pages
+from starburst.store.errors import StoreError
+from starburst.store.pages import Queues
+from starburst.store.store import Store
+
+log = structlog.get_logger()
+
+#: Wall seconds between looks.
+POLL_S = 0.3
+
+
+class Batch(NamedTuple):
+    """Rows as text, and the row up to which the log was looked at."""
+
+    text: str
+    seq: int
+    #: Whether there may be more at once.
+    more: bool
+
+
+def as_events(rows: Iterable[Keys]) -> str:
+    """Server-sent events whose ids are the rows'."""
+    return "".join(
+        f"id: {row['seq']}\nevent: decision\ndata: {json.dumps(row, ensure_ascii=False)}\n\n" for row in rows
+    )
+
+
+class News:
+    """For streams of one event loop: however many watch, the store is asked as if a few did."""
+
+    def __init__(self, store: Store, closing: Callable[[], bool]) -> None:
+        """`closing`: whether the server is about to end, which is news, too."""
+        self._store = store
+        self._closing = closing
+        self._watching = 0
+        self._polling: asyncio.Task[None] | None = None
+        #: The last row known of, and what is set when there is another.
+        self._head = 0
+        self._changed = asyncio.Event()
+        #: Looks that go on, by what they look for: who wants the same waits for the same.
+        self._looks: dict[tuple[Queues, int, int], asyncio.Task[Batch]] = {}
+
+    def __enter__(self) -> News:
+        """Begin to watch."""
+        self._watching += 1
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="news")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watching -= 1
+        if not self._watching and self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
+
+    async def after(self, queues: Queues, seq: int, limit: int) -> Batch:
+        """The first rows after this one about jobs of these queues."""
+        key = (None if queues is None else tuple(queues), seq, limit)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = asyncio.create_task(run_in_threadpool(self._look, *key))
+            look.add_done_callback(lambda _: self._looks.pop(key))
+        return await asyncio.shield(look)  # who goes away takes it from nobody else
+
+    async def beyond(self, seq: int, limit_s: float) -> None:
+        """Wait until there may be a row after this one, but not for longer; wall seconds."""
+        if self._head <= seq:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), limit_s)
+
+    def _look(self, queues: Queues, seq: int, limit: int) -> Batch:
+        rows, end = pages.decisions(self._store, queues, after_seq=seq, limit=limit)
+        shown = as_seen(self._store, queues, [decision_keys(row) for row in rows])
+        return Batch(as_events(shown), end, len(rows) == limit)
+
+    async def _poll(self) -> None:
+        while True:
+            head = self._head
+            try:
+                self._head = await run_in_threadpool(pages.head, self._store)
+            except (SQLAlchemyError, StoreError) as error:  # streams find out for themselves, and end
+                log.warning("news-failed", error=str(error))
+                self._wake()
+            if self._head != head or self._closing():
+                self._wake()
+            await asyncio.sleep(POLL_S)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,64 @@
+"""What stands before the API whatever is asked of it: who may come near, and what browsers are told."""
+
+from __future__ import annotations
+
+import os
+
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from starburst.store.errors import StoreError
+from starburst.web.auth import Gate
+from starburst.web.errors import answer, not_now
+
+#: Needs no token.
+HEALTH = "/healthz"
+#: On every answer: what it says it is it is, nobody frames it, no address of ours goes elsewhere. (With
+#: `no-referrer` browsers say nothing of the page that a form is on, and we could not know our own.)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+}
+
+
+class Guarded:
+    """Adds `HEADERS` to every answer, errors too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+class OwnerOnly:
+    """While no token is needed, lets in only who runs this process, and root.
+
+    Other users of the machine reach its loopback too, and jobs run with the rights of who runs Starburst.
+    """
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        others = scope["type"] == "http" and scope["state"]["uid"] not in (0, os.getuid())
+        try:
+            refused = others and scope["path"] != HEALTH and await run_in_threadpool(self._gate.is_open)
+        except StoreError as error:
+            await (not_now(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
+            return
+        if refused:
+            said = "another user runs this Starburst, which has no tokens; ask them for one"
+            await answer(403, said)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)

@@ -1,0 +1,160 @@
+"""Manifests in the body of a request."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from starburst.app.reading.sources import Source
+from starburst.web.dependencies import submitter
+from starburst.web.errors import RefusedError
+
+#: Kinds of body. Pages of other sites cannot send these without asking first, which we do not answer.
+JSON = "application/json"
+YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+#: Jobs and arrays that may be named in one request.
+MOST_NAMES = 1000
+#: Half of a character that JSON writes as two, without the other.
+_HALF = re.compile("[\ud800-\udfff]")
+#: What errors call a text without a name.
+NAME = "body"
+MANIFEST: dict[str, Any] = {
+    "type": "object",
+    "description": "a Kubernetes Job, Pod, or List of them",
+    "properties": {"kind": {"enum": ["Job", "Pod", "List"]}, "metadata": {"type": "object"}},
+    "required": ["kind"],
+}
+FILES: dict[str, Any] = {
+    "type": "object",
+    "description": "texts of manifests, each with what errors shall call it",
+    "properties": {
+        "files": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["name", "text"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["files"],
+    "additionalProperties": False,
+}
+#: What jobs are called.
+NAMES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "names": {"type": "array", "minItems": 1, "maxItems": MOST_NAMES, "items": {"type": "string"}}
+    },
+    "required": ["names"],
+    "additionalProperties": False,
+}
+#: As OpenAPI has it.
+NAMES_BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": NAMES}}}}
+BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            YAML[0]: {"schema": {"type": "string", "description": "YAML documents, each a manifest"}},
+            JSON: {"schema": {"oneOf": [MANIFEST, {"type": "array", "items": MANIFEST}, FILES]}},
+        },
+    }
+}
+
+
+async def read_body(request: Request) -> bytes:
+    """A body of bounded size.
+
+    Raises:
+        RefusedError: it is too large.
+    """
+    most = request.app.state.desk.settings.max_body
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise RefusedError(413, f"the body has more than {most} bytes; send less, or raise http.max_body")
+    return b"".join(parts)
+
+
+async def sources(request: Request, _: Annotated[object, Depends(submitter)]) -> list[Source]:
+    """The manifests of a request, which is read only if its sender may submit.
+
+    Raises:
+        RefusedError: it is too large, or of no kind that has manifests.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON and kind not in YAML:
+        raise RefusedError(400, f"content-type: {kind!r}: must be {YAML[0]} or {JSON}")
+    body = await read_body(request)
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise RefusedError(400, f"{NAME}: is not text; send UTF-8") from None
+    return [Source(NAME, text)] if kind != JSON else _of_json(text)
+
+
+async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> list[str]:
+    """What the jobs of a request are called.
+
+    Raises:
+        RefusedError: it is too large, or has another shape.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise RefusedError(400, f"content-type: {kind!r}: must be {JSON}")
+    value = _json(await read_body(request), 'send {"names": [...]}')
+    found = value["names"] if isinstance(value, dict) and value.keys() == {"names"} else None
+    if not isinstance(found, list) or not 1 <= len(found) <= MOST_NAMES or not all(map(_is_name, found)):
+        said = f"must have names, an array of 1 to {MOST_NAMES} texts, and nothing else"
+        raise RefusedError(400, f"{NAME}: {said}")
+    return found
+
+
+def _is_name(value: object) -> bool:
+    """Whether it can be asked for: a store takes no NUL, and no half characters (JSON's \\ud800)."""
+    return isinstance(value, str) and "\0" not in value and not _HALF.search(value)
+
+
+def _json(body: bytes | str, mend: str) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        broken = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+        said = f"is not JSON ({error})" if broken else "is too deep, or has too large numbers"
+        raise RefusedError(400, f"{NAME}: {said}; {mend}") from None
+
+
+def _of_json(text: str) -> list[Source]:
+    value = _json(text, f"send a manifest, or YAML as {YAML[0]}")
+    if isinstance(value, dict) and "files" in value:
+        return [_file(entry) for entry in _list(value["files"])]
+    manifests = value if isinstance(value, list) else [value]
+    # YAML has JSON in it, but for characters written as two halves, \ud83d\ude80, which this writes out.
+    return [_source(NAME, "\n---\n".join(json.dumps(it, ensure_ascii=False) for it in manifests))]
+
+
+def _source(name: str, text: str) -> Source:
+    if _HALF.search(name) or _HALF.search(text):
+        raise RefusedError(400, f"{NAME}: holds half a character, such as \\ud800; remove it")
+    return Source(name, text)
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list) or not value:
+        raise RefusedError(400, f"{NAME}: files: must be an array of at least one, each with name and text")
+    return value
+
+
+def _file(entry: object) -> Source:
+    if isinstance(entry, dict) and entry.keys() == {"name", "text"}:
+        name, text = entry["name"], entry["text"]
+        if isinstance(name, str) and isinstance(text, str):
+            return _source(name, text)
+    raise RefusedError(400, f"{NAME}: files: each must have name and text, which are text, and nothing else")

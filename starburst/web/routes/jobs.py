@@ -1,0 +1,191 @@
+"""Routes about jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.responses import JSONResponse
+
+from starburst.app.errors import UserError
+from starburst.app.jobs import submitting
+from starburst.app.jobs.explain import explanation
+from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys, job_keys, story_keys
+from starburst.core.views.explain import Explanation
+from starburst.domain.job import Phase
+from starburst.domain.user import MAX_USER
+from starburst.store import pages, queries
+from starburst.store.queries import JobRow
+from starburst.store.store import Store
+from starburst.store.tokens import Role
+from starburst.web.dependencies import Submitter, Viewer, Visit
+from starburst.web.errors import RefusedError
+from starburst.web.routes.bodies import BODY, NAMES_BODY, names
+from starburst.web.submission_limits import Handed, handed_in
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+#: Ids that may be asked for in one request.
+MOST_IDS = 100
+
+JobText = Annotated[str, Path(description="id, name, or the beginning of one")]
+Names = Annotated[list[str], Depends(names)]
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
+Now = Annotated[bool, Query(description="without a grace, also those that stop already; for admins")]
+After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this one")]
+
+
+@router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
+def submit(
+    visit: Submitter,
+    handed: Annotated[Handed, Depends(handed_in)],
+    *,
+    dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
+    hold: Annotated[bool, Query(description="keep them out of the queue until they are released")] = False,
+    user: Annotated[str, Query(max_length=MAX_USER, description="whose jobs; an admin may say so")] = "",
+) -> JSONResponse:
+    """Answers `id`, `name` and `notes` of each; of a dry run what `starburst submit --dry-run` does.
+
+    Jobs belong to the user of the token's name; without tokens to who runs Starburst.
+    """
+    caller = visit.caller
+    own = caller.name or submitting.this_user()
+    if user not in ("", own) and not caller.may(Role.ADMIN):
+        raise RefusedError(
+            403, f"user: {user!r}: the token {caller.name!r} submits for {own!r} only; leave it out"
+        )
+    found = submitting.read_sources(
+        visit.store,
+        handed.sources,
+        user or own,
+        caller.queues,
+        submitter=caller.submitter,
+        read=handed.read,
+    )
+    strange = {s.job.queue for s in found if not caller.sees(s.job.queue)}
+    if strange:
+        known = " and ".join(caller.queues or ())
+        raise RefusedError(403, f"queue: {min(strange)!r}: the token {caller.name!r} is for {known} only")
+    if hold:
+        found = submitting.held(found)
+    if dry_run:
+        return JSONResponse(visit.shown(submitting.dry_run(visit.store, found)))
+    return JSONResponse(submitting.submit(visit.store, found), 201)
+
+
+@router.get("", summary="List jobs in order of arrival")
+def jobs(
+    *,
+    visit: Viewer,
+    phase: Annotated[list[str], Query(description=f"only in these phases: {', '.join(PHASES)}")] = [],  # noqa: B006
+    user: Annotated[str | None, Query(description="only this user's")] = None,
+    queue: Annotated[list[str], Query(description="only of these queues")] = [],  # noqa: B006
+    id: Annotated[list[str], Query(max_length=MOST_IDS, description="only these")] = [],  # noqa: B006
+    name: Annotated[list[str], Query(max_length=MOST_IDS, description="only these, or all of an array")] = [],  # noqa: B006
+    after: Annotated[str | None, Query(description="only jobs after this one: the last of a page")] = None,
+    limit: Limit = 1000,
+) -> JSONResponse:
+    """An array of what `starburst status -o json` shows; one shorter than `limit` is the last page.
+
+    By `id` or `name` it is all of them at once; a `name` that is nobody's is refused.
+    """
+    for word in phase:
+        if word not in PHASES:
+            raise UserError(f"phase: {word!r} is not a phase; choose one of {', '.join(PHASES)}")
+    mine = visit.caller.queues
+    queues = mine if not queue else [one for one in queue if visit.caller.sees(one)]
+    if name:
+        rows = visit.named(name)
+    elif id:
+        rows = [row for row in queries.jobs(visit.store, ids=id) if queues is None or row.queue in queues]
+    else:
+        last = None if after is None else visit.job(after)
+        rows = pages.page(visit.store, phases=phase, user=user, queues=queues, after=last, limit=limit)
+    return JSONResponse(visit.shown([job_keys(row) for row in rows]))
+
+
+@router.get("/{job}", summary="One job's story")
+def job(visit: Viewer, job: JobText) -> JSONResponse:
+    """What `starburst status JOB -o json` shows."""
+    row = visit.job(job)
+    story = queries.decisions(visit.store, row.id)
+    return JSONResponse(visit.shown([story_keys(row, _explained(visit, row).sentence, story)])[0])
+
+
+@router.get("/{job}/explain", summary="Where a job stands and why, in one sentence")
+def explain(visit: Viewer, job: JobText) -> JSONResponse:
+    """What `starburst explain -o json` shows. Times in the sentence are of the server's zone."""
+    row = visit.job(job)
+    return JSONResponse(visit.shown([{"id": row.id, **explanation_keys(_explained(visit, row))}])[0])
+
+
+@router.get("/{job}/events", summary="What was decided on a job")
+def events(visit: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
+    """An array of what `starburst events JOB -o json` shows."""
+    rows = queries.decisions(visit.store, visit.job(job).id, after_seq=after, limit=limit)
+    return JSONResponse(visit.shown([decision_keys(row) for row in rows]))
+
+
+@router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def cancel_all(visit: Submitter, names: Names, now: Now = False) -> JSONResponse:
+    """How they stood before, for each name one job, or all of an array; who may is as for one job."""
+    return JSONResponse(_cancel(visit, visit.named(names), now=now))
+
+
+@router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def hold_all(visit: Submitter, names: Names) -> JSONResponse:
+    """How they stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(visit, visit.named(names), submitting.hold))
+
+
+@router.post("/release", summary="Release jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def release_all(visit: Submitter, names: Names) -> JSONResponse:
+    """How they stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(visit, visit.named(names), submitting.release))
+
+
+@router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
+def cancel(visit: Submitter, job: JobText, now: Now = False) -> JSONResponse:
+    """How the job stood when it was asked for; doing it twice is doing it once.
+
+    Submitters may cancel their own jobs, admins all, and only admins `now`.
+    """
+    return JSONResponse(_cancel(visit, [visit.job(job)], now=now)[0])
+
+
+@router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
+def hold(visit: Submitter, job: JobText) -> JSONResponse:
+    """How the job stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(visit, [visit.job(job)], submitting.hold)[0])
+
+
+@router.post("/{job}/release", summary="Let a held job into the queue")
+def release(visit: Submitter, job: JobText) -> JSONResponse:
+    """How the job stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(visit, [visit.job(job)], submitting.release)[0])
+
+
+def _cancel(visit: Visit, rows: list[JobRow], *, now: bool) -> list[Keys]:
+    """With its grace, or now: that takes from others what they were promised."""
+    if now and not visit.caller.may(Role.ADMIN):
+        raise RefusedError(403, f"now: is for admins; the token {visit.caller.name!r} cancels with a grace")
+    return _steer(visit, rows, partial(submitting.cancel, now=now))
+
+
+def _steer(visit: Visit, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]) -> list[Keys]:
+    """Ask something for jobs that are all the caller's to steer."""
+    caller = visit.caller
+    for row in rows:
+        if row.user != caller.name and not caller.may(Role.ADMIN):
+            whose = f"job {row.id} is {row.user or 'nobody'}'s"
+            raise RefusedError(403, f"{whose}; the token {caller.name!r} steers its own only")
+    tell(visit.store, rows)
+    return visit.shown([job_keys(row) for row in rows])
+
+
+def _explained(visit: Visit, row: JobRow) -> Explanation:
+    with visit.desk.live.lock:
+        return explanation(row, visit.desk.live.get, visit.caller.sees)

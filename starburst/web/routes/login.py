@@ -1,0 +1,84 @@
+"""Browsers bring a token to this form once, and have a session for it: a cookie that shows pages and no more.
+
+A token is never taken from an address: those stay in histories and in the logs of whatever stands between.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from starburst.web.auth import refuse_other_pages
+from starburst.web.dependencies import Desk
+from starburst.web.routes.bodies import read_body
+from starburst.web.sessions import cookie_name, cookies
+
+router = APIRouter(include_in_schema=False)
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Starburst</title>
+<style>
+:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
+form {{ max-width: 22rem; margin: 20vh auto; padding: 0 1rem }}
+input, button {{ font: inherit; width: 100%; box-sizing: border-box; padding: .5rem; margin: .3rem 0 }}
+</style>
+<form method="post" action="/login">
+<h1>Starburst</h1>
+<label>Token <input name="token" type="password" autocomplete="current-password" required autofocus></label>
+<button>Enter</button>
+<p role="alert">{said}</p>
+</form>
+</html>
+"""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
+    "frame-ancestors 'none'",
+}
+
+
+@router.get("/login")
+def form() -> Response:
+    """Ask for a token."""
+    return _page("", 200)
+
+
+@router.post("/login")
+async def enter(request: Request) -> Response:
+    """Give a browser its cookie, and lead it to the dashboard."""
+    desk: Desk = request.app.state.desk
+    refuse_other_pages(request)
+    desk.gate.limits.charge(request.client.host if request.client else "?")
+    fields = parse_qs((await read_body(request)).decode(errors="replace"), max_num_fields=10)
+    secret = fields.get("token", [""])[0].strip()
+    if await run_in_threadpool(desk.gate.token, secret) is None:
+        return _page("This token is not known, or has expired.", 401)
+    for old in cookies(request):
+        desk.gate.sessions.end(old)
+    answer = RedirectResponse("/", 303)
+    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    id_ = desk.gate.sessions.begin(secret)
+    answer.set_cookie(cookie_name(request), id_, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.post("/logout")
+def leave(request: Request) -> Response:
+    """End a browser's session."""
+    desk: Desk = request.app.state.desk
+    refuse_other_pages(request)
+    for id_ in cookies(request):
+        desk.gate.sessions.end(id_)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
+    return answer
+
+
+def _page(said: str, status: int) -> Response:
+    return HTMLResponse(PAGE.format(said=said), status, HEADERS)

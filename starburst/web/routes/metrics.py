@@ -1,0 +1,217 @@
+"""GET /metrics: what a Prometheus asks for, read from the store at each scrape in bounded time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import accumulate
+
+from fastapi import APIRouter, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection
+
+from starburst.app.wiring.build import stored_config
+from starburst.core.model.decisions import REASONS, WHY_OFFLOAD
+from starburst.domain.money import MICRO
+from starburst.store import counters, dashboard_queries, queries
+from starburst.store.store import LIVE_INSTANCES
+from starburst.web import aggregates
+from starburst.web.context import Office
+from starburst.web.packing_gap_cache import GapWatch
+
+#: The text format that every Prometheus reads.
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+#: Label values → value; a mapping would not take keys of fixed length for keys of any.
+Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def metrics(office: Office) -> APIRouter:
+    """The route. Answers are made anew for each request; only the packing gap is remembered."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(StoreCollector(office))
+    router = APIRouter()
+
+    @router.get("/metrics", response_class=Response, tags=["metrics"])
+    def scrape() -> Response:
+        """Metrics in Prometheus' text format."""
+        return Response(generate_latest(registry), media_type=PLAIN)
+
+    return router
+
+
+class StoreCollector(Collector):
+    """All metrics of one home."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._gap = GapWatch(office.store)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: the registry need not know the names beforehand."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """One state of the store as metrics."""
+        config, now = stored_config(self._office.store), self._office.now()
+        said = self._office.home.scheduler()
+        yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", said is not None)
+        yield _by(
+            "scheduler_held_up",
+            "1 while the scheduler waits for what its machine lacks, such as room on the disk.",
+            ["reason"],
+            [((said.kind,), 1)] if said is not None and said.kind else [],
+        )
+        with self._office.store.read() as conn:
+            told, facts = counters.tallies(conn), dashboard_queries.facts(conn)
+            machines = queries.machines(conn)
+            yield from _jobs(conn, now, told)
+            yield from _decisions(told)
+            yield _steps(counters.steps(conn))
+            yield from _machines(conn, sum(m.unreachable_since is not None for m in machines))
+            yield from _money(counters.spent(conn), dashboard_queries.unsettled(conn, machines, now))
+            gpus = aggregates.gpus(dashboard_queries.nodes(conn), dashboard_queries.holders(conn))
+        yield _gauge(
+            "cloud_dollars_per_hour",
+            "Price of all machines that may be running.",
+            aggregates.rate(machines).dollars,
+        )
+        limit = aggregates.limit(config)
+        if limit is not None:
+            yield _gauge(
+                "cloud_dollars_per_hour_limit",
+                "The hourly cap on everybody; without one, price of all that the offers' capacities allow.",
+                limit.rate.dollars,
+            )
+        gap = self._gap.ask(config.settings().max_rate)
+        yield _by(
+            "packing_gap_ratio",
+            "How much more rented machines cost than the least that any for their tasks could.",
+            [],
+            [((), gap.ratio)] if gap is not None else [],
+        )
+        budget = aggregates.budget(config, facts, told)
+        if budget.target is not None:
+            yield _gauge(
+                "budget_target_ratio",
+                "Wait budget P: how much longer jobs may take on average.",
+                budget.target,
+            )
+        if budget.realised is not None:
+            yield _gauge(
+                "budget_realised_ratio",
+                "How much longer jobs took than without any waiting.",
+                budget.realised,
+            )
+        yield _by("nodes_gpus", "GPUs of the cluster's nodes.", ["state"], _keyed(gpus))
+        yield _gauge("decision_log_seq", "Number of the newest decision.", facts.decided)
+
+
+def _jobs(conn: Connection, now: float, told: counters.Tallies) -> Iterator[Metric]:
+    queues = dict.fromkeys(told.waits, 0)
+    pending = queues | dashboard_queries.arrivals(conn)
+    offloading, running = dict(queues), dict[tuple[str, ...], int]()
+    for crowd in dashboard_queries.crowds(conn):
+        if crowd.phase == dashboard_queries.QUEUED:
+            pending[crowd.queue] = pending.get(crowd.queue, 0) + crowd.count
+        elif crowd.phase in dashboard_queries.ALIVE:
+            at = (crowd.queue, str(crowd.site))
+            running[at] = running.get(at, 0) + crowd.count
+        else:
+            offloading[crowd.queue] = offloading.get(crowd.queue, 0) + crowd.count
+    for queue in queues:
+        for site in ("cluster", "cloud"):
+            running.setdefault((queue, site), 0)
+    overdue = queues | dashboard_queries.overdue(conn, now)
+    yield _by("pending_jobs", "Jobs that wait in the queue.", ["queue"], _keyed(pending))
+    yield _by(
+        "offloading_jobs",
+        "Jobs that left for the cloud and wait for machines.",
+        ["queue"],
+        _keyed(offloading),
+    )
+    yield _by("running_jobs", "Jobs with a run that may be alive.", ["queue", "site"], running.items())
+    yield _by("overdue_jobs", "Queued jobs whose deadline has passed.", ["queue"], _keyed(overdue))
+
+
+def _decisions(told: counters.Tallies) -> Iterator[Metric]:
+    waits = HistogramMetricFamily(
+        "starburst_admission_wait_time_seconds",
+        "How long jobs stood in the queue before they were first given a place, by where that was.",
+        labels=["queue", "site"],
+    )
+    for queue, by_site in sorted(told.waits.items()):
+        for site, kept in sorted(by_site.items()):
+            waits.add_metric([queue, site], _buckets(counters.BOUNDS_S, kept.counts), kept.sum_s)
+    yield waits
+    kinds = dict.fromkeys(REASONS, 0) | told.decisions  # zeros: the first of a kind is an increase, too
+    yield _count("decisions", "Decisions by kind.", ["kind"], _keyed(kinds))
+    reasons = dict.fromkeys(WHY_OFFLOAD, 0) | told.offloads
+    yield _count("offloaded_jobs", "Jobs that left for the cloud.", ["reason"], _keyed(reasons))
+    returned = told.decisions.get("returning", 0)
+    yield _count("returned_jobs", "Jobs that were called home from the cloud.", [], [((), returned)])
+    yield _count(
+        "launch_failures", "Machines that could not be had.", ["offer"], _keyed(told.launch_failures)
+    )
+
+
+def _steps(kept: counters.Steps) -> Metric:
+    steps = HistogramMetricFamily(
+        "starburst_step_duration_seconds",
+        "How long the scheduler took for a step: to decide (core), and to store that (commit).",
+        labels=["part"],
+    )
+    for part, took in (("core", kept.core), ("commit", kept.commit)):
+        steps.add_metric([part], _buckets(counters.STEP_BOUNDS_S, took.counts), took.sum_s)
+    return steps
+
+
+def _buckets(bounds: Iterable[float], counts: Iterable[int]) -> list[tuple[str, float]]:
+    """Counts by class as Prometheus has them, those of smaller values included."""
+    return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
+
+
+def _machines(conn: Connection, unreachable: int) -> Iterator[Metric]:
+    phases = dashboard_queries.machine_phases(conn)
+    shown = {(phase, offer): 0 for _, offer in phases for phase in LIVE_INSTANCES} | phases
+    yield _by("instances", "Rented machines that have not ended.", ["phase", "offer"], shown.items())
+    yield _gauge("unreachable_instances", "Machines that run but do not answer.", unreachable)
+
+
+def _money(spent: counters.Spent, owed: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    labels = ["queue", "user"]
+    settled = {(queue, user): n / MICRO for queue, users in spent.items() for user, n in users.items()}
+    yield _count("cloud_cost_dollars", "Bills of machines that have ended.", labels, settled.items())
+    open_bills = {key: n / MICRO for key, n in owed.items()}
+    yield _by(
+        "cloud_unsettled_dollars", "Bills so far of machines that have not ended.", labels, open_bills.items()
+    )
+
+
+def _keyed(counts: Mapping[str, int]) -> Values:
+    return [((key,), count) for key, count in counts.items()]
+
+
+def _gauge(name: str, text: str, value: float | Decimal) -> Metric:
+    return GaugeMetricFamily(f"starburst_{name}", text, value=float(value))
+
+
+def _by(name: str, text: str, labels: list[str], values: Values) -> Metric:
+    family = GaugeMetricFamily(f"starburst_{name}", text, labels=labels)
+    for key, value in sorted(values):
+        family.add_metric(key, value)
+    return family
+
+
+def _count(name: str, text: str, labels: list[str], values: Values) -> Metric:
+    family = CounterMetricFamily(f"starburst_{name}", text, labels=labels)
+    for key, value in sorted(values):
+        family.add_metric(key, value)
+    return family

@@ -1,0 +1,265 @@
+"""Routes that go on: the decision log as server-sent events, and what a job writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Header, Query
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from starburst.app.logs.job_log import Part, read_log, refuse_unknown
+from starburst.app.logs.sites import Position
+from starburst.store import pages
+from starburst.store.queries import JobRow
+from starburst.web.dependencies import Viewer, Visit
+from starburst.web.routes.jobs import JobText
+
+router = APIRouter()
+
+#: Server-sent events.
+EVENTS = "text/event-stream"
+#: Wall seconds between looks whether the server ends.
+POLL_S = 0.3
+#: Wall seconds after which a silent stream says that it lives, and whether its token still holds is asked.
+QUIET_S = 15.0
+#: Rows sent at a time.
+ROWS = 500
+#: Pieces of a log that are read ahead of its reader.
+AHEAD = 8
+#: How long the first piece of a followed log is waited for before the answer begins without it, wall seconds.
+FIRST_S = 0.5
+
+
+Close = Callable[[], Awaitable[None]]
+
+
+class Stream(StreamingResponse):
+    """An answer that goes on and counts against its caller's limit until it ends, however it does."""
+
+    def __init__(
+        self, visit: Visit, content: AsyncIterator[str], media_type: str, close: Close | None = None
+    ) -> None:
+        """`close` is called at the end, also if nobody ever asked for the content."""
+        super().__init__(content, media_type=media_type, headers={"X-Accel-Buffering": "no"})
+        self._visit = visit
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._visit.desk.gate.limits.give_stream(self._visit.caller.key)
+            if self._close is not None:
+                await self._close()
+
+
+@router.get(
+    "/watch",
+    summary="The decision log as it grows",
+    tags=["log"],
+    response_class=Response,
+    responses={200: {"content": {EVENTS: {}}}},
+)
+async def watch(
+    visit: Viewer,
+    after: Annotated[int | None, Query(ge=0, lt=2**63, description="row to go on from; the last one")] = None,
+    last_event_id: Annotated[str, Header(description="the same, as browsers send it")] = "",
+) -> Response:
+    """Server-sent events named `decision`, of what `/events` shows; their ids are the rows' `seq`.
+
+    Whoever comes back with the last id it has seen misses nothing.
+    """
+    start = int(last_event_id) if last_event_id.isdecimal() and len(last_event_id) < 19 else after
+    if start is None:
+        start = await run_in_threadpool(_end, visit)
+    visit.desk.gate.limits.take_stream(visit.caller.key)
+    return Stream(visit, _decisions(visit, start), EVENTS)
+
+
+@router.get(
+    "/jobs/{job}/logs",
+    summary="What a job wrote",
+    tags=["jobs"],
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {}, EVENTS: {}}},
+        204: {"description": "it has written nothing"},
+    },
+)
+async def logs(
+    *,
+    visit: Viewer,
+    job: JobText,
+    attempt: Annotated[int | None, Query(ge=1, le=2**31, description="of this run; the last")] = None,
+    rank: Annotated[int | None, Query(ge=0, le=2**31, description="of this task of a gang; all")] = None,
+    follow: Annotated[bool, Query(description="go on until the job ends")] = False,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+    last_event_id: Annotated[str, Header(description="the last id seen, to go on behind it")] = "",
+) -> Response:
+    """Plain text; lines of a gang begin with their rank.
+
+    To who accepts `text/event-stream`: events named `log` (`{"text"}`), whose ids are where to go on from if
+    the connection breaks, also when the server was started again; maybe `note` (`{"text"}`) beside them; at
+    last `end` (`{"found"}`: whether there was any log) or `error` (`{"error"}`). Without either it was cut.
+    """
+    position = Position.parse(last_event_id)
+    row = await run_in_threadpool(visit.job, job)
+    part = Part(attempt, rank)
+    if follow:
+        await run_in_threadpool(refuse_unknown, visit.store, row, Part(rank=rank))
+    limits = visit.desk.gate.limits
+    limits.take_stream(visit.caller.key)
+    reading, begun, events = _Reading(visit, row, part, position, follow=follow), False, EVENTS in accept
+    try:
+        begun = await reading.begin() or events
+    finally:
+        if not begun:
+            limits.give_stream(visit.caller.key)
+            await reading.close()
+    if events:
+        return Stream(visit, reading.events(), EVENTS, reading.close)
+    return Stream(visit, reading.text(), "text/plain", reading.close) if begun else Response(status_code=204)
+
+
+def _end(visit: Visit) -> int:
+    """The newest row of the log."""
+    return pages.decisions(visit.store, visit.caller.queues, limit=1, newest=True)[1]
+
+
+async def _decisions(visit: Visit, seq: int) -> AsyncIterator[str]:
+    """Rows after `seq` as they come. An id alone, at the start and in a pause, is where to go on from."""
+    yield f"id: {seq}\n\n"
+    desk, queues, said_at = visit.desk, visit.caller.queues, time.monotonic()
+    with desk.news as news:
+        while not desk.closing.is_set():
+            batch = await news.after(queues, seq, ROWS)
+            seq = batch.seq
+            if batch.text:
+                yield batch.text
+            if batch.more:
+                continue
+            if time.monotonic() - said_at > QUIET_S:
+                if not await run_in_threadpool(desk.gate.still_admits, visit.caller):
+                    return
+                yield f"id: {seq}\n\n"
+                said_at = time.monotonic()
+            await news.beyond(seq, max(POLL_S, said_at + QUIET_S - time.monotonic()))
+
+
+class _Piece(NamedTuple):
+    """Some of what a job wrote, maybe nothing, and where to go on from behind it; "" is not known yet."""
+
+    text: str
+    id: str
+
+
+class _Reading:
+    """A job's log on its way to one reader, who may be slow."""
+
+    def __init__(self, visit: Visit, row: JobRow, part: Part, position: Position, *, follow: bool) -> None:
+        self._visit = visit
+        self._follow = follow
+        self._position = position
+        self._pieces = asyncio.Queue[_Piece](AHEAD)
+        self._notes: list[str] = []
+        #: Where the reader has been brought to, and whether that is the end.
+        self._sent = str(position)
+        self._whole = False
+        office = visit.desk.office
+        reading = read_log(
+            office.store,
+            office.home,
+            row.id,
+            part,
+            self._take,
+            follow=follow,
+            note=self._notes.append,
+            position=position,
+        )
+        self._task = asyncio.create_task(reading, name=f"log of {row.id}")
+        self._next = asyncio.create_task(self._pieces.get())
+
+    async def begin(self) -> bool:
+        """Whether there is anything to read, or may be.
+
+        Raises:
+            UserError: there is no such part, or it cannot be had.
+        """
+        await self._wait(FIRST_S if self._follow else None)
+        if self._next.done() or not self._task.done():
+            return True
+        return self._task.result()
+
+    async def text(self) -> AsyncIterator[str]:
+        """What it wrote; ends with the job, with the server, or when the token does not hold any more."""
+        async for piece in self._arriving():
+            if piece.text:
+                yield piece.text
+        error = self._task.exception() if self._whole else None
+        if error is not None:  # too late for another status
+            yield f"error: {error}\n"
+
+    async def events(self) -> AsyncIterator[str]:
+        """The same as server-sent events. An id alone, in a pause, is where to go on from."""
+        async for piece in self._arriving():
+            yield self._noted() + (f"id: {piece.id}\n" if piece.id else ": nothing yet\n")
+            yield _named("log", text=piece.text) if piece.text else "\n"
+        if self._whole:
+            error = self._task.exception()
+            end = (
+                _named("end", found=self._task.result())
+                if error is None
+                else _named("error", error=str(error))
+            )
+            yield self._noted() + end
+
+    async def close(self) -> None:
+        """Stop reading."""
+        for task in (self._next, self._task):
+            task.cancel()
+        await asyncio.gather(self._next, self._task, return_exceptions=True)
+
+    async def _take(self, text: str) -> None:
+        await self._pieces.put(_Piece(text, str(self._position)))
+
+    async def _arriving(self) -> AsyncIterator[_Piece]:
+        """The pieces, and in long pauses empty ones."""
+        desk, asked_at = self._visit.desk, time.monotonic()
+        while not desk.closing.is_set():
+            if self._next.done():
+                piece = self._next.result()
+                self._sent = piece.id
+                yield piece
+                self._next = asyncio.create_task(self._pieces.get())
+                await asyncio.sleep(0)  # it takes what is there already
+            elif self._task.done():
+                self._whole = True
+                return
+            else:
+                await self._wait(POLL_S)
+            if time.monotonic() - asked_at > QUIET_S:
+                asked_at = time.monotonic()
+                if not await run_in_threadpool(desk.gate.still_admits, self._visit.caller):
+                    return
+                yield _Piece("", self._sent)
+
+    def _noted(self) -> str:
+        notes = "".join(_named("note", text=note) for note in self._notes)
+        self._notes.clear()
+        return notes
+
+    async def _wait(self, limit_s: float | None) -> None:
+        """For the next piece, or for the end."""
+        either = (self._next, self._task)
+        await asyncio.wait(either, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _named(name: str, **data: object) -> str:
+    """An event of this name."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

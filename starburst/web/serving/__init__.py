@@ -1,0 +1,1 @@
+"""The process that serves the HTTP API: sockets, connections, its supervisor."""

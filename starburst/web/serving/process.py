@@ -1,0 +1,109 @@
+"""The process of the HTTP API, started by `supervisor.py`: python -m starburst.web.serving.process STARTUP.
+
+So no request, and nothing that a request makes us read, costs the scheduler time or memory of its own. It
+lives as long as the scheduler at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import resource
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from starburst.app.config.home import Home
+from starburst.bus.hints import Throughput
+from starburst.log import set_up_log
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
+from starburst.web.context import Office, Pulse
+from starburst.web.serving.channel import Line
+from starburst.web.serving.server import Server
+from starburst.web.serving.startup import BEAT, Errand
+
+log = structlog.get_logger()
+
+PR_SET_PDEATHSIG = 1
+#: How long a request waits for another writer, milliseconds; then it is answered 503.
+BUSY_MS = 5_000
+#: How much rather the kernel ends this process than the scheduler when memory runs out, of 1000.
+RATHER = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Hands on what runs say of themselves. What the scheduler is too busy for is dropped: more will come."""
+
+    line: Line
+
+    def put(self, said: Throughput) -> None:
+        """Leave a word."""
+        self.line.say(said.model_dump_json().encode())
+
+
+def main() -> None:
+    """Serve until the scheduler says, or is, gone."""
+    errand = Errand.model_validate_json(sys.argv[1])
+    _end_with(errand.scheduler_pid)
+    _stand_back(errand.http.memory)
+    set_up_log(text=errand.text)
+    home, line, pulse = Home(errand.home), Line.inherited(errand.line), Pulse()
+    sock = socket.socket(fileno=errand.socket)
+    try:
+        with Store.open(home.database, BUSY_MS) as store:
+            office = Office(home, store, Reports(line), pulse)
+            asyncio.run(_serve(Server(office, errand.http), sock, line, pulse))
+    except (StoreError, SQLAlchemyError, OSError) as error:  # that passes, or somebody must mend it
+        log.error("http-failed", error=str(error))
+        sys.exit(1)
+
+
+async def _serve(server: Server, sock: socket.socket, line: Line, pulse: Pulse) -> None:
+    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        try:
+            for message in line.heard():
+                (pulse.beat_at,) = BEAT.unpack(message)
+        except EOFError:
+            loop.remove_reader(line)
+            server.end()
+
+    loop.add_reader(line, hear)
+    loop.add_signal_handler(signal.SIGTERM, server.end)
+    await server.serve([sock])
+
+
+def _end_with(scheduler: int) -> None:
+    """Have the kernel end this process when the scheduler ends, however that does."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != scheduler:  # it was faster
+        sys.exit(0)
+
+
+def _stand_back(most_memory: int) -> None:
+    """Take what connections need, and have no more memory than it may; the scheduler goes first."""
+    _limit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    _limit(resource.RLIMIT_DATA, most_memory)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(RATHER))
+    os.nice(5)
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (soft, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Kubernetes manifests read as jobs."""

@@ -1,0 +1,310 @@
+"""The labels and annotations `starburst.io/…`: what a user tells the scheduler about a job."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+from starburst.domain.cloud import ANY_OFFER, OfferRules
+from starburst.domain.job import CloudChoice
+from starburst.domain.money import Money
+from translator.duration import seconds
+from translator.field import Field, did_you_mean
+from translator.manifests.arrays import Span, read_span
+from translator.quantity import quantity
+
+PREFIX = "starburst.io/"
+#: What a user may say about the machine in a cloud.
+MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
+KEYS = (
+    "after-any",
+    "after-ok",
+    "array",
+    "checkpoint",
+    "cloud",
+    "hold",
+    "iterations-per-s",
+    "max-wait",
+    "priority",
+    "queue",
+    "retries",
+    "runtime-estimate",
+    "workload",
+    *MACHINE_KEYS,
+)
+#: Those that no machine can keep that other jobs share.
+UNKEPT = {
+    "autostop": "machines are shared, and given back when no job is on them",
+    "disk-size": "machines are shared, and have disks of SkyPilot's own size (256 GiB)",
+}
+#: What Starburst writes on objects of a cluster itself.
+OWN_KEYS = (
+    "active-deadline",
+    "adopted",
+    "attempt",
+    "controller",
+    "decision",
+    "exit-code",
+    "gang",
+    "job",
+    "logs",
+    "nodes",
+    "rank",
+    "stopping",
+    "user",
+)
+
+DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+MAX_PRIORITY = 10**9
+MAX_RETRIES = 1000
+MAX_NAMES = 100
+_JOB_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+MAX_DISK_GIB = 65_536
+
+#: Clouds with machines for rent, by SkyPilot 0.14.1's names (sky/skylet/constants.py, ALL_CLOUDS).
+CLOUDS = (
+    "aws",
+    "azure",
+    "cudo",
+    "do",
+    "fluidstack",
+    "gcp",
+    "hyperbolic",
+    "ibm",
+    "lambda",
+    "mithril",
+    "nebius",
+    "oci",
+    "paperspace",
+    "primeintellect",
+    "runpod",
+    "scp",
+    "seeweb",
+    "shadeform",
+    "vast",
+    "verda",
+    "vsphere",
+    "yotta",
+)
+_PLACE = re.compile(r"(?:/(?:\*|[A-Za-z0-9][-A-Za-z0-9._ ]*)){0,2}")
+_DOLLARS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
+_RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineHints:
+    """Wishes for the machine in a cloud; None leaves the choice to Starburst."""
+
+    #: "cloud", "cloud/region" or "cloud/region/zone"; a star stands for any.
+    infra: str | None = None
+    use_spot: bool | None = None
+    disk_gib: int | None = None
+    #: Dollars.
+    max_hourly_cost: Decimal | None = None
+    #: Minutes without a job after which it is given back.
+    autostop_min: int | None = None
+    #: "container": in the job's image; "host": on the machine itself.
+    runtime: str = "container"
+
+    @property
+    def offer_rules(self) -> OfferRules:
+        """Which machines may be rented for the job."""
+        if self.infra is None and self.use_spot is None and self.max_hourly_cost is None:
+            return ANY_OFFER
+        place = ["" if part == "*" else part for part in (self.infra or "").split("/")]
+        cloud, region, zone = [*place, "", ""][:3]
+        ceiling = None if self.max_hourly_cost is None else Money.of(self.max_hourly_cost)
+        return OfferRules(cloud, region, zone, self.use_spot, ceiling)
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """Wishes of a job's user; the fields are those of `Job`."""
+
+    queue: str = "default"
+    runtime_estimate_s: float | None = None
+    max_wait_s: float | None = None
+    cloud: CloudChoice = CloudChoice.AUTO
+    checkpoint: bool = False
+    priority: int = 0
+    hold: bool = False
+    array: Span | None = None
+    #: Names of other jobs, as they were typed.
+    after_ok: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    #: None leaves it to the Job's backoffLimit.
+    retries: int | None = None
+    workload: str = ""
+    alone_per_s: float | None = None
+    machine: MachineHints = MachineHints()
+
+
+def read_hints(metadata: Field) -> Hints:
+    """The hints among the labels and annotations; where both name one, the annotation counts."""
+    found: dict[str, Field] = {}
+    for kind in ("labels", "annotations"):
+        for key, field in metadata.at(kind).entries().items():
+            if not _is_hint(key, field):
+                continue
+            if key.removeprefix(PREFIX) not in KEYS:
+                field.refuse(f"Starburst has no such key; {did_you_mean(key.removeprefix(PREFIX), KEYS)}")
+            found[key.removeprefix(PREFIX)] = field
+    absent = Field(None, metadata.path, metadata.report)
+    return Hints(
+        queue=_queue(found.get("queue", absent)) or "default",
+        runtime_estimate_s=_runtime(found.get("runtime-estimate", absent)),
+        max_wait_s=_duration(found.get("max-wait", absent)),
+        cloud=CloudChoice(
+            found.get("cloud", absent).choice([c.value for c in CloudChoice]) or CloudChoice.AUTO
+        ),
+        checkpoint=_switch(found.get("checkpoint", absent)),
+        priority=_number(found.get("priority", absent), -MAX_PRIORITY, MAX_PRIORITY) or 0,
+        hold=_switch(found.get("hold", absent)),
+        array=read_span(found.get("array", absent)),
+        after_ok=_names(found.get("after-ok", absent)),
+        after_any=_names(found.get("after-any", absent)),
+        retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
+        workload=_workload(found.get("workload", absent)),
+        alone_per_s=_rate(found.get("iterations-per-s", absent)),
+        machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
+    )
+
+
+def note_unkept(metadata: Field) -> None:
+    """Say which wishes count for a machine of the job's own only."""
+    for kind in ("labels", "annotations"):
+        for key, why in UNKEPT.items():
+            wish = metadata.at(kind).at(PREFIX + key)
+            if wish.value is not None:
+                wish.note(f"{why}; kept by starburst translate alone")
+
+
+def refuse_hints(metadata: Field) -> None:
+    """Refuse hints where they would go unread: on the pod template of a Job."""
+    for kind in ("labels", "annotations"):
+        for key, field in metadata.at(kind).entries().items():
+            if _is_hint(key, field):
+                field.refuse("is not read from the pod template; move it to the metadata of the Job")
+
+
+def _is_hint(key: str, field: Field) -> bool:
+    if not key.startswith(PREFIX) or field.value is None:
+        return False
+    return not (field.report.native and key.removeprefix(PREFIX) in OWN_KEYS)
+
+
+def _machine(found: dict[str, Field]) -> MachineHints:
+    idle_s = _duration(found["autostop"])
+    if idle_s is not None and not 60 <= idle_s <= 7 * 86400:
+        found["autostop"].refuse("must be at least 1m and at most 7d")
+    return MachineHints(
+        infra=_infra(found["infra"]),
+        use_spot=None if found["use-spot"].value is None else _switch(found["use-spot"]),
+        disk_gib=_disk_gib(found["disk-size"]),
+        max_hourly_cost=_dollars(found["max-hourly-cost"]),
+        autostop_min=None if idle_s is None else math.ceil(idle_s / 60),
+        runtime=found["runtime"].choice(("container", "host")) or "container",
+    )
+
+
+def _infra(field: Field) -> str | None:
+    where = field.text()
+    if where is None:
+        return None
+    cloud = where.partition("/")[0]
+    if cloud != "*" and cloud not in CLOUDS:
+        field.refuse(did_you_mean(cloud, CLOUDS, f"begin with * or one of {', '.join(CLOUDS)}"))
+    elif not _PLACE.fullmatch(where.removeprefix(cloud)):
+        field.refuse("write a cloud, cloud/region or cloud/region/zone, such as aws/us-east-1 or */us-east-1")
+    return where
+
+
+def _disk_gib(field: Field) -> int | None:
+    if field.value is None:
+        return None
+    try:
+        size = quantity(field.value if isinstance(field.value, (str, int, float)) else "")
+    except ValueError as bad:
+        field.refuse(str(bad))
+        return None
+    if not 2**30 <= size <= MAX_DISK_GIB * 2**30:
+        field.refuse(f"must be at least 1Gi and at most {MAX_DISK_GIB}Gi, such as 200Gi")
+    return math.ceil(size / 2**30)
+
+
+def _dollars(field: Field) -> Decimal | None:
+    if field.value is None:
+        return None
+    text = "" if isinstance(field.value, bool) else str(field.value)
+    if not _DOLLARS.fullmatch(text) or not Decimal(text):
+        field.refuse("must be dollars per hour, such as 3.50")
+        return None
+    return Decimal(text)
+
+
+def _duration(field: Field) -> float | None:
+    if field.value is None:
+        return None
+    try:
+        return seconds(field.value if isinstance(field.value, (str, int, float)) else "")
+    except ValueError as bad:
+        field.refuse(str(bad))
+        return None
+
+
+def _runtime(field: Field) -> float | None:
+    estimate_s = _duration(field)
+    if estimate_s == 0:
+        field.refuse("a run time of 0 is no estimate; write how long the job will run, or remove it")
+    return estimate_s
+
+
+def _switch(field: Field) -> bool:
+    """A boolean, in quotes as Kubernetes wants it or without."""
+    if isinstance(field.value, str) and field.value in ("true", "false"):
+        return field.value == "true"
+    return field.flag()
+
+
+def _number(field: Field, least: int, most: int) -> int | None:
+    """A whole number, in quotes as Kubernetes wants it or without."""
+    value = field.value
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+        value = int(value)
+    return Field(value, field.path, field.report).whole(least, most)
+
+
+def _names(field: Field) -> tuple[str, ...]:
+    """Names of jobs, between commas."""
+    text = field.text()
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
+    if len(names) > MAX_NAMES or not all(_JOB_NAME.fullmatch(name) for name in names):
+        field.refuse(f"must be names or ids of jobs with commas between them, {MAX_NAMES} at most")
+        return ()
+    return names
+
+
+def _workload(field: Field) -> str:
+    name = field.text() or ""
+    if field.value is not None and not _JOB_NAME.fullmatch(name):
+        field.refuse("a workload is named by up to 253 lower-case letters, digits, dashes and dots")
+    return name
+
+
+def _rate(field: Field) -> float | None:
+    if field.value is None:
+        return None
+    text = "" if isinstance(field.value, bool) else str(field.value)
+    if not _RATE.fullmatch(text) or not float(text):
+        field.refuse("must be iterations a second with a machine to itself, such as 12.5")
+        return None
+    return float(text)
+
+
+def _queue(field: Field) -> str | None:
+    name = field.text()
+    if name is not None and not DNS_LABEL.fullmatch(name):
+        field.refuse("a queue is named by up to 63 lower-case letters, digits and dashes")
+    return name

@@ -1,0 +1,337 @@
+"""Kubernetes manifests, as users have them, read as submissions: all of a text or none of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+
+from starburst.domain.job import CloudChoice, Job, Submission
+from translator.errors import ManifestError, ManifestErrors
+from translator.field import Field, Fields, Report
+from translator.manifests.arrays import MAX_MEMBERS, Span, members
+from translator.manifests.documents import chunks, load
+from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
+from translator.manifests.pod import Pod, check_restart_policy, read_pod
+from translator.tasks.stores import Carried
+
+API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
+TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
+
+#: Documents of one text.
+MAX_DOCUMENTS = 10_000
+#: A gang larger than this is taken for a slip of the keyboard.
+MAX_TASKS = 1000
+MAX_ID = 63
+#: An object may have 1.5 MiB in etcd's default settings.
+MAX_JSON = 1_500_000
+#: Bytes of an object's labels and annotations (Kubernetes' TotalAnnotationSizeLimitB).
+MAX_LABELS = 256 * 1024
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+_TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
+_LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
+#: Metadata that servers write.
+SERVERS_METADATA = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+_METADATA = Fields(
+    "metadata",
+    read=("name", "generateName", "labels", "annotations", "namespace"),
+    harmless=SERVERS_METADATA,
+)
+_TEMPLATE = Fields("a pod template", read=("metadata", "spec"))
+_JOB_SPEC = Fields(
+    "a Job spec",
+    read=(
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "completionMode",
+        "completions",
+        "managedBy",
+        "parallelism",
+        "suspend",
+        "template",
+    ),
+    harmless=("manualSelector", "podReplacementPolicy", "selector", "ttlSecondsAfterFinished"),
+    noted={
+        "backoffLimitPerIndex": "a job is run again as a whole; see backoffLimit",
+        "maxFailedIndexes": "a job is run again as a whole; see backoffLimit",
+        "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
+    },
+    refused={
+        "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
+    },
+    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy"),
+)
+#: Value of `managedBy` that says no more than its absence.
+_KUBERNETES_ITSELF = "kubernetes.io/job-controller"
+
+
+def read_manifests(
+    text: str,
+    source: str,
+    *,
+    suffix: Callable[[], str],
+    user: str = "",
+    native: bool = False,
+    carries: Carried | None = None,
+) -> list[Submission]:
+    """The submissions a text of one or more YAML documents holds; empty documents are passed over.
+
+    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`:
+    the cluster is a real Kubernetes, which runs the manifests themselves; `carries` is what jobs that leave
+    it are given of it, None for nothing.
+
+    Raises:
+        ManifestErrors: something is wrong with any of them; it holds every problem found.
+    """
+    found = read_firsts(text, source, suffix=suffix, user=user, native=native, carries=carries)
+    return [item for first in found for item in members(first)]
+
+
+def read_firsts(
+    text: str,
+    source: str,
+    *,
+    suffix: Callable[[], str],
+    user: str = "",
+    native: bool = False,
+    carries: Carried | None = None,
+) -> list[Submission]:
+    """As `read_manifests`, but of each array its first job alone."""
+    submissions: list[Submission] = []
+    errors: list[ManifestError] = []
+    parts = chunks(text)
+    if len(parts) > MAX_DOCUMENTS:
+        raise ManifestErrors(
+            [ManifestError(source, 0, "", None, f"has more than {MAX_DOCUMENTS} documents; split it up")]
+        )
+    for index, chunk in enumerate(parts, 1):
+        try:
+            report = Report(source, index, native=native, carries=carries)
+            manifests = _manifests(load(chunk, source, index), report)
+        except ManifestErrors as bad:
+            errors += bad.errors
+            continue
+        for manifest in manifests:
+            if has_kind(manifest):
+                submissions.append(submission(manifest, suffix, user))
+            errors += manifest.report.errors
+    if errors:
+        raise ManifestErrors(errors)
+    return submissions
+
+
+def _manifests(value: object, report: Report) -> list[Field]:
+    """The manifests of a document: itself, or the items of a List, each with a report of its own."""
+    document = Field(value, "", report)
+    if value is None:
+        return []
+    if document.at("kind").value != "List":
+        return [document]
+    document.check(_LIST)
+    items = document.at("items").items()
+    if document.report.errors:
+        raise ManifestErrors(document.report.errors)
+    return [replace(item, report=replace(report, errors=[], notes=[])) for item in items]
+
+
+def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
+    """One manifest as a job and its workload, of an array the first; what is wrong goes to its report."""
+    manifest.check(_TOP)
+    metadata = manifest.at("metadata")
+    metadata.check(_METADATA)
+    _bound_labels(metadata)
+    name, job_id = _name_and_id(metadata, suffix)
+    hints = read_hints(metadata)
+    manifest.report.namespace = metadata.at("namespace").text() or ""
+    manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
+    manifest.report.on_host = hints.machine.runtime == "host"
+    if manifest.report.leaves:
+        note_unkept(metadata)
+    pod, tasks, span = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
+    if hints.array is not None and (span is not None or tasks > 1):
+        manifest.at("spec").at("parallelism").refuse(
+            "a job of an array has one task; remove it, or the annotation starburst.io/array"
+        )
+    span = span or hints.array
+    job = Job(
+        id=job_id,
+        name=name,
+        tasks=(pod.resources,) * tasks,
+        user=user,
+        queue=hints.queue,
+        node_selector=pod.node_selector,
+        rules=pod.rules,
+        runtime_estimate_s=hints.runtime_estimate_s,
+        max_wait_s=hints.max_wait_s,
+        cloud=hints.cloud,
+        checkpoint=hints.checkpoint,
+        priority=hints.priority,
+        hold=hints.hold,
+        array=None if span is None else span.first_member(job_id),
+        after_ok=hints.after_ok,
+        after_any=hints.after_any,
+        retries=_retries(manifest.at("spec").at("backoffLimit"), hints.retries),
+        grace_s=pod.grace_s,
+        offer_rules=hints.machine.offer_rules,
+        workload=hints.workload,
+        alone_per_s=hints.alone_per_s,
+    )
+    workload = replace(pod.workload, on_host=manifest.report.on_host)
+    text = _as_json(manifest)
+    if manifest.report.native:
+        workload = replace(workload, manifest=text)
+    return Submission(job, workload, tuple(manifest.report.notes))
+
+
+def _as_json(manifest: Field) -> str | None:
+    """A manifest as compact JSON, if it is of a size that Kubernetes takes: YAML's aliases can blow it up."""
+    text = StringIO()
+    try:
+        for part in _JSON.iterencode(manifest.value):
+            text.write(part)
+            if text.tell() > MAX_JSON:
+                manifest.refuse(
+                    f"has more than the {MAX_JSON} letters that Kubernetes takes; make it smaller"
+                )
+                return None
+    except (ValueError, RecursionError):
+        manifest.refuse("has a number that is too large, or an alias that stands for itself; write it out")
+        return None
+    return text.getvalue()
+
+
+def _bound_labels(metadata: Field) -> None:
+    """Refuse labels and annotations that together are more than Kubernetes takes."""
+    left = MAX_LABELS
+    for kind in ("labels", "annotations"):
+        found = metadata.at(kind).value
+        for key, value in found.items() if isinstance(found, dict) else ():
+            left -= len(key.encode()) + len(value.encode() if isinstance(value, str) else b"")
+            if left < 0:
+                metadata.at(kind).at(key).refuse(
+                    f"brings labels and annotations to more than the {MAX_LABELS} bytes that Kubernetes "
+                    "takes; make them smaller",
+                    show=False,
+                )
+                return
+
+
+def has_kind(manifest: Field) -> bool:
+    """Whether a manifest is a Job or a Pod; anything else is refused."""
+    if not isinstance(manifest.value, dict):
+        manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
+        return False
+    kind, api_version = manifest.at("kind"), manifest.at("apiVersion")
+    if kind.value is None:
+        kind.refuse(f"is missing; {TAKEN}")
+    elif kind.value == "List":
+        kind.refuse("a List in a List is not supported; put its items into the outer one")
+    elif not isinstance(kind.value, str) or kind.value not in API_VERSIONS:
+        kind.refuse(f"not a batch job; {TAKEN}")
+    elif api_version.value != API_VERSIONS[kind.value]:
+        problem = "is missing" if api_version.value is None else "is not supported"
+        api_version.refuse(f"{problem}; write {API_VERSIONS[kind.value]} for a {kind.value}")
+    else:
+        return True
+    return False
+
+
+def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
+    """A job's name, and the id made of it, which is a DNS label and no one else's."""
+    namespace = metadata.at("namespace").text()
+    if namespace not in (None, "", "default") and not metadata.report.native:
+        metadata.at("namespace").note("Starburst has no namespaces; sort jobs with starburst.io/queue")
+    generated = metadata.at("name").value is None
+    field = metadata.at("generateName" if generated else "name")
+    if field.value is None:
+        metadata.at("name").refuse("is missing; give the job a name, or a generateName")
+        return "", ""
+    text = field.text()
+    if text is None:
+        return "", ""
+    name = text.rstrip("-") if generated else text
+    if not DNS_SUBDOMAIN.fullmatch(name):
+        field.refuse(
+            "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
+        )
+        return "", ""
+    return name, _id(text if generated else f"{text}-", suffix())
+
+
+def _id(prefix: str, end: str) -> str:
+    room = MAX_ID - len(end)
+    if len(prefix) > room:
+        prefix = f"{prefix[: room - 1].rstrip('-.')}-"
+    return prefix.replace(".", "-") + end
+
+
+def _pod(spec: Field) -> tuple[Pod, int, Span | None]:
+    check_restart_policy(spec, of_job=False)
+    return read_pod(spec), 1, None
+
+
+def _job(spec: Field) -> tuple[Pod, int, Span | None]:
+    """The pod of a Job and how many of it make the gang, or the array."""
+    spec.check(_JOB_SPEC)
+    tasks, span = _counts(spec)
+    if spec.at("suspend").flag():
+        spec.at("suspend").refuse("suspended jobs are not supported; submit the job when it may start")
+    if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF):
+        spec.at("managedBy").refuse("another controller is to run this job; remove it")
+    spec.at("completionMode").choice(("Indexed", "NonIndexed"))
+    limit_s = spec.at("activeDeadlineSeconds").whole(1)
+    template = spec.at("template")
+    template.check(_TEMPLATE)
+    refuse_hints(template.at("metadata"))
+    _bound_labels(template.at("metadata"))
+    check_restart_policy(template.at("spec"), of_job=True)
+    pod = read_pod(template.at("spec"))
+    limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
+    return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks, span
+
+
+def _retries(limit: Field, wish: int | None) -> int:
+    """How often Starburst runs the job again: as the annotation says, else as its backoffLimit does.
+
+    A Kubernetes cluster keeps to the backoffLimit by itself, within one run.
+    """
+    allowed = limit.whole(0) or 0
+    if wish is not None:
+        return wish
+    return 0 if limit.report.native else min(allowed, MAX_RETRIES)
+
+
+def _counts(spec: Field) -> tuple[int, Span | None]:
+    """Parallelism, which makes a gang; if it is less than an Indexed Job's completions, an array."""
+    parallelism, completions = spec.at("parallelism"), spec.at("completions")
+    tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
+    wanted = completions.whole(1)
+    if tasks is None or wanted in (None, tasks):
+        return tasks or 1, None
+    assert wanted is not None
+    if wanted > tasks and spec.at("completionMode").value == "Indexed":
+        if wanted > MAX_MEMBERS:
+            completions.refuse(f"an array has at most {MAX_MEMBERS} jobs; submit several")
+        return 1, Span(0, wanted - 1, tasks)
+    completions.refuse(
+        f"must equal parallelism, which is {tasks}: set parallelism to {wanted} to run all at once, or "
+        f"completionMode to Indexed for an array of {wanted} jobs"
+    )
+    return tasks, None

@@ -1,0 +1,261 @@
+"""A pod spec: its containers, where it may run and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from starburst.domain.constraints import Rules
+from starburst.domain.job import Workload
+from starburst.domain.resources import Resources
+from translator.field import Field, Fields
+from translator.manifests.amounts import as_resources, container_amounts
+from translator.manifests.effective_requests import pod_resources
+from translator.manifests.gpus import split_selector
+from translator.manifests.node_rules import read_rules
+from translator.tasks.container import CONTAINER, workload
+from translator.tasks.mounts import MAPPED, NOT_MOUNTED, read_mounts
+from translator.tasks.stores import Carried
+
+_ONE_CONTAINER = "one container per pod; sidecars are not supported yet"
+_OWN_NETWORK = "sharing a namespace of the host is not supported; remove it"
+
+POD_SPEC = Fields(
+    "a pod spec",
+    read=(
+        "activeDeadlineSeconds",
+        "affinity",
+        "containers",
+        "initContainers",
+        "nodeSelector",
+        "overhead",
+        "resources",
+        "restartPolicy",
+        "schedulerName",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+    ),
+    harmless=(
+        "automountServiceAccountToken",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "hostUsers",
+        "imagePullSecrets",
+        "os",
+        "preemptionPolicy",
+        "readinessGates",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+    ),
+    noted={
+        "dnsConfig": "DNS settings are not passed on",
+        "hostAliases": "host names are not passed on",
+        "hostname": "pods do not find one another by this name",
+        "priority": "pod priorities are not used; set the annotation starburst.io/priority",
+        "priorityClassName": "priority classes are not used; set the annotation starburst.io/priority",
+        "runtimeClassName": "runtime classes are not passed on",
+        "subdomain": "pods do not find one another by this name",
+    },
+    refused={
+        "ephemeralContainers": _ONE_CONTAINER,
+        "hostIPC": _OWN_NETWORK,
+        "hostNetwork": _OWN_NETWORK,
+        "hostPID": _OWN_NETWORK,
+        "hostnameOverride": "host names are not supported; remove it",
+        "nodeName": "Starburst chooses the node; use nodeSelector with kubernetes.io/hostname",
+        "resourceClaims": "resource claims are not supported; ask for nvidia.com/gpu under limits",
+        "schedulingGates": "scheduling gates are not supported; submit the job when it may start",
+        "workloadRef": "Starburst starts the tasks of a job together by itself; remove it",
+    },
+    kept=(
+        "dnsConfig",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostname",
+        "hostnameOverride",
+        "runtimeClassName",
+        "subdomain",
+    ),
+)
+#: Honoured by a real Kubernetes, and part of what a task asks for.
+_AMOUNTS = {
+    "overhead": "overhead is not supported; add it to the container's requests",
+    "resources": "resources of a whole pod are not supported; give them to the container",
+}
+
+#: Volume types without data from elsewhere.
+_HOST_VOLUMES = ("emptyDir", "hostPath")
+_OTHER_VOLUMES = {
+    "configMap": "write the file in the command, or keep it on the nodes under a hostPath",
+    "csi": "use a hostPath that every node has",
+    "downwardAPI": "write the values under env",
+    "ephemeral": "use emptyDir",
+    "image": "use a hostPath that every node has",
+    "iscsi": "use a hostPath that every node has",
+    "nfs": "mount it on every node and use a hostPath",
+    "persistentVolumeClaim": "use a hostPath that every node has, or storage the command reaches itself",
+    "projected": "write the values under env",
+    "secret": "keep the file on the nodes under a hostPath",
+}
+#: Disks and file systems of clouds and vendors, most of them by now served by csi.
+_DISKS = (
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+)
+_OTHER_VOLUMES |= dict.fromkeys(_DISKS, "use a hostPath that every node has")
+_VOLUME = Fields(
+    "a volume",
+    read=("name", *_HOST_VOLUMES),
+    refused={kind: f"this type of volume is not supported; {mend}" for kind, mend in _OTHER_VOLUMES.items()},
+    kept=_OTHER_VOLUMES,
+)
+#: Where what the config maps to them may go along.
+_CARRIED_VOLUME = Fields(
+    "a volume",
+    read=(*_VOLUME.read, *MAPPED),
+    refused={kind: mend for kind, mend in _VOLUME.refused.items() if kind not in MAPPED},
+    kept=_OTHER_VOLUMES,
+)
+
+DEFAULT_GRACE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What one pod needs and runs. `grace_s` is the time between SIGTERM and SIGKILL, in seconds."""
+
+    resources: Resources
+    node_selector: tuple[tuple[str, str], ...]
+    rules: Rules
+    grace_s: float
+    workload: Workload
+
+
+def read_pod(spec: Field) -> Pod:
+    """The pod a spec describes. Its restart policy is the caller's to judge."""
+    spec.check(POD_SPEC)
+    _check_surroundings(spec)
+    grace_s = spec.at("terminationGracePeriodSeconds").whole(0)
+    limit_s = spec.at("activeDeadlineSeconds").whole(1)
+    container = _main_container(spec)
+    carried = _carried(spec)
+    if carried is not None:
+        in_container = bool(container.at("image").value) and not spec.report.on_host
+        read_mounts(spec, container, carried.stores, in_container=in_container)
+    resources = _resources(spec, container)
+    gpu_type, node_selector = split_selector(spec.at("nodeSelector"), resources.gpus)
+    return Pod(
+        resources=replace(resources, gpu_type=gpu_type),
+        node_selector=node_selector,
+        rules=read_rules(spec),
+        grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
+        workload=replace(workload(container), time_limit_s=limit_s),
+    )
+
+
+def _carried(spec: Field) -> Carried | None:
+    """What a job that may leave is given of its cluster."""
+    return spec.report.carries if spec.report.native and spec.report.leaves else None
+
+
+def _resources(spec: Field, container: Field) -> Resources:
+    if spec.report.native:
+        return pod_resources(spec)
+    for key, mend in _AMOUNTS.items():
+        if spec.at(key).value:
+            spec.at(key).refuse(mend)
+    return as_resources(container_amounts(container.at("resources")), container.at("resources"))
+
+
+def _main_container(spec: Field) -> Field:
+    """The first container, which is the one that would run in a cloud."""
+    for container in spec.at("initContainers").items():
+        container.refuse_away(
+            f"the init container {_name(container)} is not supported; do its work in the command",
+            f"the init container {_name(container)} does not go along to a cloud",
+            show=False,
+        )
+        _check_beside(container)
+    first, *others = spec.at("containers").items() or [Field(None, spec.at("containers").path, spec.report)]
+    if first.value is None:
+        first.refuse("is missing; a pod needs one container")
+    for container in others:
+        container.refuse_away(
+            _ONE_CONTAINER, f"the container {_name(container)} does not go along to a cloud", show=False
+        )
+        _check_beside(container)
+    first.check(CONTAINER)
+    _check_security(first.at("securityContext"))
+    return first
+
+
+def _check_beside(container: Field) -> None:
+    """Misspelt fields of a container that stays in the cluster, if it is there at all."""
+    if container.report.native:
+        container.staying().check(CONTAINER)
+
+
+def _name(container: Field) -> str:
+    return container.at("name").text() or "without a name"
+
+
+def _check_surroundings(spec: Field) -> None:
+    """What lies around the container: volumes, accounts and the choice of a scheduler."""
+    carried = _carried(spec)
+    for volume in spec.at("volumes").items():
+        volume.check(_VOLUME if carried is None else _CARRIED_VOLUME)
+        if not spec.report.native:
+            volume.note("not mounted by the embedded cluster; paths are the host's")
+        elif carried is None and any(volume.at(kind).value is not None for kind in _HOST_VOLUMES):
+            volume.note_away(NOT_MOUNTED)
+    _check_security(spec.at("securityContext"))
+    if spec.at("schedulerName").text() not in (None, "", "default-scheduler", "chakra"):
+        spec.at("schedulerName").note("Starburst places the job itself")
+    for key in ("serviceAccountName", "serviceAccount"):
+        if spec.at(key).text() not in (None, "", "default"):
+            spec.at(key).note_away("the job is not given this account's credentials")
+
+
+def _check_security(context: Field) -> None:
+    if context.at("privileged").flag():
+        context.at("privileged").refuse_away("privileged containers are not supported; remove it")
+    elif context.entries().keys() - {"privileged"}:
+        context.note_away("is not passed on; the command runs as the user of its node")
+
+
+def check_restart_policy(spec: Field, *, of_job: bool) -> None:
+    """Never, or what can be treated as Never and said so. Absent means Always to Kubernetes."""
+    policy = spec.at("restartPolicy")
+    if policy.value == "OnFailure":
+        if not spec.report.native:
+            policy.note("a failed command is not restarted in place")
+    elif policy.value == "Always":
+        policy.refuse("a batch job ends; write Never")
+    elif policy.value is None and (of_job or spec.report.native):
+        policy.refuse("is missing; write Never")
+    elif policy.value is None:
+        policy.note("is absent, which is Always to Kubernetes; taken as Never, for a batch job ends")
+    elif policy.value != "Never":
+        policy.refuse("must be Never or OnFailure")

@@ -1,0 +1,1 @@
+"""Jobs written as SkyPilot tasks."""

@@ -1,0 +1,159 @@
+"""What a container runs: command, environment and directory."""
+
+from __future__ import annotations
+
+import re
+
+from starburst.domain.images import MEND, is_image
+from starburst.domain.job import Workload
+from translator.fidelity import Verdict
+from translator.field import ONLY_THE_CLUSTER, Field, Fields
+from translator.manifests.expansion import Expansion, names_in
+from translator.tasks.downward import Downward
+from translator.tasks.shell import text_of
+
+CONTAINER = Fields(
+    "a container",
+    read=(
+        "name",
+        "image",
+        "command",
+        "args",
+        "env",
+        "envFrom",
+        "workingDir",
+        "resources",
+        "securityContext",
+    ),
+    harmless=(
+        "imagePullPolicy",
+        "ports",
+        "readinessProbe",
+        "resizePolicy",
+        "startupProbe",
+        "stdin",
+        "stdinOnce",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "tty",
+        "volumeMounts",
+    ),
+    noted={
+        "lifecycle": "hooks are not run",
+        "livenessProbe": "a command that hangs is not restarted; set activeDeadlineSeconds to end it",
+    },
+    refused={
+        "restartPolicy": "one container per pod; sidecars are not supported yet",
+        "restartPolicyRules": "a failed command is not restarted in place; remove it",
+        "volumeDevices": "block devices are not supported; use a hostPath volume",
+    },
+    kept=("lifecycle", "livenessProbe", "restartPolicy", "restartPolicyRules", "volumeDevices"),
+)
+
+_VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
+_VARIABLE_NAME = re.compile(r"[^=]+")
+#: Set when a run starts, so a manifest cannot be filled in with them.
+_AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
+
+
+def workload(field: Field) -> Workload:
+    """Command and arguments, literal environment, directory and image of a container."""
+    if field.at("envFrom").value and not field.goes_along:
+        field.at("envFrom").refuse_away(
+            "variables from config maps and secrets are not supported; list them under env", show=False
+        )
+    expansion = Expansion()
+    env = _environment(field, expansion)
+    command = _words(field.at("command"), env, expansion)
+    args = _words(field.at("args"), env, expansion)
+    image = field.at("image").text()
+    if image and not is_image(image):
+        field.at("image").refuse(MEND)
+    if field.report.leaves:
+        _keep_secrets_out(field)
+    if args and not command:
+        field.at("args").refuse_away(
+            "arguments without a command; name the program under command",
+            "arguments without a command: a cloud does not know the image's own",
+            show=False,
+        )
+    elif not command and field.report.native and field.report.leaves:
+        field.at("command").refuse(
+            f"is missing, and a cloud does not know the image's own; {ONLY_THE_CLUSTER}"
+        )
+    return Workload(
+        command=command + args if command else (),  # an image's own program is known to its cluster alone
+        env=tuple(env.items()),
+        working_dir=field.at("workingDir").text(),
+        image=image,
+    )
+
+
+def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
+    """Variables in order; a value may refer to those before it, and the last of one name counts.
+
+    Those from elsewhere are not among them: they are read when a run starts (`late.py`).
+    """
+    env: dict[str, str] = {}
+    for variable in container.at("env").items():
+        variable.check(_VARIABLE)
+        name = variable.at("name").text()
+        if variable.at("valueFrom").value is not None and variable.goes_along:
+            env.pop(name or "", None)
+            if variable.report.leaves:
+                _judge_source(variable.at("valueFrom"), container)
+        elif variable.at("valueFrom").value is not None:
+            variable.at("valueFrom").refuse_away(
+                "values from elsewhere are not supported; write it under value", show=False
+            )
+        elif name is None or not _VARIABLE_NAME.fullmatch(name):
+            variable.at("name").refuse("must be the name of a variable, without =")
+        else:
+            env[name] = _expanded(variable.at("value"), env, expansion, name)
+    return env
+
+
+def _judge_source(source: Field, container: Field) -> None:
+    """Whether a value from elsewhere can be had away from the cluster, and how well."""
+    if source.at("secretKeyRef").value is not None or source.at("configMapKeyRef").value is not None:
+        return
+    nothing = Field(None, "", source.report)
+    known = Downward("", True, "", nothing, nothing, container, False).read(source)
+    if known.verdict is Verdict.REFUSED:
+        source.refuse(known.text, show=False)
+    elif known.verdict is Verdict.APPROXIMATED:
+        source.note(f"{known.text}, in the cloud")
+
+
+def _keep_secrets_out(container: Field) -> None:
+    """A command line can be read by everybody on a machine."""
+    secrets = {
+        variable.at("name").value
+        for variable in container.at("env").items()
+        if variable.at("valueFrom").at("secretKeyRef").value is not None
+    }
+    for word in (*_items(container.at("command")), *_items(container.at("args"))):
+        for name in names_in(word.value if isinstance(word.value, str) else ""):
+            if name in secrets and word.goes_along:
+                word.refuse(f"$({name}) is a Secret's value; read ${name} in the command", show=False)
+
+
+def _items(field: Field) -> list[Field]:
+    return field.items() if isinstance(field.value, list) else []
+
+
+def _words(field: Field, env: dict[str, str], expansion: Expansion) -> tuple[str, ...]:
+    if isinstance(field.value, str):
+        field.refuse('must be a list; write ["sh", "-c", "…"] for a shell line')
+        return ()
+    return tuple(_expanded(word, env, expansion) for word in field.items())
+
+
+def _expanded(field: Field, env: dict[str, str], expansion: Expansion, variable: str = "") -> str:
+    """A text with its `$(NAME)` filled in, of this variable if it is one's value."""
+    for name in names_in(field.value if isinstance(field.value, str) else ""):
+        if name not in env and _AT_RUN_TIME.fullmatch(name):
+            known = f"$({name}) is known only when the job runs"
+            field.refuse_away(f"{known}; read ${name} in the command", known)
+    word = expansion.expand(field, lambda name: (env[name],) if name in env else None, variable)
+    return text_of(word) or ""

@@ -1,0 +1,118 @@
+"""The downward API away from Kubernetes: what a container may ask about itself, where it is known."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from translator.fidelity import Verdict
+from translator.field import ONLY_THE_CLUSTER, Field
+from translator.quantity import quantity
+from translator.tasks.shell import Live, Word
+
+_MAP_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+_INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+_JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
+
+#: SkyPilot gives the addresses of all nodes, one a line, in the order of their ranks.
+ADDRESS = Live('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
+HOST = Live("$(hostname)")
+NODE_RANK = Live("${SKYPILOT_NODE_RANK:-0}")
+NODES = Live("${SKYPILOT_NUM_NODES:-1}")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an answer is, and how good; no word is no answer."""
+
+    word: Word | None
+    verdict: Verdict
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Downward:
+    """What a pod may ask about itself."""
+
+    #: Name of the manifest, and whether pods get names of their own.
+    name: str
+    names_pods: bool
+    namespace: str
+    #: The metadata of the pod.
+    metadata: Field
+    spec: Field
+    container: Field
+    indexed: bool
+
+    def read(self, source: Field) -> Known:
+        """The value of a `fieldRef` or `resourceFieldRef`."""
+        if source.at("fieldRef").value is not None:
+            return self._field(source.at("fieldRef").at("fieldPath").text() or "")
+        if source.at("resourceFieldRef").value is not None:
+            return self._amount(source.at("resourceFieldRef"))
+        return _refused("this source of values is not known; write the value")
+
+    def _field(self, path: str) -> Known:
+        entry = _MAP_ENTRY.fullmatch(path)
+        if entry:
+            return self._entry(entry[1], entry[2])
+        if path == "metadata.name" and not self.names_pods:
+            return _kept((self.name,))
+        if path == "metadata.name":
+            word: Word = (f"{self.name}-", NODE_RANK) if self.indexed else (self.name,)
+            return _like(word, "pods have names of their own; the Job's stands in")
+        if path == "metadata.namespace":
+            return _kept((self.namespace,))
+        if path == "spec.serviceAccountName":
+            return _kept((self.spec.at("serviceAccountName").text() or "default",))
+        if path in ("status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"):
+            return _like((ADDRESS,), "the address of the machine")
+        if path == "spec.nodeName":
+            return _like((HOST,), "the host name of the machine")
+        return _refused(f"{path} exists in the cluster alone; {ONLY_THE_CLUSTER}")
+
+    def _entry(self, kind: str, key: str) -> Known:
+        if key == _INDEX_ANNOTATION and self.names_pods:
+            return Known((NODE_RANK,), Verdict.KEPT, "the rank of the node")
+        if kind == "labels" and key in _JOB_LABELS and self.names_pods:
+            return _kept((self.name,))
+        return _kept((self.metadata.at(kind).at(key).text() or "",))
+
+    def _amount(self, reference: Field) -> Known:
+        """A request or limit, in units of the divisor and rounded up, as Kubernetes has it."""
+        other = reference.at("containerName").text()
+        if other not in (None, "", self.container.at("name").value):
+            return _refused(f"the container {other} does not go along; {ONLY_THE_CLUSTER}")
+        kind, _, resource = (reference.at("resource").text() or "").partition(".")
+        resources = self.container.at("resources")
+        found = resources.at(kind).at(resource).value
+        if found is None and kind == "requests":
+            found = resources.at("limits").at(resource).value
+        if found is None:
+            return _refused(f"the container has no {kind}.{resource}; write the value")
+        divisor = self._quantity(reference.at("divisor").value) or Fraction(1)
+        amount = self._quantity(found)
+        if amount is None:
+            return _refused(f"{kind}.{resource} is no quantity; mend it")
+        return _kept((str(math.ceil(amount / divisor)),))
+
+    @staticmethod
+    def _quantity(value: object) -> Fraction | None:
+        try:
+            return quantity(value) if isinstance(value, (str, int, float)) else None
+        except ValueError:
+            return None
+
+
+def _kept(word: Word) -> Known:
+    return Known(word, Verdict.KEPT, "known from the manifest")
+
+
+def _like(word: Word, text: str) -> Known:
+    return Known(word, Verdict.APPROXIMATED, text)
+
+
+def _refused(text: str) -> Known:
+    return Known(None, Verdict.REFUSED, text)

@@ -1,0 +1,207 @@
+"""The environment of a container in a SkyPilot task: literals, secrets, and what only the run knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from translator.fidelity import STAY, Fidelity, Verdict
+from translator.field import ONLY_THE_CLUSTER, Field
+from translator.manifests.expansion import Expansion
+from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
+from translator.tasks.downward import Downward
+from translator.tasks.shell import Live, Word, is_changed, text_of
+
+#: What $(NAME) may name though no manifest sets it; whoever runs the task does.
+RANK = "JOB_COMPLETION_INDEX"
+_SET_BY_STARBURST = re.compile(r"\$\((STARBURST_\w+)\)")
+
+#: What SkyPilot, POSIX and bash can pass on as a variable.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Read-only or with a meaning of their own in bash (its manual, "Bash Variables"), or set anew by Ray.
+_TAKEN = frozenset(
+    (
+        *("_", "BASHOPTS", "BASHPID", "COLUMNS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID"),
+        *("FUNCNAME", "GROUPS", "HISTCMD", "IFS", "LINENO", "LINES", "MAILCHECK", "OLDPWD"),
+        *("OMP_NUM_THREADS", "OPTARG", "OPTERR", "OPTIND", "POSIXLY_CORRECT", "PPID", "PROMPT_COMMAND"),
+        *("PS0", "PS1", "PS2", "PS3", "PS4", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM"),
+        *("TMOUT", "UID"),
+    )
+)
+_GPUS = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(slots=True)
+class Environment:
+    """Variables by name, in the order in which they are set."""
+
+    #: What `$(NAME)` stands for.
+    values: dict[str, Word]
+    #: The names among them that the container has.
+    names: dict[str, None] = field(default_factory=dict)
+    #: Values of Secrets by the variable that holds them; None is one that nobody could look up.
+    secrets: dict[str, str | None] = field(default_factory=dict, repr=False)
+    #: How much room there is for them and for the command line.
+    expansion: Expansion = field(default_factory=Expansion)
+
+    def put(self, name: str, word: Word) -> None:
+        """Set a variable, after all others."""
+        self.names.pop(name, None)
+        self.names[name] = None
+        self.values[name] = word
+
+    def put_secret(self, name: str, value: str | None) -> None:
+        """Set a variable to the value of a Secret, which others take from it at run time only."""
+        self.put(name, (Live(f"${{{name}}}"),))
+        self.secrets[name] = value
+
+    @property
+    def envs(self) -> dict[str, str]:
+        """The `envs` of a task."""
+        plain = [name for name in self.names if not _is_special(name) and not _is_exported(self.values[name])]
+        return {name: text_of(self.values[name]) or "" for name in plain}
+
+    @property
+    def exports(self) -> tuple[tuple[str, Word], ...]:
+        """Those that only the run can set: what is not known before, and what SkyPilot would change."""
+        apart = {*self.envs, *self.secrets}
+        return tuple(
+            (name, self.values[name]) for name in self.names if name not in apart and not _is_special(name)
+        )
+
+    @property
+    def beside(self) -> tuple[tuple[str, Word], ...]:
+        """Those that a shell cannot hold or would change."""
+        return tuple((name, self.values[name]) for name in self.names if _is_special(name))
+
+
+def read_environment(
+    container: Field, downward: Downward, lookup: Lookup, runtime: Mapping[str, Word]
+) -> Environment:
+    """`env` and `envFrom` of a container; `runtime` are variables that the run itself sets."""
+    found = Environment(dict(runtime))
+    for source in container.at("envFrom").items():
+        _all_of(source, found, lookup)
+    for variable in container.at("env").items():
+        name = variable.at("name").text() or ""
+        if name in found.secrets and _is_used(found, name):
+            lookup.fidelity.refused(
+                variable, f"{name} is set a second time, after others have taken a Secret's value from it"
+            )
+        elif name == _GPUS:
+            lookup.fidelity.dropped(variable, "a task is told there which GPUs are its own")
+        elif variable.at("valueFrom").value is None:
+            found.secrets.pop(name, None)
+            _literal(variable, name, found, lookup.fidelity)
+        else:
+            found.secrets.pop(name, None)
+            _from_elsewhere(variable.at("valueFrom"), name, found, downward, lookup)
+    return found
+
+
+def expanded(text: Field, found: Environment, fidelity: Fidelity, variable: str = "") -> Word:
+    """A text of a container with its `$(NAME)` filled in, of this variable if it is one's value."""
+    written = text.text() or ""
+    known = dict(found.values)
+    for name in _SET_BY_STARBURST.findall(written):
+        if name not in known:
+            known[name] = (Live(f"${{{name}}}"),)
+            fidelity.approximated(text, f"$({name}) is set where Starburst runs the task, else empty")
+    return found.expansion.expand(text, known.get, variable)
+
+
+def _literal(variable: Field, name: str, found: Environment, fidelity: Fidelity) -> None:
+    word = expanded(variable.at("value"), found, fidelity, name)
+    found.put(name, word)
+    if _is_special(name):
+        fidelity.kept(variable, f"{name}, given to the command by env, not by the shell")
+    elif _is_exported(word):
+        fidelity.kept(variable, f"{name}, exported in run")
+    else:
+        fidelity.kept(variable, f"as envs: {name}")
+
+
+def _from_elsewhere(source: Field, name: str, found: Environment, downward: Downward, lookup: Lookup) -> None:
+    if source.at("secretKeyRef").value is not None:
+        _secret(source.at("secretKeyRef"), name, found, lookup)
+    elif source.at("configMapKeyRef").value is not None:
+        value = _value(source.at("configMapKeyRef"), CONFIG_MAP, lookup)
+        if value is not None:
+            found.put(name, found.expansion.count(source, (value,), name))
+            lookup.fidelity.kept(source, f"as envs: {name}")
+    else:
+        known = downward.read(source)
+        if known.word is not None:
+            found.put(name, known.word)
+        tell = {
+            Verdict.KEPT: lookup.fidelity.kept,
+            Verdict.APPROXIMATED: lookup.fidelity.approximated,
+            Verdict.REFUSED: lookup.fidelity.refused,
+        }
+        tell[known.verdict](source, known.text)
+
+
+def _secret(reference: Field, name: str, found: Environment, lookup: Lookup) -> None:
+    if _is_special(name):
+        lookup.fidelity.refused(reference, f"a Secret's value cannot be given as {name}; choose another name")
+        return
+    value = _value(reference, SECRET, lookup, mend=f"give it as sky launch --secret {name}, or {STAY}")
+    if value is not None:
+        found.put_secret(name, value)
+        lookup.fidelity.kept(reference, f"as secrets: {name}")
+    elif lookup.resolve is None:
+        found.put_secret(name, None)
+
+
+def _value(reference: Field, kind: str, lookup: Lookup, mend: str = ONLY_THE_CLUSTER) -> str | None:
+    """The value of one key; None if it is not known, and then the report says so."""
+    data = lookup.data(kind, reference, reference.at("name"), mend=mend)
+    key = reference.at("key").text() or ""
+    if data.values is None or data.absent:
+        return None
+    if key not in data.values and reference.at("optional").flag():
+        lookup.fidelity.kept(reference, f"{kind} {reference.at('name').value} has no {key}, and need not")
+    elif key not in data.values:
+        lookup.fidelity.refused(reference, f"{kind} {reference.at('name').value} has no key {key}; add it")
+    return data.values.get(key)
+
+
+def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
+    """Every key of a ConfigMap or Secret as a variable."""
+    prefix = source.at("prefix").text() or ""
+    kind, where = (
+        (SECRET, source.at("secretRef"))
+        if source.at("secretRef").value is not None
+        else (CONFIG_MAP, source.at("configMapRef"))
+    )
+    data = lookup.data(kind, where, where.at("name"))
+    if data.values is None or data.absent:
+        return
+    for key, value in data.values.items():
+        if kind == CONFIG_MAP:
+            found.secrets.pop(prefix + key, None)
+            found.put(prefix + key, found.expansion.count(where, (value,), prefix + key))
+        elif _is_special(prefix + key):
+            lookup.fidelity.refused(
+                where, f"no Secret's value can be given as {prefix + key}; list the others"
+            )
+        else:
+            found.put_secret(prefix + key, value)
+    how = "secrets" if kind == SECRET else "envs"
+    lookup.fidelity.kept(where, f"as {how}: {', '.join(prefix + key for key in data.values)}")
+
+
+def _is_exported(word: Word) -> bool:
+    """Whether only the run can set a variable to this: it is not known before, or SkyPilot changes it."""
+    text = text_of(word)
+    return text is None or is_changed(text)
+
+
+def _is_special(name: str) -> bool:
+    return name in _TAKEN or name.startswith("BASH_") or not _NAME.fullmatch(name)
+
+
+def _is_used(found: Environment, name: str) -> bool:
+    """Whether another variable takes its value from this one."""
+    return any(Live(f"${{{name}}}") in found.values[other] for other in found.names if other != name)

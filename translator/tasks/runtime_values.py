@@ -1,0 +1,149 @@
+"""What a container takes from elsewhere, for a run away from Kubernetes: read when it starts, not before.
+
+That is values of ConfigMaps and Secrets, and what the config then maps to its volumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from translator.fidelity import Fidelity
+from translator.manifests.references import Lookup, Reference, Resolve
+from translator.tasks.downward import ADDRESS, HOST, NODE_RANK, Downward
+from translator.tasks.environment import Environment, expanded, read_environment
+from translator.tasks.mounts import MAPPED, Mount, read_mounts
+from translator.tasks.parts import Parts, take_apart
+from translator.tasks.shell import Live, Word
+from translator.tasks.stores import Store
+
+
+class UnresolvedError(Exception):
+    """Something is missing, or may not be read. The message names it and holds no value."""
+
+
+class NotNowError(Exception):
+    """The cluster does not answer just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The ConfigMaps and Secrets of a manifest; None is one that is not there."""
+
+    namespace: str
+    data: Mapping[Reference, Mapping[str, str] | None] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where a task runs."""
+
+    rank: int
+    #: Of the machine.
+    address: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A task's environment and command line, filled in; secret is what a Secret is a part of."""
+
+    plain: dict[str, str]
+    secret: dict[str, str] = field(repr=False)
+    command: tuple[str, ...]
+
+
+def is_late(manifest: Mapping[str, Any]) -> bool:
+    """Whether the container of a Job or Pod takes anything from elsewhere."""
+    container = take_apart(manifest).container
+    return bool(container.at("envFrom").value) or any(
+        variable.at("valueFrom").value is not None for variable in container.at("env").items()
+    )
+
+
+def mounts_of(
+    manifest: Mapping[str, Any], stores: Mapping[str, Store], *, in_container: bool
+) -> tuple[Mount, ...]:
+    """What the container of a Job or Pod sees of its volumes.
+
+    Raises:
+        UnresolvedError: the config maps nothing to one of them (any more), or it cannot be mounted.
+    """
+    parts = take_apart(manifest)
+    found = read_mounts(parts.spec, parts.container, stores, in_container=in_container)
+    errors = parts.root.report.errors
+    if errors:
+        raise UnresolvedError("; ".join(f"{error.field}: {error.mend}" for error in errors))
+    return tuple(found)
+
+
+def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a Job or Pod takes from a cluster that a cloud must be told of: the paths of its fields."""
+    parts = take_apart(manifest)
+    variables = [variable.at("valueFrom") for variable in parts.container.at("env").items()]
+    volumes = [volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in MAPPED]
+    fields = (parts.container.at("envFrom"), *variables, *volumes)
+    return tuple(field.path for field in fields if field.value not in (None, []))
+
+
+def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, ...]:
+    """The ConfigMaps and Secrets that are to be looked up; `namespace` is where, unless the manifest says."""
+    wanted: dict[Reference, None] = {}
+
+    def note(reference: Reference) -> None:
+        wanted[reference] = None
+
+    _read(take_apart(manifest), namespace, note, Fidelity())
+    return tuple(wanted)
+
+
+def evaluate(manifest: Mapping[str, Any], found: Found, here: Here) -> Values:
+    """What one task is given.
+
+    Raises:
+        UnresolvedError: a ConfigMap, Secret or key of one is missing, or a value cannot be used.
+    """
+    parts, fidelity = take_apart(manifest), Fidelity()
+    environment = _read(parts, found.namespace, found.data.get, fidelity)
+    words = [
+        (word, expanded(word, environment, fidelity))
+        for word in (*parts.container.at("command").items(), *parts.container.at("args").items())
+    ]
+    secrets: dict[Live, str] = {Live(f"${{{k}}}"): v or "" for k, v in environment.secrets.items()}
+    lines = [f"{line.field}: {line.text}" for line in fidelity.lines if line.verdict.value == "refused"]
+    lines += [f"{error.field}: {error.mend}" for error in parts.root.report.errors]
+    lines += [
+        f"{written.path}: a Secret's value would stand in the command line, for everybody on the machine to "
+        "read; read the variable in the command"
+        for written, word in words
+        if secrets.keys() & set(word)
+    ]
+    if lines:
+        raise UnresolvedError("; ".join(dict.fromkeys(lines)))
+    known = {NODE_RANK: str(here.rank), ADDRESS: here.address, HOST: here.host, **secrets}
+    words_of = {name: environment.values[name] for name in environment.names}
+    return Values(
+        plain={k: _text(word, known) for k, word in words_of.items() if not secrets.keys() & set(word)},
+        secret={k: _text(word, known) for k, word in words_of.items() if secrets.keys() & set(word)},
+        command=tuple(_text(word, known) for _, word in words),
+    )
+
+
+def _read(parts: Parts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> Environment:
+    metadata = parts.metadata
+    namespace = metadata.at("namespace").text() or namespace
+    downward = Downward(
+        name=metadata.at("name").text() or (metadata.at("generateName").text() or "").rstrip("-"),
+        names_pods=parts.names_pods,
+        namespace=namespace,
+        metadata=parts.template.at("metadata"),
+        spec=parts.spec,
+        container=parts.container,
+        indexed=parts.indexed,
+    )
+    return read_environment(parts.container, downward, Lookup(resolve, namespace, fidelity), {})
+
+
+def _text(word: Word, known: Mapping[Live, str]) -> str:
+    return "".join(known.get(part, "") if isinstance(part, Live) else part for part in word)

@@ -1,0 +1,177 @@
+"""A Kubernetes Job or Pod as a SkyPilot task (schema of 0.14), and a report of what became of each field."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starburst.domain.job import CloudChoice, Job
+from translator.fidelity import Fidelity, Translation
+from translator.field import Field, Report
+from translator.manifests.hints import PREFIX, Hints, read_hints
+from translator.manifests.manifest import has_kind, submission
+from translator.manifests.references import UNASKED, Lookup, Resolve
+from translator.tasks.downward import NODE_RANK, NODES, Downward
+from translator.tasks.environment import RANK, Environment, read_environment
+from translator.tasks.execution import (
+    read_command,
+    read_grace_s,
+    read_limit_s,
+    read_retries,
+    read_working_dir,
+)
+from translator.tasks.machine import read_machine
+from translator.tasks.parts import Parts, take_apart
+from translator.tasks.pull import read_pull_secrets
+from translator.tasks.shell import Live, Run, Word, is_changed, script
+from translator.tasks.stores import Store
+from translator.tasks.unsupported import judge_leftovers
+from translator.tasks.volumes import Mounting
+
+_NO_STORES: Mapping[str, Store] = {}
+#: Kubernetes numbers the pods of an Indexed Job, Starburst those of every gang.
+_OF_GANGS = {RANK: NODE_RANK, "STARBURST_RANK": NODE_RANK, "STARBURST_WORLD_SIZE": NODES}
+#: SkyPilot takes no three of them in a row (0.14.1, sky/task.py).
+_SEPARATORS = re.compile(r"([._-]{2})[._-]+")
+
+
+def to_skypilot(
+    manifest: Mapping[str, Any],
+    *,
+    volumes: Mapping[str, Store] = _NO_STORES,
+    resolve: Resolve | None = None,
+    namespace: str = "default",
+    unasked: str = UNASKED,
+) -> Translation:
+    """A batch/v1 Job or v1 Pod as a SkyPilot task.
+
+    `volumes` is what `read_stores` makes of the config's cloud.volumes. `resolve` looks ConfigMaps and
+    Secrets up, in `namespace` if the manifest names none; without it, what the manifest takes from them is
+    refused by name, with `unasked` as the reason. Values of Secrets are in the task's `secrets` and nowhere
+    else.
+    """
+    fidelity = Fidelity()
+    parts = take_apart(manifest)
+    job = _job(parts, fidelity)
+    task: dict[str, Any] = {}
+    if job is not None:
+        lookup = Lookup(resolve, parts.metadata.at("namespace").text() or namespace, fidelity, unasked)
+        task = _task(parts, job, volumes, lookup)
+    fidelity.errors(parts.root.report.errors)
+    return Translation(task, fidelity.in_order_of(parts.root))
+
+
+def _job(parts: Parts, fidelity: Fidelity) -> Job | None:
+    """The job as the scheduler reads it where it stays; None if it is wrong even there."""
+    staying: Any = copy.deepcopy(parts.root.value)
+    metadata = staying.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("annotations") or {}, dict):
+        never = {f"{PREFIX}cloud": CloudChoice.NEVER.value}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **never}
+    report = Report("", 0, native=True)
+    manifest = Field(staying, "", report)
+    found = submission(manifest, lambda: "", "") if has_kind(manifest) else None
+    if found is not None and found.job.array is not None and not report.errors:
+        by_hint = manifest.at("metadata").at("annotations").at(f"{PREFIX}array")
+        where = by_hint if by_hint.value is not None else manifest.at("spec").at("completions")
+        where.refuse(f"a task is one job; starburst submit makes {found.job.array.size} of it")
+    fidelity.errors(report.errors)
+    return None if found is None or report.errors else found.job
+
+
+def _task(parts: Parts, job: Job, volumes: Mapping[str, Store], lookup: Lookup) -> dict[str, Any]:
+    fidelity = lookup.fidelity
+    hints = read_hints(parts.metadata)
+    judge_leftovers(parts, hints, fidelity)
+    environment = _environment(parts, job, lookup)
+    storage = Mounting(volumes, lookup, fidelity).read(parts.spec, parts.container)
+    resources = read_machine(parts, job.tasks[0], hints.machine, fidelity)
+    resources |= read_retries(parts, fidelity) | _image(parts.container, hints, fidelity)
+    run = Run(
+        command=read_command(parts.container, environment, fidelity),
+        exports=(*_of_gang(environment), *environment.exports),
+        beside=environment.beside,
+        directories=tuple(storage.directories),
+        files=tuple(storage.files),
+        forgotten=tuple(storage.secrets),
+        working_dir=read_working_dir(parts.container, fidelity),
+        limit_s=read_limit_s(parts, fidelity),
+        grace_s=read_grace_s(parts, fidelity),
+    )
+    secrets = environment.secrets | storage.secrets | read_pull_secrets(parts.spec, parts.container, lookup)
+    for name in [name for name, value in secrets.items() if value and is_changed(value)]:
+        fidelity.refused(
+            parts.container, f"the secret {name} has a line that begins with ^, which SkyPilot changes"
+        )
+    task = {
+        "name": _name(parts.metadata, job.name, fidelity),
+        "num_nodes": _nodes(parts, len(job.tasks), fidelity),
+        "resources": resources,
+        "envs": environment.envs,
+        "secrets": secrets,
+        "file_mounts": storage.file_mounts,
+        "volumes": storage.volumes,
+        "run": script(run) if run.command else "",
+    }
+    return {key: value for key, value in task.items() if value}
+
+
+def _environment(parts: Parts, job: Job, lookup: Lookup) -> Environment:
+    downward = Downward(
+        name=job.name,
+        names_pods=parts.names_pods,
+        namespace=lookup.namespace,
+        metadata=parts.template.at("metadata"),
+        spec=parts.spec,
+        container=parts.container,
+        indexed=parts.indexed,
+    )
+    gang = parts.indexed or len(job.tasks) > 1
+    runtime: dict[str, Word] = {name: (Live(f"${{{name}}}"),) for name in _OF_GANGS} if gang else {}
+    return read_environment(parts.container, downward, lookup, runtime)
+
+
+def _of_gang(environment: Environment) -> tuple[tuple[str, Word], ...]:
+    """What tells the nodes apart, unless the manifest says otherwise."""
+    return tuple(
+        (name, (value,))
+        for name, value in _OF_GANGS.items()
+        if name in environment.values and name not in environment.names
+    )
+
+
+def _name(metadata: Field, name: str, fidelity: Fidelity) -> str:
+    taken = _SEPARATORS.sub(r"\1", name)
+    generated = metadata.at("name").value is None
+    field = metadata.at("generateName" if generated else "name")
+    if taken == name and not generated:
+        fidelity.kept(field, "as name")
+    else:
+        fidelity.approximated(field, f"as name: {taken}")
+    return taken
+
+
+def _nodes(parts: Parts, tasks: int, fidelity: Fidelity) -> int | None:
+    told = f"as num_nodes: {tasks}, a machine each" if tasks > 1 else "as one node"
+    for key in ("parallelism", "completions"):
+        if parts.job.at(key).value is not None:
+            fidelity.kept(parts.job.at(key), told)
+    if parts.job.at("completionMode").value is not None:
+        how = f"{RANK} is the rank of the node" if parts.indexed else "no task is told its number by it"
+        fidelity.kept(parts.job.at("completionMode"), how)
+    return tasks if tasks > 1 else None
+
+
+def _image(container: Field, hints: Hints, fidelity: Fidelity) -> dict[str, str]:
+    image = container.at("image")
+    name = image.text()
+    if not name:
+        fidelity.approximated(image, "is missing; the command runs on the machine itself")
+        return {}
+    if hints.machine.runtime == "host":
+        fidelity.dropped(image, f"the command runs on the machine itself, by {PREFIX}runtime: host")
+        return {}
+    fidelity.kept(image, "as image_id; SkyPilot needs one of Debian's kind, with bash")
+    return {"image_id": f"docker:{name}"}
