@@ -31,7 +31,7 @@ from starburst.runs import shim
 from starburst.runs.cgroups import recorded
 from starburst.runs.exits import Exit, load_exit
 from starburst.runs.files import claim_directory, directory_name, id_of, read_fact, write_json_once
-from starburst.runs.report import REPORT, VARIABLE, Report, read_report
+from starburst.runs.report import REPORT, VARIABLE, ProgressReport, read_report
 from starburst.runs.shim import write_json
 from starburst.runs.strays import kill_strays
 
@@ -77,7 +77,7 @@ class RankDir:
         """How it ended; None while it runs, or when its shim was killed, or what it left is no exit."""
         return load_exit(self.path / "exit.json")
 
-    def report(self) -> Report | None:
+    def report(self) -> ProgressReport | None:
         """What the task says of its progress; None if it says nothing, or nothing of sense."""
         return read_report(self.report_path)
 

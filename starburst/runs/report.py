@@ -17,7 +17,7 @@ MAX_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProgressReport:
     """Iterations done, of how many if the task says so, and how many a second of the wall's clock."""
 
     done: float
@@ -35,7 +35,7 @@ class Report:
         return self.left_s, -self.per_s
 
 
-def read_report(path: Path) -> Report | None:
+def read_report(path: Path) -> ProgressReport | None:
     """What the file says; None if there is none, or what is there is no report."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be anything, a pipe too
@@ -51,7 +51,7 @@ def read_report(path: Path) -> Report | None:
         os.close(file)
 
 
-def parse_report(text: bytes) -> Report | None:
+def parse_report(text: bytes) -> ProgressReport | None:
     """The same from what the file holds."""
     try:
         said = json.loads(text)
@@ -64,7 +64,7 @@ def parse_report(text: bytes) -> Report | None:
         return None
     if said.get("total") is not None and (total is None or done > total):
         return None
-    return Report(done, total, per_s)
+    return ProgressReport(done, total, per_s)
 
 
 def _number(value: Any) -> float | None:

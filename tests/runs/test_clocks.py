@@ -12,7 +12,7 @@ import pytest
 from starburst.app.daemon.wall_clock import steady_wall
 from starburst.core.model.events import RunEnd
 from starburst.runs import shim
-from starburst.runs.processes import Place
+from starburst.runs.processes import RunHost
 from starburst.runs.shim import lease_left_s, new_lease, write_json
 from tests.runs.harness import a_runner, log, rank_dir, shell, until, watching
 
@@ -58,7 +58,7 @@ def test_a_run_on_a_machine_whose_wall_clock_jumped_runs_on(root: Path) -> None:
     async def main() -> None:
         runner = a_runner(root)
         async with watching(runner) as reports:
-            runner.start(shell("echo up; sleep 1.5; exit 5"), {"n1": Place(4, lease)})
+            runner.start(shell("echo up; sleep 1.5; exit 5"), {"n1": RunHost(4, lease)})
             assert (await reports.ended()).exit_code == 5
         exit_ = rank_dir(root).exit()
         assert exit_ is not None
@@ -79,7 +79,7 @@ def test_the_end_of_a_lease_gives_a_run_its_grace_and_no_more(
     async def main() -> None:
         runner = a_runner(root)
         async with watching(runner) as reports:
-            runner.start(shell(save, grace_s=30.0), {"n1": Place(4, lease)})
+            runner.start(shell(save, grace_s=30.0), {"n1": RunHost(4, lease)})
             await until(lambda: (rank_dir(root).path / "log").exists() and log(root) == "up\n")
             if most_s < 1:  # as a scheduler that looks after the machine ends it, with its bound
                 await runner.evacuate(lease, "its lease passed", most_s)

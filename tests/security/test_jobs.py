@@ -22,7 +22,7 @@ from starburst.app.doctor.embedded_checks import site_check
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import ANYBODY, OWNER, Site, Submitter
 from starburst.runs import log_pump, seclusion, shim
-from starburst.runs.accounts import LEAST_UID, Dirs, RunAs, Sandbox
+from starburst.runs.accounts import LEAST_UID, RunAs, RunAsSandbox, TaskDirs
 from starburst.runs.exits import load_exit
 from starburst.runs.ports import Run
 from starburst.runs.processes import ProcessRunner
@@ -209,9 +209,9 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
     for module in (shim, log_pump, seclusion):
         shutil.copy(str(module.__file__), agent)
     rank.mkdir(parents=True)
-    dirs = Dirs(*(rank / name for name in ("work", "home", "report", "checkpoints", "tmp")))
+    dirs = TaskDirs(*(rank / name for name in ("work", "home", "report", "checkpoints", "tmp")))
     run = shell("true")
-    plan = Sandbox(home).account(by("eve", run), dirs).seclusion
+    plan = RunAsSandbox(home).account(by("eve", run), dirs).seclusion
     assert plan is not None
     plan["hide"] = [str(home)]
     script = (
