@@ -28,10 +28,10 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
 from starburst.runs.accounts import RunAs
-from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import SELF, ProcessRunner, RunHost, unwatched
-from starburst.runs.shim import LEASE_GRACE_S
+from starburst.runs.supervisor.lease import LEASE_GRACE_S
+from starburst.runs.supervisor.log_pump import MAX_LOG
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 from translator.tasks.runtime_values import taken

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from starburst.domain.cloud import InstancePhase
-from starburst.runs.files import claim_directory, directory_name, id_of, read_fact, write_json_once
-from starburst.runs.shim import lease_left_s, new_lease, read_json, write_json
+from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.supervisor.files import read_fact, read_json, write_json
+from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class MachineDir:
 
     def lease_until(self) -> float:
         """The wall time of that, as it was noted when the lease was renewed."""
-        until = read_fact(self.lease_path).get("until")
+        until = (read_fact(self.lease_path) or {}).get("until")
         return float(until) if isinstance(until, int | float) else 0.0
 
     def renew(self, lease_s: float) -> None:

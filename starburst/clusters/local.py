@@ -9,9 +9,9 @@ from starburst.core.state import Changes
 from starburst.domain.job import Site
 from starburst.domain.node import Node
 from starburst.runs.accounts import RunAs
-from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import SELF, ProcessRunner, RunHost
+from starburst.runs.supervisor.log_pump import MAX_LOG
 
 
 class LocalCluster:

@@ -8,9 +8,11 @@ whoever is no admin, by `pool` or `sandbox`, if the machine can.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +20,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.job import Job, Workload
-from starburst.runs.exits import read_plain
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from starburst.runs.seclusion import problem
-from starburst.runs.shim import write_json
+from starburst.runs.supervisor.files import read_plain, write_json
 
 #: Accounts below are the system's.
 LEAST_UID = 1000
+#: Seconds for a trial of a seclusion.
+TRIAL_S = 20.0
 
 
 class NoAccountError(Exception):
@@ -194,9 +196,26 @@ def why_not(make: Callable[[Path], RunAs]) -> str:
         dirs = TaskDirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
         try:
             account = make(home).account(Run(Job("trial", "trial", ()), 1, (), Workload()), dirs)
-            return "" if account.seclusion is None else problem(account.seclusion)
+            return "" if account.seclusion is None else seclusion_problem(account.seclusion)
         except (OSError, subprocess.TimeoutExpired, NoAccountError) as error:
             return str(error)
+
+
+def seclusion_problem(plan: dict[str, Any]) -> str:
+    """Why this machine cannot carry a plan out, "" if it can: it is tried, with nothing in it."""
+    program = (
+        "import sys; sys.path.append(sys.argv[1]); "
+        "from starburst.runs.supervisor.seclusion import attempt; attempt(sys.argv[2])"
+    )
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(Path(__file__).parents[2]), json.dumps(plan)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TRIAL_S,
+        check=False,
+    )
+    return "" if tried.returncode == 0 else tried.stderr.strip().rpartition("\n")[2] or "it was killed"
 
 
 def as_another(home: Path, dirs: TaskDirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:

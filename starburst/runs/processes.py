@@ -17,14 +17,14 @@ from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunSt
 from starburst.domain.job import Site
 from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
-from starburst.runs.cgroups import group_of
 from starburst.runs.debounce import Nudges
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
-from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.outcome import verdict
 from starburst.runs.ports import Report, Run
-from starburst.runs.report import VARIABLE
+from starburst.runs.supervisor.cgroups import group_of
+from starburst.runs.supervisor.log_pump import MAX_LOG
+from starburst.runs.supervisor.progress_report import VARIABLE
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 

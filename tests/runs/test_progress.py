@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from starburst.core.model.events import Progress
 from starburst.runs import processes
-from starburst.runs.report import ProgressReport, parse_report, read_report
+from starburst.runs.supervisor.progress_report import ProgressReport, parse_report, read_report
 from tests.runs.harness import PLACES, a_run, a_runner, shell, watching
 
 GOOD = {"done": 10, "total": 110, "per_s": 2.0, "at": 0.0}

@@ -22,10 +22,10 @@ from starburst.runs.accounts import (
     RunAsSubmitter,
     TaskDirs,
     outermost,
+    seclusion_problem,
 )
 from starburst.runs.ports import Run
 from starburst.runs.processes import ProcessRunner
-from starburst.runs.seclusion import problem
 from tests.runs.harness import PLACES, Reports, a_run, log, rank_dir, shell, until, watching
 
 pytestmark = pytest.mark.processes
@@ -54,7 +54,7 @@ def apart(root: Path) -> RunAs:
     pool = a_pool(root)
     plan = pool.account(by("trial"), dirs_of(root / "trial")).seclusion
     assert plan is not None
-    why = problem(plan)
+    why = seclusion_problem(plan)
     if why:
         pytest.skip(f"this machine does not let us: {why}")
     return pool

@@ -10,10 +10,9 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 
-from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.journal import RankNote, RunNote
 from starburst.core.model.events import Progress
-from starburst.runs.report import MAX_BYTES, ProgressReport, parse_report
+from starburst.runs.supervisor.progress_report import MAX_BYTES, ProgressReport, digest, parse_report
 
 #: Wall seconds between two questions to one machine, however often there is an exchange with it.
 HEAR_S = 1.0
