@@ -10,29 +10,30 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
+from importlib import import_module
 
-from starburst.clouds.sky.agent import dead_man_switch, exchange, ray_queue, run_task
-from starburst.runs.supervisor.supervisor import supervise
-
-ANSWERS: dict[str, Callable[[Any], object]] = {
-    "tend": exchange.tend,
-    "submit": ray_queue.submit,
-    "retire": dead_man_switch.retire,
+#: Where the function of a verb is. It is imported when it is asked for: exchanges are frequent, and modules of
+#: an archive are compiled by every process anew.
+ANSWERS = {
+    "tend": "starburst.clouds.sky.agent.exchange",
+    "submit": "starburst.clouds.sky.agent.ray_queue",
+    "retire": "starburst.clouds.sky.agent.dead_man_switch",
 }
-PROCESSES: dict[str, Callable[[str], None]] = {"run": run_task.run, "supervise": supervise}
+PROCESSES = {
+    "run": "starburst.clouds.sky.agent.run_task",
+    "supervise": "starburst.runs.supervisor.supervisor",
+    "switch": "starburst.clouds.sky.agent.dead_man_switch",
+}
 
 
 def main() -> None:
     """Do what the command line names."""
-    verb = sys.argv[1]
-    if verb == "switch":
-        dead_man_switch.watch()
-    elif verb in PROCESSES:
-        PROCESSES[verb](sys.argv[2])
+    verb, *arguments = sys.argv[1:]
+    if verb in PROCESSES:
+        getattr(import_module(PROCESSES[verb]), verb)(*arguments)
     else:
-        json.dump(ANSWERS[verb](json.load(sys.stdin)), sys.stdout)
+        answer = getattr(import_module(ANSWERS[verb]), verb)(json.load(sys.stdin))
+        json.dump(answer, sys.stdout)
 
 
 if __name__ == "__main__":

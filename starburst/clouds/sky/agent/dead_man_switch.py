@@ -73,7 +73,7 @@ def retire(_request: dict[str, Any]) -> RetireAnswer:
     return {"armed": arm({"now": True})}
 
 
-def watch() -> None:
+def switch() -> None:
     """Be the switch until the machine is down; returns at once if there is one already."""
     give_up = time.monotonic() + START_S
     while _take("switch") is None:  # kept open for good; `stands` takes it for an instant
