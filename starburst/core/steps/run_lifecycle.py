@@ -146,7 +146,7 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     if record.losses > state.settings.max_losses:
         _give_up(state, record, message)
         return
-    pause = pause_s(record.refusals)
+    pause = state.settings.clock_s(pause_s(record.refusals))
     record.not_before = state.now + pause
     if record.site is Site.CLOUD:
         record.deadline = max(record.deadline, record.not_before)
@@ -185,7 +185,7 @@ def _try_again(state: State, record: JobRecord) -> None:
     record.slots = ()
     record.stop_why = ""
     record.failures += 1
-    pause = pause_s(record.failures)
+    pause = state.settings.clock_s(pause_s(record.failures))
     record.not_before = state.now + pause
     tries = {"number": record.failures + 1, "of": record.job.retries + 1}
     state.decide(record.id, "retries", exit_code=record.exit_code, pause_s=pause, **tries)
