@@ -69,7 +69,7 @@ class QueueFullError(Exception):
     """More jobs would wait than may; the message says how many, and which setting."""
 
 
-class JobIntake(Protocol):
+class AdoptionPort(Protocol):
     """What a cluster in which users put jobs down may ask of the scheduler, and where it hands them in."""
 
     def submission(self, job_id: str) -> Submission | None:

@@ -7,14 +7,14 @@ import time
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Submission
-from starburst.runs.ports import JobIntake, QueueFullError
+from starburst.runs.ports import AdoptionPort, QueueFullError
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
 from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
 
 
-class StoreDesk(JobIntake):
+class JobIntake(AdoptionPort):
     """The store, and the scheduler that runs on it."""
 
     def __init__(self, store: Store, intake: Store, scheduler: Scheduler, quota: Quota | None = None) -> None:

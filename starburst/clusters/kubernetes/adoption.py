@@ -15,7 +15,7 @@ from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Recorder, Regarding
-from starburst.runs.ports import JobIntake, QueueFullError
+from starburst.runs.ports import AdoptionPort, QueueFullError
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class Adoption:
     def __init__(
         self,
         api: Api,
-        desk: JobIntake,
+        desk: AdoptionPort,
         controller: str,
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],

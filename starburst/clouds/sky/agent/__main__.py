@@ -12,8 +12,8 @@ import json
 import sys
 from importlib import import_module
 
-#: Where the function of a verb is. It is imported when it is asked for: exchanges are frequent, and modules of
-#: an archive are compiled by every process anew.
+#: Where the function of a verb is. It is imported when it is asked for: exchanges are frequent, and modules
+#: of an archive are compiled by every process anew.
 ANSWERS = {
     "tend": "starburst.clouds.sky.agent.exchange",
     "submit": "starburst.clouds.sky.agent.ray_queue",
