@@ -168,7 +168,14 @@ class Orders:
         if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
             del marks[names.STOPPING]  # the first word stands
         body["metadata"] = {"annotations": marks, "uid": view.uid}
-        await api.patch(resource, namespace, name, body)
+        try:
+            await api.patch(resource, namespace, name, body)
+        except ApiError as error:
+            if error.status != 404:  # a 409 is another object of its name: the next try sees it
+                raise
+            # Deleted between the read and the patch: what is left of the run are its pods.
+            await self._end_strays(api, namespace, key, active, grace_s)
+            return
         if not adopted:
             await api.delete(JOBS, namespace, name, uid=view.uid, propagation="Foreground")
         if isinstance(view, PodView):
