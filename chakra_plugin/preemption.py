@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from chakra_plugin.cache import Room
+from chakra_plugin.cache import NodeInfo
 from chakra_plugin.demand import Demand
 from chakra_plugin.filters import barred
 from starburst.kube.objects import Amounts, PodView
@@ -28,7 +28,7 @@ class Eviction:
 def eviction(
     demand: Demand,
     uid: str,
-    rooms: Iterable[Room],
+    rooms: Iterable[NodeInfo],
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> Eviction | None:
@@ -53,7 +53,7 @@ def eviction(
 def _victims(
     demand: Demand,
     uid: str,
-    room: Room,
+    room: NodeInfo,
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> list[PodView] | None:

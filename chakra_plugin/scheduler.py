@@ -11,9 +11,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from chakra_plugin.binder import WORKERS, Binder
+from chakra_plugin.cycle import Bind, Preemption, SchedulerOptions
 from chakra_plugin.planner import Planner
-from chakra_plugin.reporting import NORMAL, Report, Reporter
-from chakra_plugin.rounds import Bind, Options, Preemption
+from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
 from chakra_plugin.waiting import news
 from starburst.kube import names
 from starburst.kube.api import JOBS, NODES, PODS, Api, ApiError, Object, Resource, UnreachableError
@@ -33,7 +33,7 @@ GATHER_S = 0.005
 EVICTION_TRIES, EVICTION_PAUSE_S = 5, 1.0
 
 
-class Meter(Protocol):
+class SchedulerMetrics(Protocol):
     """What is counted; `chakra_plugin.metrics.Metrics` is one."""
 
     def scheduled(self, latency_s: float) -> None: ...
@@ -44,14 +44,14 @@ class Meter(Protocol):
     def round_took(self, seconds: float) -> None: ...
 
 
-class Scheduler:
+class ChakraScheduler:
     """One life of it, from the first list to the loss of the Lease or the end of the process."""
 
     def __init__(
         self,
         api: Api,
-        options: Options,
-        meter: Meter,
+        options: SchedulerOptions,
+        meter: SchedulerMetrics,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -64,7 +64,9 @@ class Scheduler:
         self._sleep = sleep
         self._draw = draw or random.Random()
         self._wake = asyncio.Event()
-        self._reporter = Reporter(api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep)
+        self._reporter = PodEventReporter(
+            api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep
+        )
         self._leading: Callable[[], bool] = lambda: True
         self._binder = Binder(api, self, clock=clock, sleep=sleep)
         self._unsynced = {"nodes", "pods", "jobs"}
@@ -144,7 +146,7 @@ class Scheduler:
         self.planner.bound(bind)
         self._meter.scheduled(self._clock() - bind.since)
         words = f"Successfully assigned {'/'.join(bind.pod.key)} to {node}"
-        self._reporter.tell(Report(bind.pod, NORMAL, "Scheduled", words))
+        self._reporter.tell(PodEvent(bind.pod, NORMAL, "Scheduled", words))
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
         """The pod was surely not bound."""
@@ -179,7 +181,7 @@ class Scheduler:
             if await self._delete(victim):
                 self._meter.preempted(1)
                 words = f"Preempted by {'/'.join(pod.key)} on node {preemption.node}"
-                self._reporter.tell(Report(victim, NORMAL, "Preempted", words))
+                self._reporter.tell(PodEvent(victim, NORMAL, "Preempted", words))
             else:
                 self.planner.spared(preemption, victim)
                 self._wake.set()

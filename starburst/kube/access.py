@@ -77,7 +77,7 @@ STARBURST_IMPERSONATION = (
 )
 
 
-def leave(queue: str) -> Permission:
+def offload_permission(queue: str) -> Permission:
     """What the account of an adopted job's pods needs in its namespace, so that the job may leave.
 
     No server knows this resource; that is all the same to its authorizers.

@@ -74,7 +74,7 @@ LEASES = Resource("coordination.k8s.io/v1", "leases")
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class Impersonation:
     """Whom the server is to take us for (impersonation); we need the right `impersonate` for that."""
 
     user: str
@@ -156,7 +156,12 @@ class Api:
             raise
 
     async def create(
-        self, resource: Resource, namespace: str, body: Object, sub: str = "", acting: Acting | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        sub: str = "",
+        acting: Impersonation | None = None,
     ) -> Object:
         """A new object; `sub` with the name in the body's metadata for bindings and the like."""
         name = body["metadata"]["name"] if sub else ""
@@ -274,7 +279,7 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
         timeout_s: float = CALL_TIMEOUT_S,
-        acting: Acting | None = None,
+        acting: Impersonation | None = None,
     ) -> Object:
         """One call. Reads are repeated on any trouble; writes only when nothing can have come of them.
 
@@ -319,7 +324,7 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
         timeout: aiohttp.ClientTimeout,
-        acting: Acting | None = None,
+        acting: Impersonation | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that is no error, closed at the end. Credentials that ran out (401) are renewed once."""
         url = path + (f"?{urlencode(query)}" if query else "")

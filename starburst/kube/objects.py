@@ -17,7 +17,7 @@ from typing import Any
 from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Taint, Toleration
 from starburst.domain.resources import MILLI, Resources
 from starburst.kube.api import Object
-from starburst.kube.interning import one, shared
+from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS, gpu_type
@@ -178,14 +178,14 @@ def read_pod(item: Object) -> PodView:
         node=intern(spec.get("nodeName") or ""),
         phase=intern(status.get("phase") or "Pending"),
         deleting="deletionTimestamp" in metadata,
-        requests=shared(tuple(pod_requests(spec).items())),
-        selector=one(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
-        rules=one(rules(spec)),
+        requests=interned_dict(tuple(pod_requests(spec).items())),
+        selector=interned(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
+        rules=interned(rules(spec)),
         scheduler=intern(spec.get("schedulerName") or ""),
         priority=spec.get("priority") or 0,
         preempts=spec.get("preemptionPolicy") != "Never",
-        host_ports=one(_host_ports(spec)),
-        unsupported=one(unsupported(spec)),
+        host_ports=interned(_host_ports(spec)),
+        unsupported=interned(unsupported(spec)),
         created_at=timestamp(metadata.get("creationTimestamp")) or 0.0,
         exit_code=end.exit_code,
         reason=intern(end.reason),
@@ -256,21 +256,21 @@ def _scaled(name: str, text: str, whole: Callable[[Fraction], int]) -> int:
     return whole(quantity(text) * (MILLI if name == "cpu" else 1))
 
 
-def plus(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+def plus(interned: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
     """The sum, name by name."""
-    summed = dict(one)
+    summed = dict(interned)
     for name, amount in other.items():
         summed[name] = summed.get(name, 0) + amount
     return summed
 
 
-def minus(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+def minus(interned: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
     """The difference, name by name; it may be negative."""
-    return plus(one, {name: -amount for name, amount in other.items()})
+    return plus(interned, {name: -amount for name, amount in other.items()})
 
 
-def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+def _most(interned: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
+    return {name: max(interned.get(name, 0), other.get(name, 0)) for name in {**interned, **other}}
 
 
 def gpus(found: Mapping[str, int]) -> int:
@@ -346,7 +346,7 @@ def timestamp(text: str | None) -> float | None:
 
 
 def _ours(found: Mapping[str, str] | None) -> dict[str, str]:
-    return shared(
+    return interned_dict(
         tuple(
             (intern(key), value)
             for key, value in (found or {}).items()
@@ -361,7 +361,7 @@ def _owner(metadata: Object) -> Owner | None:
             kind, group = owner["kind"], owner.get("apiVersion", "").rpartition("/")[0]
             if kind == "Job" and group not in ("", "batch"):
                 kind = f"Job.{group}"  # Volcano and others have kinds of that name, too
-            return one(Owner(intern(kind), owner["name"], owner["uid"]))
+            return interned(Owner(intern(kind), owner["name"], owner["uid"]))
     return None
 
 

@@ -17,7 +17,7 @@ from starburst.kube.api import EVENTS, Api, ApiError, Object, UnreachableError
 
 log = structlog.get_logger()
 
-Kind = Literal["Normal", "Warning"]
+EventType = Literal["Normal", "Warning"]
 
 #: Characters of a message; what the newer Events API allows in a note.
 LONGEST = 1024
@@ -29,7 +29,7 @@ _HASH = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Regarding:
+class ObjectReference:
     """The object that an event is about; `namespace` is "" for those that are in none."""
 
     kind: str
@@ -47,13 +47,13 @@ class Recorder:
         self._api = api
         self._component = component
         self._clock = clock
-        self._queue: deque[tuple[Regarding, Kind, str, str]] = deque()
+        self._queue: deque[tuple[ObjectReference, EventType, str, str]] = deque()
         self._filled = asyncio.Event()
         self._dropped = 0
         #: Counts of the events written last, by namespace and name.
         self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
 
-    def put(self, regarding: Regarding, kind: Kind, reason: str, message: str) -> None:
+    def put(self, regarding: ObjectReference, kind: EventType, reason: str, message: str) -> None:
         """As `event`, later and by `run`; when it cannot keep up the oldest are dropped."""
         if len(self._queue) >= MOST:
             self._queue.popleft()
@@ -72,7 +72,7 @@ class Recorder:
                 self._dropped = 0
             self._filled.clear()
 
-    async def event(self, regarding: Regarding, kind: Kind, reason: str, message: str) -> None:
+    async def event(self, regarding: ObjectReference, kind: EventType, reason: str, message: str) -> None:
         """Tell of an object; `reason` is one word in CamelCase, `message` a sentence."""
         body = self._body(regarding, kind, reason, message)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
@@ -113,7 +113,7 @@ class Recorder:
             raise
         return True
 
-    def _body(self, regarding: Regarding, kind: Kind, reason: str, message: str) -> Object:
+    def _body(self, regarding: ObjectReference, kind: EventType, reason: str, message: str) -> Object:
         if len(message) > LONGEST:
             message = message[: LONGEST - 1] + "…"
         now = datetime.fromtimestamp(self._clock(), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -141,7 +141,7 @@ class Recorder:
         }
 
 
-def _name(regarding: Regarding, kind: str, reason: str, message: str) -> str:
+def _name(regarding: ObjectReference, kind: str, reason: str, message: str) -> str:
     """The same for the same words about the same object, not one made anew under its name."""
     told = "\0".join((regarding.kind, regarding.uid, kind, reason, message))
     object_name = regarding.name[: _NAME - _HASH - 1].rstrip("-.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starburst.kube.access import Permission
-from starburst.kube.api import Acting, Api, Object, Resource, UnreachableError
+from starburst.kube.api import Api, Impersonation, Object, Resource, UnreachableError
 
 _GROUP = "authorization.k8s.io/v1"
 OWN_REVIEWS = Resource(_GROUP, "selfsubjectaccessreviews", namespaced=False)
@@ -11,7 +11,7 @@ REVIEWS = Resource(_GROUP, "subjectaccessreviews", namespaced=False)
 _ACCOUNTS = "system:serviceaccounts"
 
 
-async def may(api: Api, asked: Permission, namespace: str = "", acting: Acting | None = None) -> bool:
+async def may(api: Api, asked: Permission, namespace: str = "", acting: Impersonation | None = None) -> bool:
     """Whether we, or whom we act for, may do something; without a namespace: in all of them.
 
     Raises:
@@ -44,7 +44,7 @@ def _attributes(asked: Permission, namespace: str) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
-async def _allowed(api: Api, resource: Resource, body: Object, acting: Acting | None) -> bool:
+async def _allowed(api: Api, resource: Resource, body: Object, acting: Impersonation | None) -> bool:
     body = {"apiVersion": resource.api_version, **body}
     answer = await api.call("POST", resource.path(), body=body, acting=acting)
     status = answer.get("status")

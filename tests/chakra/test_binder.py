@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chakra_plugin.binder import LANDING_S, WORKERS, Binder
-from chakra_plugin.rounds import Bind
+from chakra_plugin.cycle import Bind
 from starburst.kube.api import ApiError, Object, UnreachableError
 from tests.app import virtual
 from tests.chakra.builders import World, node, pod

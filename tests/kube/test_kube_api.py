@@ -30,7 +30,7 @@ from starburst.kube.api import (
 )
 from starburst.kube.features import detect
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
-from starburst.kube.recorder import Recorder, Regarding
+from starburst.kube.recorder import ObjectReference, Recorder
 from tests.kube.lab import Lab
 from tests.kube_unit.samples import Told, phase_of, reflecting
 
@@ -248,7 +248,7 @@ def test_events_are_taken_and_repeats_counted(api_server: Lab) -> None:
     async def main() -> None:
         async with place(api_server) as it:
             pod = await it.add("p")
-            regarding = Regarding("Pod", "v1", it.name, "p", pod["metadata"]["uid"])
+            regarding = ObjectReference("Pod", "v1", it.name, "p", pod["metadata"]["uid"])
             recorder = Recorder(it.api, "starburst")
             for _ in range(3):
                 await recorder.event(regarding, "Warning", "FailedScheduling", "0/5 nodes are available")
@@ -260,7 +260,7 @@ def test_events_are_taken_and_repeats_counted(api_server: Lab) -> None:
             assert set(found) == {"FailedScheduling", "Placed"}
             assert found["FailedScheduling"]["count"] == 4
             assert found["FailedScheduling"]["involvedObject"]["uid"] == regarding.uid
-            node = Regarding("Node", "v1", "", f"{it.name}-node", "u")
+            node = ObjectReference("Node", "v1", "", f"{it.name}-node", "u")
             await recorder.event(node, "Normal", "Watched", "it is in no namespace")
             selector = {"fieldSelector": f"involvedObject.name={node.name}"}
             answer = await it.api.call("GET", EVENTS.path("default"), query=selector)

@@ -9,7 +9,7 @@ from typing import Any
 from starburst.domain.job import Submission
 from translator.errors import ManifestErrors
 from translator.manifests.manifest import read_manifests
-from translator.tasks.stores import Carried
+from translator.tasks.storage.cloud_volumes import Carried
 
 GOOD_JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",

@@ -10,15 +10,15 @@ from fractions import Fraction
 
 from starburst.domain.resources import Resources
 from translator.field import Field
-from translator.manifests.amounts import GPUS, RESOURCES, Amounts, amounts, as_resources, container_amounts
+from translator.manifests.amounts import GPUS, RESOURCES, Quantities, amounts, as_resources, container_amounts
 
 
 def pod_resources(spec: Field) -> Resources:
     """All containers together, or the greediest moment of the start if that needs more; plus the overhead."""
     containers = spec.at("containers").items()
     running = _sum([container_amounts(each.at("resources")) for each in containers])
-    sidecars: Amounts = {}
-    starting: Amounts = {}
+    sidecars: Quantities = {}
+    starting: Quantities = {}
     for each in spec.at("initContainers").items():
         asked = _sum([sidecars, container_amounts(each.at("resources"))])
         starting = _most(starting, asked)  # init containers run one by one, beside the sidecars before them
@@ -35,7 +35,7 @@ def is_sidecar(init_container: Field) -> bool:
     return init_container.at("restartPolicy").value == "Always"
 
 
-def _of_whole_pod(resources: Field, asked: Amounts) -> Amounts:
+def _of_whole_pod(resources: Field, asked: Quantities) -> Quantities:
     """Requests of the whole pod stand above those of its containers, its limits where there are neither."""
     resources.check(RESOURCES)
     limits, requests = amounts(resources.at("limits")), amounts(resources.at("requests"))
@@ -46,14 +46,14 @@ def _of_whole_pod(resources: Field, asked: Amounts) -> Amounts:
     return {**limits, **asked, **requests}
 
 
-def _sum(parts: list[Amounts]) -> Amounts:
-    total: Amounts = {}
+def _sum(parts: list[Quantities]) -> Quantities:
+    total: Quantities = {}
     for part in parts:
         for name, amount in part.items():
             total[name] = total.get(name, Fraction(0)) + amount
     return total
 
 
-def _most(one: Amounts, other: Amounts) -> Amounts:
+def _most(one: Quantities, other: Quantities) -> Quantities:
     zero = Fraction(0)
     return {name: max(one.get(name, zero), other.get(name, zero)) for name in {**one, **other}}

@@ -5,20 +5,20 @@ from __future__ import annotations
 from starburst.domain.job import CloudChoice
 from translator.fidelity import Fidelity
 from translator.field import ONLY_THE_CLUSTER
-from translator.manifests.hints import MACHINE_KEYS, PREFIX, Hints
-from translator.tasks import losses
-from translator.tasks.parts import Parts
+from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
+from translator.tasks import untranslated
+from translator.tasks.manifest_parts import ManifestParts
 
 #: Wishes for the machine, which become its `resources`.
 _READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key != "runtime")
 
 
-def judge_leftovers(parts: Parts, hints: Hints, fidelity: Fidelity) -> None:
+def judge_leftovers(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:
     """Put a line for everything that no code translates."""
-    losses.METADATA.judge(parts.metadata, fidelity)
-    losses.JOB_SPEC.judge(parts.job, fidelity)
-    losses.POD_SPEC.judge(parts.spec, fidelity)
-    losses.CONTAINER.judge(parts.container, fidelity)
+    untranslated.METADATA.judge(parts.metadata, fidelity)
+    untranslated.JOB_SPEC.judge(parts.job, fidelity)
+    untranslated.POD_SPEC.judge(parts.spec, fidelity)
+    untranslated.CONTAINER.judge(parts.container, fidelity)
     _judge_metadata(parts, hints, fidelity)
     for kind, what in (("initContainers", "the init container"), ("containers", "the container")):
         for other in parts.spec.at(kind).items():
@@ -42,7 +42,7 @@ def judge_leftovers(parts: Parts, hints: Hints, fidelity: Fidelity) -> None:
         fidelity.dropped(runtime, "the machine's own container runtime is used")
 
 
-def _judge_metadata(parts: Parts, hints: Hints, fidelity: Fidelity) -> None:
+def _judge_metadata(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:
     """The namespace, the annotations, and what is said of pods alone."""
     if parts.metadata.at("namespace").value:
         fidelity.dropped(parts.metadata.at("namespace"), "a cloud has none; Secrets are looked up in it")

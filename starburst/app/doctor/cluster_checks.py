@@ -11,7 +11,7 @@ from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.doctor import Check, Status, fail, failed, ok, silent, warn
 from starburst.app.wiring.build import connect
-from starburst.clusters.kubernetes.leave_rights import Leaver, why_confined
+from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import (
     LEASES,
@@ -228,7 +228,7 @@ async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[Check]:
         return []
     queues = [queue.name for queue in config.queues] or ["default"]
     whys = [
-        await why_confined(api, Leaver(namespace, "default", queue))
+        await why_confined(api, OffloadSubject(namespace, "default", queue))
         for namespace in tenancy.all_namespaces()
         for queue in queues
     ]

@@ -39,7 +39,7 @@ from starburst.store import queries
 from starburst.store.store import Store
 from translator.manifests.tenancy import Tenancy, rule
 from translator.tasks.runtime_values import UnresolvedError
-from translator.tasks.stores import Carried
+from translator.tasks.storage.cloud_volumes import Carried
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.runs.runtime_values import Source
@@ -162,7 +162,7 @@ def values_of(config: Config) -> Source | None:
     if not isinstance(chosen, KubernetesConfig):
         return None
     need_kubernetes()
-    from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - its needs are an extra
 
     return ClusterValues(lambda: connect(chosen), chosen.namespace)
 
@@ -231,8 +231,8 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         )
     need_kubernetes()
     assert tenancy is not None  # as of every Kubernetes
-    from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
-    from starburst.clusters.kubernetes.stuck import Limits  # noqa: PLC0415 - so are its
+    from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - so are its
 
     return KubernetesCluster(
         connect=lambda: connect(chosen),
@@ -241,7 +241,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         ),
         controller=_controller_id(store),
         tenancy=tenancy,
-        limits=Limits(chosen.bind_limit, chosen.start_limit),
+        limits=StartLimits(chosen.bind_limit, chosen.start_limit),
         read=object_reader(config, chosen, carries(config)),
         queues=[queue.name for queue in config.queues],
         logs=home.cluster,

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import structlog
 
-from starburst.clusters.kubernetes.leave_rights import Leaving
+from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
 from starburst.kube.objects import JobView, PodView
-from starburst.kube.recorder import Recorder, Regarding
+from starburst.kube.recorder import ObjectReference, Recorder
 from starburst.runs.ports import Desk, NoRoomError
 
 log = structlog.get_logger()
@@ -27,7 +27,7 @@ LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
 MAX_ID = 63
 
 #: Reads an object as the job of this id: the job, or what is wrong with it. Never raises for an object.
-Read = Callable[[Object, str], Awaitable[Submission | str]]
+ObjectReader = Callable[[Object, str], Awaitable[Submission | str]]
 
 
 def adopted_id(name: str, uid: str) -> str:
@@ -36,10 +36,10 @@ def adopted_id(name: str, uid: str) -> str:
     return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
 
 
-def regarding(view: JobView | PodView) -> Regarding:
+def regarding(view: JobView | PodView) -> ObjectReference:
     """An object as events name it."""
     kind, version = ("Job", "batch/v1") if isinstance(view, JobView) else ("Pod", "v1")
-    return Regarding(kind, version, view.namespace, view.name, view.uid)
+    return ObjectReference(kind, version, view.namespace, view.name, view.uid)
 
 
 class Adoption:
@@ -57,8 +57,8 @@ class Adoption:
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
         *,
-        leaving: Leaving,
-        read: Read,
+        leaving: OffloadRights,
+        read: ObjectReader,
         queues: Collection[str] = (),
     ) -> None:
         self._api = api

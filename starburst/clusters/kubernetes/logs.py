@@ -95,11 +95,11 @@ class LogKeeper:
         """The whole log, from its beginning; a copy from before is replaced once there is a first piece."""
         item = await self._api.get(PODS, namespace, pod)
         container = item["spec"]["containers"][0]["name"]
-        file: _End | None = None
+        file: _TailFile | None = None
         try:
             async for line in _written(self._api, namespace, pod, container, follow=True):
                 if file is None:
-                    file = _End(_directory(target), self._limit)
+                    file = _TailFile(_directory(target), self._limit)
                 file.write(line)
         finally:
             if file is not None:
@@ -114,7 +114,7 @@ def _directory(target: Path) -> Path:
     return target
 
 
-class _End:
+class _TailFile:
     """A file that keeps the last `limit` bytes written to it, from the beginning of a line on."""
 
     def __init__(self, path: Path, limit: int) -> None:

@@ -18,7 +18,7 @@ from starburst.clusters.kubernetes.manifest import (
     withdrawn,
 )
 from starburst.clusters.kubernetes.refusals import is_final, is_full, words
-from starburst.clusters.kubernetes.runs import RunBook, RunKey
+from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
 from starburst.clusters.kubernetes.submitter_rights import acting, not_entitled
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
@@ -31,22 +31,22 @@ from starburst.runs.ports import Desk, Report, Run
 from translator.manifests.tenancy import Tenancy
 
 #: Variables by which a run finds where it can say how far it is.
-Reporting = Callable[[Run], Mapping[str, str]]
+ReportVariables = Callable[[Run], Mapping[str, str]]
 
 
-class Orders:
+class ObjectWriter:
     """Writes of one scheduler. Each looks first at what is there, so it can be repeated."""
 
     def __init__(
         self,
         *,
         desk: Desk,
-        book: RunBook,
+        book: RunRegistry,
         controller: str,
         tenancy: Tenancy,
         logs: Path,
         report: Report,
-        reporting: Reporting,
+        reporting: ReportVariables,
     ) -> None:
         self._desk = desk
         self._book = book

@@ -14,7 +14,7 @@ import structlog
 
 from starburst.clusters.kubernetes.adoption import adopted_id, regarding
 from starburst.clusters.kubernetes.manifest import withdrawn
-from starburst.clusters.kubernetes.runs import RunBook
+from starburst.clusters.kubernetes.run_registry import RunRegistry
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
@@ -22,7 +22,7 @@ from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, STRATEGIC, Api, ApiError, Object, Resource, UnreachableError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
-from starburst.kube.recorder import Kind, Recorder
+from starburst.kube.recorder import EventType, Recorder
 from starburst.runs.ports import Desk
 
 log = structlog.get_logger()
@@ -52,10 +52,12 @@ PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 CHECK_S = 10.0
 
 
-class Mirror:
+class StatusWriter:
     """Keeps the objects of one scheduler's jobs in step with its records."""
 
-    def __init__(self, api: Api, features: Features, desk: Desk, book: RunBook, recorder: Recorder) -> None:
+    def __init__(
+        self, api: Api, features: Features, desk: Desk, book: RunRegistry, recorder: Recorder
+    ) -> None:
         self._api = api
         self._features = features
         self._desk = desk
@@ -103,7 +105,7 @@ class Mirror:
             if view is None or reason is None:
                 continue
             self._reasons[decision.subject] = decision.reason
-            kind: Kind = "Warning" if decision.kind in WARNINGS else "Normal"
+            kind: EventType = "Warning" if decision.kind in WARNINGS else "Normal"
             self._recorder.put(regarding(view), kind, reason, decision.reason)
         for job_id in changes.jobs:
             if job_id in self._objects:

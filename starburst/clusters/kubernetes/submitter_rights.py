@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 
 from starburst.kube.access import Permission
-from starburst.kube.api import Acting, Api
+from starburst.kube.api import Api, Impersonation
 from starburst.kube.reviews import may
 from starburst.runs.ports import Run
 from translator.manifests.tenancy import Tenancy, rule
 
 
-def acting(run: Run) -> Acting | None:
+def acting(run: Run) -> Impersonation | None:
     """In whose name the object of a run is made; None is ours."""
     submitter = run.workload.submitter
     if not submitter.kubernetes_user:
         return None
-    return Acting(submitter.kubernetes_user, submitter.kubernetes_groups)
+    return Impersonation(submitter.kubernetes_user, submitter.kubernetes_groups)
 
 
 async def not_entitled(api: Api, tenancy: Tenancy, run: Run, namespace: str) -> str:

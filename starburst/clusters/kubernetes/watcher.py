@@ -10,11 +10,11 @@ from typing import Generic
 import structlog
 
 from starburst.clusters.kubernetes.adoption import Adoption, adopted_id
-from starburst.clusters.kubernetes.leave_rights import Leaving
-from starburst.clusters.kubernetes.node_capacity import Room
-from starburst.clusters.kubernetes.runs import RunBook, RunKey, Unit
-from starburst.clusters.kubernetes.status_writer import Mirror
-from starburst.clusters.kubernetes.stuck import Limits, stuck
+from starburst.clusters.kubernetes.node_capacity import NodeCapacity
+from starburst.clusters.kubernetes.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.run_registry import RunKey, RunObject, RunRegistry
+from starburst.clusters.kubernetes.stalled_runs import StartLimits, why_stalled
+from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.core.model.events import CancelRequested, NodesChanged, RunEnd, SiteSynced
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
@@ -43,7 +43,7 @@ class Ear(Generic[T]):
     synced: Callable[[], None]
 
 
-class Watcher:
+class ClusterWatcher:
     """One watch each of Jobs, pods and nodes, from a list of all of them until cancelled.
 
     `displace` takes a run back that does not get the room the core gave it: how its end counts, and why.
@@ -54,14 +54,14 @@ class Watcher:
         api: Api,
         *,
         desk: Desk,
-        book: RunBook,
-        mirror: Mirror,
+        book: RunRegistry,
+        mirror: StatusWriter,
         adoption: Adoption,
-        leaving: Leaving,
+        leaving: OffloadRights,
         recorder: Recorder,
         report: Report,
         displace: Callable[[RunKey, RunEnd, str], Awaitable[None]],
-        limits: Limits,
+        limits: StartLimits,
     ) -> None:
         self._api = api
         self._desk = desk
@@ -72,7 +72,7 @@ class Watcher:
         self._report = report
         self._displace = displace
         self._limits = limits
-        self._room = Room(self._is_placed)
+        self._room = NodeCapacity(self._is_placed)
         self._leaving = leaving
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
@@ -249,7 +249,7 @@ class Watcher:
 
     async def _end_stuck(self, now: float) -> None:
         """Others get the places of runs that cannot use them."""
-        found = {unit.key: stuck(unit, self._limits) for unit in self._book if _is_live(unit)}
+        found = {unit.key: why_stalled(unit, self._limits) for unit in self._book if _is_live(unit)}
         waiting = {(key, limit_s): why for key, (why, limit_s) in found.items() if why}
         self._stuck_since = {each: self._stuck_since.get(each, now) for each in waiting}
         for each, since in self._stuck_since.items():
@@ -268,7 +268,7 @@ class Watcher:
             return False
         return True
 
-    def _is_stray(self, unit: Unit) -> bool:
+    def _is_stray(self, unit: RunObject) -> bool:
         """Whether an object is for a run that the core does not know of: a write came through after all."""
         ended = isinstance(unit.view, JobView) and unit.view.end
         if ended or not _is_live(unit) or (unit.adopted and not unit.view.annotations.get(names.NODES)):
@@ -281,12 +281,12 @@ def _is_run_of(record: JobRecord, key: RunKey) -> bool:
     return record.alive and record.site is Site.CLUSTER and (record.id, record.attempt) == key
 
 
-def _is_live(unit: Unit) -> bool:
+def _is_live(unit: RunObject) -> bool:
     """Whether a run goes on, and nobody ends it."""
     return not unit.told_end and not unit.gone and unit.stopping is None and not unit.view.deleting
 
 
-def _is_half_stopped(unit: Unit) -> bool:
+def _is_half_stopped(unit: RunObject) -> bool:
     """Whether we began to end a run and came no further than to say so."""
     if unit.stopping is None or unit.told_end or unit.gone or unit.view.deleting:
         return False

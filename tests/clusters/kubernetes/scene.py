@@ -12,8 +12,8 @@ from typing import Any
 from kubernetes.aio.client import ApiClient, Configuration
 
 from starburst.app.reading.requests import Found, read
-from starburst.clusters.kubernetes.adapter import KubernetesCluster
-from starburst.clusters.kubernetes.stuck import Limits
+from starburst.clusters.kubernetes.cluster import KubernetesCluster
+from starburst.clusters.kubernetes.stalled_runs import StartLimits
 from starburst.core.model.actions import Slot
 from starburst.core.model.decisions import Decision
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
@@ -84,7 +84,7 @@ class Scene:
             desk=self.desk,
             controller=ME,
             tenancy=self.tenancy,
-            limits=Limits(BIND_LIMIT_S, START_LIMIT_S),
+            limits=StartLimits(BIND_LIMIT_S, START_LIMIT_S),
             logs=self._logs,
             read=self._read,
             queues=self.queues,

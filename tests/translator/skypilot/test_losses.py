@@ -7,17 +7,17 @@ import pytest
 from tests.translator.manifests import errors, job, pod
 from translator.manifests import manifest
 from translator.manifests import pod as pods
-from translator.tasks import container, losses
+from translator.tasks import container, untranslated
 from translator.tasks.skypilot import to_skypilot
 
 
 @pytest.mark.parametrize(
     ("known", "spoken_of"),
     [
-        (manifest._METADATA, losses.METADATA),
-        (manifest._JOB_SPEC, losses.JOB_SPEC),
-        (pods.POD_SPEC, losses.POD_SPEC),
-        (container.CONTAINER, losses.CONTAINER),
+        (manifest._METADATA, untranslated.METADATA),
+        (manifest._JOB_SPEC, untranslated.JOB_SPEC),
+        (pods.POD_SPEC, untranslated.POD_SPEC),
+        (container.CONTAINER, untranslated.CONTAINER),
     ],
     ids=["metadata", "job", "pod", "container"],
 )

@@ -15,7 +15,7 @@ from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
 from starburst.runs.ports import Run
 from translator.tasks.runtime_values import UnresolvedError
-from translator.tasks.stores import Store
+from translator.tasks.storage.cloud_volumes import CloudStorage
 
 
 def noted(
@@ -23,7 +23,7 @@ def noted(
     takes: Callable[[str], bool],
     admit: Admit,
     late: Callable[[Workload], str | None],
-    stores: Mapping[str, Store],
+    stores: Mapping[str, CloudStorage],
     *,
     bucket: bool,
 ) -> tuple[RunNote, RunEnded | None]:

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 import structlog
 
 from chakra_plugin.directives import Hold
-from chakra_plugin.pending import Entry, Queue
+from chakra_plugin.scheduling_queue import QueuedPod, SchedulingQueue
 from chakra_plugin.waiting import news
 from starburst.kube.api import EVENTS, PODS, STRATEGIC, Api, ApiError, Object, UnreachableError
 from starburst.kube.objects import PodView
@@ -35,7 +35,7 @@ NORMAL, WARNING = "Normal", "Warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PodEvent:
     """An event, and the condition that goes with it if the pod cannot be placed."""
 
     pod: PodView
@@ -46,28 +46,28 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LastEvent:
     """What a pod was told last, and when, in epoch seconds."""
 
     message: str
     at: float
 
 
-def report_of(entry: Entry, message: str) -> Report:
+def event_of(entry: QueuedPod, message: str) -> PodEvent:
     """Of a pod that waits: held pods are nobody's failure."""
     if isinstance(entry.standing, Hold):
-        return Report(entry.pod, NORMAL, "Waiting", message)
-    return Report(entry.pod, WARNING, "FailedScheduling", message, condition=True)
+        return PodEvent(entry.pod, NORMAL, "Waiting", message)
+    return PodEvent(entry.pod, WARNING, "FailedScheduling", message, condition=True)
 
 
-def due(reasons: Iterable[tuple[Entry, str]], told: dict[str, Told], now: float) -> list[str]:
+def due(reasons: Iterable[tuple[QueuedPod, str]], told: dict[str, LastEvent], now: float) -> list[str]:
     """Who is to be told now, by uid: first those who know nothing yet."""
     first, again = [], []
     for entry, message in reasons:
         uid = entry.pod.uid
         before = told.get(uid)
         if before is None and entry.pod.unschedulable == message:
-            told[uid] = Told(message, now)  # by a Chakra before this one
+            told[uid] = LastEvent(message, now)  # by a Chakra before this one
         elif before is None:
             first.append(uid)
         elif now - before.at >= (OTHER_WORDS_S if message != before.message else SAME_WORDS_S):
@@ -75,14 +75,14 @@ def due(reasons: Iterable[tuple[Entry, str]], told: dict[str, Told], now: float)
     return first + again
 
 
-class Reporter:
+class PodEventReporter:
     """Tells; it is never in the way: who wants something told does not wait for it."""
 
     def __init__(
         self,
         api: Api,
         component: str,
-        queue: Queue,
+        queue: SchedulingQueue,
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -92,14 +92,14 @@ class Reporter:
         self._queue = queue
         self._clock = clock
         self._sleep = sleep
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, LastEvent] = {}
         self._counts: dict[str, int] = {}
         self._waiting: deque[str] = deque()
-        self._once: deque[Report] = deque(maxlen=BACKLOG)
+        self._once: deque[PodEvent] = deque(maxlen=BACKLOG)
         self._news = asyncio.Event()
         self._allowance, self._counted_at = float(BURST), clock()
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: PodEvent) -> None:
         """Something that happened once."""
         self._once.append(report)
         self._news.set()
@@ -144,14 +144,14 @@ class Reporter:
         entry, message = self._queue.entries.get(uid), self._queue.reason(uid)
         if entry is None or not message:
             return
-        self._told[uid] = Told(message, self._clock())
-        report = report_of(entry, message)
+        self._told[uid] = LastEvent(message, self._clock())
+        report = event_of(entry, message)
         if await self._write(report) and report.condition and uid not in self._queue.entries:
             # It was placed meanwhile, and our word may have come after the binding.
             await self._write(replace(report, reason=""), scheduled=True)
             self._told.pop(uid, None)
 
-    async def _write(self, report: Report, *, scheduled: bool = False) -> bool:
+    async def _write(self, report: PodEvent, *, scheduled: bool = False) -> bool:
         """Whether it could be written."""
         try:
             if report.condition:
@@ -164,7 +164,7 @@ class Reporter:
             return False
         return True
 
-    async def _set_condition(self, report: Report, scheduled: bool) -> None:
+    async def _set_condition(self, report: PodEvent, scheduled: bool) -> None:
         condition: Object = {"type": "PodScheduled", "status": str(scheduled)}
         condition |= {"lastTransitionTime": _time(self._clock()), "reason": None, "message": None}
         if not scheduled:
@@ -173,7 +173,7 @@ class Reporter:
         namespace, name = report.pod.key
         await self._api.patch(PODS, namespace, name, body, sub="status", kind=STRATEGIC)
 
-    async def _event(self, report: Report) -> None:
+    async def _event(self, report: PodEvent) -> None:
         """One event for a pod and a reason: made the first time, counted up later."""
         namespace = report.pod.namespace
         name = _event_name(report)
@@ -199,13 +199,13 @@ class Reporter:
             self._counts.pop(name, None)  # it outlived its hour
             await self._api.create(EVENTS, namespace, event)
 
-    def _remember(self, report: Report, name: str, count: int) -> None:
+    def _remember(self, report: PodEvent, name: str, count: int) -> None:
         if report.reason == "FailedScheduling":
             self._counts[name] = count
         if len(self._counts) > BACKLOG:
             self._counts.clear()  # the server knows them, too
 
-    def _first_event(self, report: Report, name: str) -> Object:
+    def _first_event(self, report: PodEvent, name: str) -> Object:
         pod, now = report.pod, _time(self._clock())
         about = {"kind": "Pod", "apiVersion": "v1", "namespace": pod.namespace, "name": pod.name}
         return {
@@ -223,7 +223,7 @@ class Reporter:
         }
 
 
-def _event_name(report: Report) -> str:
+def _event_name(report: PodEvent) -> str:
     told = hashlib.sha256(f"{report.pod.uid} {report.reason}".encode()).hexdigest()[:16]
     return f"{report.pod.name[:230]}.{told}"
 

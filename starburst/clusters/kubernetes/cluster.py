@@ -8,14 +8,14 @@ from pathlib import Path
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import Adoption, Read
-from starburst.clusters.kubernetes.leave_rights import Leaving
+from starburst.clusters.kubernetes.adoption import Adoption, ObjectReader
 from starburst.clusters.kubernetes.manifest import restarts_in_place
-from starburst.clusters.kubernetes.object_writer import Orders, Reporting
-from starburst.clusters.kubernetes.runs import RunBook, RunKey
-from starburst.clusters.kubernetes.status_writer import Mirror
-from starburst.clusters.kubernetes.stuck import Limits
-from starburst.clusters.kubernetes.watcher import Watcher
+from starburst.clusters.kubernetes.object_writer import ObjectWriter, ReportVariables
+from starburst.clusters.kubernetes.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
+from starburst.clusters.kubernetes.stalled_runs import StartLimits
+from starburst.clusters.kubernetes.status_writer import StatusWriter
+from starburst.clusters.kubernetes.watcher import ClusterWatcher
 from starburst.core.model.events import Event, RunEnd
 from starburst.core.state import Changes
 from starburst.kube.api import Api, ApiError, UnreachableError
@@ -49,11 +49,11 @@ class KubernetesCluster:
         desk: Desk,
         controller: str,
         tenancy: Tenancy,
-        limits: Limits,
+        limits: StartLimits,
         logs: Path,
-        read: Read,
+        read: ObjectReader,
         queues: Collection[str] = (),
-        reporting: Reporting = lambda _run: {},
+        reporting: ReportVariables = lambda _run: {},
     ) -> None:
         self._connect = connect
         self._desk = desk
@@ -65,8 +65,8 @@ class KubernetesCluster:
         #: Reports from before anybody watched.
         self._early: list[Event] = []
         self._report: Report = self._early.append
-        self._book = RunBook(controller, self._restarts)
-        self._orders = Orders(
+        self._book = RunRegistry(controller, self._restarts)
+        self._orders = ObjectWriter(
             desk=desk,
             book=self._book,
             controller=controller,
@@ -75,7 +75,7 @@ class KubernetesCluster:
             report=self._tell,
             reporting=reporting,
         )
-        self._watcher: Watcher | None = None
+        self._watcher: ClusterWatcher | None = None
         #: Why each job that is about to start was placed where it was.
         self._placings: dict[str, str] = {}
 
@@ -113,9 +113,9 @@ class KubernetesCluster:
         self._early.clear()
         api, features = await self._reached()
         recorder = Recorder(api, "starburst")
-        mirror = Mirror(api, features, self._desk, self._book, recorder)
-        leaving = Leaving(api, self._desk, report)
-        self._watcher = Watcher(
+        mirror = StatusWriter(api, features, self._desk, self._book, recorder)
+        leaving = OffloadRights(api, self._desk, report)
+        self._watcher = ClusterWatcher(
             api,
             desk=self._desk,
             book=self._book,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from translator.fidelity import Losses
+from translator.fidelity import UntranslatedFields
 from translator.field import ONLY_THE_CLUSTER
 from translator.manifests.manifest import SERVERS_METADATA
 
@@ -14,12 +14,12 @@ _HOSTS = f"a task has no part in the machine's own namespaces; {ONLY_THE_CLUSTER
 _TERMINAL = "no terminal is there"
 _MESSAGE = "there is no pod status to write it to"
 
-METADATA = Losses(
+METADATA = UntranslatedFields(
     translated=("name", "generateName", "namespace", "labels", "annotations"),
     dropped=dict.fromkeys(SERVERS_METADATA, _SERVERS),
 )
 
-JOB_SPEC = Losses(
+JOB_SPEC = UntranslatedFields(
     translated=(
         "activeDeadlineSeconds",
         "backoffLimit",
@@ -42,7 +42,7 @@ JOB_SPEC = Losses(
     refused={"successPolicy": f"a task succeeds when all its nodes do; {ONLY_THE_CLUSTER}"},
 )
 
-POD_SPEC = Losses(
+POD_SPEC = UntranslatedFields(
     translated=(
         "activeDeadlineSeconds",
         "affinity",
@@ -95,7 +95,7 @@ POD_SPEC = Losses(
     },
 )
 
-CONTAINER = Losses(
+CONTAINER = UntranslatedFields(
     translated=(
         "args",
         "command",
