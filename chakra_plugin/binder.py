@@ -12,7 +12,9 @@ import structlog
 
 from chakra_plugin.cycle import Bind
 from starburst.kube import names
-from starburst.kube.api import PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import PODS, Object
 
 log = structlog.get_logger()
 

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from starburst.kube.objects import Amounts, NodeView, PodView
+from starburst.kube.objects import NodeView, PodView
+from translator.podspec import Amounts
 
 
 @dataclass(frozen=True, slots=True)

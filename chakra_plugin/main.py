@@ -21,7 +21,8 @@ from chakra_plugin.lease import LeaseLostError, lead
 from chakra_plugin.metrics import Metrics
 from chakra_plugin.scheduler import ChakraScheduler
 from starburst.kube import names
-from starburst.kube.api import Api, CredentialsError
+from starburst.kube.api import Api
+from starburst.kube.errors import CredentialsError
 from starburst.log import set_up_log
 from starburst.policy.placement import PLACEMENTS
 

@@ -17,8 +17,10 @@ import structlog
 from chakra_plugin.directives import Hold
 from chakra_plugin.scheduling_queue import QueuedPod, SchedulingQueue
 from chakra_plugin.waiting import news
-from starburst.kube.api import EVENTS, PODS, STRATEGIC, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import PodView
+from starburst.kube.resources import EVENTS, PODS, Object
 
 log = structlog.get_logger()
 

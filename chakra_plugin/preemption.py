@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from chakra_plugin.cache import NodeInfo
 from chakra_plugin.demand import Demand
 from chakra_plugin.filters import barred
-from starburst.kube.objects import Amounts, PodView
+from starburst.kube.objects import PodView
+from translator.podspec import Amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,11 @@ from chakra_plugin.planner import Planner
 from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
 from chakra_plugin.waiting import news
 from starburst.kube import names
-from starburst.kube.api import JOBS, NODES, PODS, Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Reflector
+from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
 
 log = structlog.get_logger()
 

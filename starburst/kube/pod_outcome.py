@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 
 #: Reasons of containers with which nothing is wrong.
 _USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})

@@ -13,7 +13,9 @@ from typing import Literal
 
 import structlog
 
-from starburst.kube.api import EVENTS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import EVENTS, Object
 
 log = structlog.get_logger()
 

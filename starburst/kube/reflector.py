@@ -11,7 +11,9 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from starburst.kube.api import Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import Object, Resource
 
 log = structlog.get_logger()
 

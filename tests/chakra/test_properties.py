@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from chakra_plugin.cycle import Bind, SchedulerOptions
 from chakra_plugin.planner import Planner
-from starburst.kube.objects import PodView, plus
+from starburst.kube.objects import PodView
 from tests.chakra.builders import GPU, bound, node, pod
+from translator.podspec import plus
 
 NODES = {"a": 8, "b": 4}
 

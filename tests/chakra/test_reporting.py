@@ -9,7 +9,7 @@ from typing import Any
 
 from chakra_plugin.pod_events import BURST, RATE, PodEvent, PodEventReporter
 from starburst.kube import names
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 from tests.app import virtual
 from tests.chakra.builders import World, node, placed, pod
 from tests.chakra.fake_server import Client, Server

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from chakra_plugin.cycle import SchedulerOptions
 from chakra_plugin.scheduler import ChakraScheduler
 from starburst.kube import names
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 from tests.app import virtual
 from tests.chakra.builders import GPU
 from tests.chakra.fake_server import Client, Server

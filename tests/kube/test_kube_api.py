@@ -16,21 +16,12 @@ from typing import Any
 import pytest
 
 from starburst.kube import api as api_module
-from starburst.kube.api import (
-    EVENTS,
-    JOBS,
-    JSON_PATCH,
-    NAMESPACES,
-    NODES,
-    PODS,
-    STRATEGIC,
-    Api,
-    ApiError,
-    Object,
-)
+from starburst.kube.api import JSON_PATCH, STRATEGIC, Api
+from starburst.kube.errors import ApiError
 from starburst.kube.features import detect
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
 from starburst.kube.recorder import ObjectReference, Recorder
+from starburst.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, Object
 from tests.kube.lab import Lab
 from tests.kube_unit.samples import Told, phase_of, reflecting
 

@@ -14,7 +14,9 @@ from starburst.kube.access import (
     STARBURST_WORK,
     Permission,
 )
-from starburst.kube.api import EVENTS, JOBS, LEASES, NODES, PODS, Api, ApiError, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
+from starburst.kube.resources import EVENTS, JOBS, LEASES, NODES, PODS, Resource
 from starburst.kube.reviews import REVIEWS, account_may
 from tests.deploy.render import NAMESPACE
 from tests.kube.chakra_lab import pod

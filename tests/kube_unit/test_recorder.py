@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from starburst.kube.api import EVENTS, NAMESPACES
 from starburst.kube.recorder import LONGEST, MOST, ObjectReference, Recorder
+from starburst.kube.resources import EVENTS, NAMESPACES
 from tests.kube_unit.samples import Sleeps, until
 from tests.kube_unit.server import FakeServer
 from tests.kube_unit.store import Object

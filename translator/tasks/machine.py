@@ -14,7 +14,8 @@ from translator.fidelity import Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.amounts import GPUS
 from translator.manifests.hints import PREFIX, MachineHints
-from translator.manifests.node_rules import PREFERRED, REQUIRED
+from translator.manifests.node_rules import PREFERRED
+from translator.podspec import REQUIRED
 from translator.tasks.accelerators import KNOWN as KNOWN_GPUS
 from translator.tasks.accelerators import LABELS, Accelerators, affine_types, named, of_maker, sky_name
 from translator.tasks.manifest_parts import ManifestParts

@@ -13,20 +13,12 @@ from starburst.app.doctor.doctor import Check, Status, fail, failed, ok, silent,
 from starburst.app.wiring.build import connect
 from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
-from starburst.kube.api import (
-    LEASES,
-    NAMESPACES,
-    NODES,
-    Api,
-    ApiError,
-    CredentialsError,
-    Object,
-    Resource,
-    UnreachableError,
-)
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node
+from starburst.kube.resources import LEASES, NAMESPACES, NODES, Object, Resource
 from starburst.kube.reviews import may
 from translator.manifests.pod_security import PRIVILEGED
 from translator.manifests.tenancy import Tenancy

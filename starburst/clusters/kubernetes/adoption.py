@@ -12,9 +12,11 @@ import structlog
 from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.domain.job import Submission
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import ObjectReference, Recorder
+from starburst.kube.resources import JOBS, PODS, Object
 from starburst.runs.ports import Desk, NoRoomError
 
 log = structlog.get_logger()

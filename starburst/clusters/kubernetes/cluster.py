@@ -18,7 +18,8 @@ from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
 from starburst.core.model.events import Event, RunEnd
 from starburst.core.state import Changes
-from starburst.kube.api import Api, ApiError, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.runs.ports import Desk, Report, Run

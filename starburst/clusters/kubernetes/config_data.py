@@ -6,12 +6,11 @@ import base64
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from starburst.kube.api import Api, ApiError, CredentialsError, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.resources import CONFIG_MAPS, SECRETS
 from translator.manifests.references import SECRET, Reference
 from translator.tasks.runtime_values import NotNowError, ReferencedData, UnresolvedError, references
-
-CONFIG_MAPS = Resource("v1", "configmaps")
-SECRETS = Resource("v1", "secrets")
 
 
 class ClusterValues:

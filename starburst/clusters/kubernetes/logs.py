@@ -16,8 +16,10 @@ from starburst.clusters.kubernetes.manifest import namespace_of
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
-from starburst.kube.api import PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import OVER
+from starburst.kube.resources import PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
 
 log = structlog.get_logger()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from starburst.domain.node import Node
-from starburst.kube.objects import NodeView, PodView, minus, plus, resources
+from starburst.kube.objects import NodeView, PodView, resources
+from translator.podspec import minus, plus
 
 PodKey = tuple[str, str]
 

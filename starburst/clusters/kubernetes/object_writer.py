@@ -19,13 +19,15 @@ from starburst.clusters.kubernetes.manifest import (
 )
 from starburst.clusters.kubernetes.refusals import is_final, is_full, words
 from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
-from starburst.clusters.kubernetes.submitter_rights import acting, not_entitled
+from starburst.clusters.kubernetes.submitter_rights import impersonation_of, not_entitled
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView, read_job, read_pod
+from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import Desk, Report, Run
 from translator.manifests.tenancy import Tenancy
@@ -87,7 +89,7 @@ class ObjectWriter:
             reporting=self._reporting(run),
         )
         try:
-            await api.create(JOBS, namespace, body, acting=acting(run))
+            await api.create(JOBS, namespace, body, impersonation=impersonation_of(run))
         except ApiError as error:
             # An answer that was lost may have been a yes: the quota is full of this very Job then.
             if error.reason != "AlreadyExists" and not is_full(error):

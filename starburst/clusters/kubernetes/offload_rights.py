@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from starburst.core.model.events import LeaveRuled
 from starburst.domain.job import CloudChoice, Submission
 from starburst.kube.access import offload_permission
-from starburst.kube.api import Api, ApiError, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.reviews import account_may
 from starburst.runs.ports import Desk, Report
 

@@ -19,10 +19,12 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS, STRATEGIC, Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import EventType, Recorder
+from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.runs.ports import Desk
 
 log = structlog.get_logger()

@@ -21,10 +21,11 @@ from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.domain.node import Node
 from starburst.kube import names
-from starburst.kube.api import JOBS, NODES, PODS, Api, Object, Resource
+from starburst.kube.api import Api
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
 from starburst.kube.recorder import Recorder
 from starburst.kube.reflector import Reflector, T
+from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
 from starburst.runs.ports import Desk, Report
 
 log = structlog.get_logger()

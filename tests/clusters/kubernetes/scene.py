@@ -22,7 +22,8 @@ from starburst.core.state import Changes
 from starburst.domain.job import Adopted, Job, Phase, Site, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import names
-from starburst.kube.api import EVENTS, JOBS, PODS, Api, Resource
+from starburst.kube.api import Api
+from starburst.kube.resources import EVENTS, JOBS, PODS, Resource
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.world import PatientApi, World, run
 from tests.kube_unit.store import Object, RefusedError

@@ -9,7 +9,7 @@ import pytest
 from starburst.core.model.events import CancelRequested
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS
+from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
 

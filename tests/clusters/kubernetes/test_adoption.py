@@ -8,7 +8,7 @@ import pytest
 
 from starburst.domain.job import Phase, Submission
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS
+from starburst.kube.resources import JOBS, PODS
 from starburst.runs.ports import NoRoomError
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import ME, NS, Scene, a_job, a_pod, play
