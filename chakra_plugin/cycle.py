@@ -19,6 +19,8 @@ class SchedulerOptions:
     preempt: bool = False
     #: Seconds for which members of a gang keep their places while their bindings fail.
     gang_timeout_s: float = 300.0
+    #: Pods of these namespaces only; none is all.
+    namespaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ def chakra(
     scheduler_name: Annotated[
         str, typer.Option(help="Pods with this schedulerName are bound.")
     ] = names.CHAKRA,
+    namespace: Annotated[
+        list[str],
+        typer.Option(help="Bind pods of this namespace only, and read Jobs only there; repeatable."),
+    ] = [],  # noqa: B006 - typer does not change it
     preempt: Annotated[
         bool, typer.Option("--preempt", help="Evict pods of lower PriorityClasses for those of higher ones.")
     ] = False,
@@ -84,7 +88,7 @@ def chakra(
             _fail(
                 f"--metrics-port {metrics_port}: {error.strerror or error}; take another one, or 0 for none"
             )
-    options = SchedulerOptions(scheduler_name, placement.value, preempt, gang_timeout)
+    options = SchedulerOptions(scheduler_name, placement.value, preempt, gang_timeout, frozenset(namespace))
     lease = (lease_namespace, identity or f"{socket.gethostname()}_{secrets.token_hex(4)}")
     try:
         asyncio.run(_run(kubeconfig, options, metrics, lease if leader_elect else None))

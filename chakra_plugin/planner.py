@@ -330,7 +330,9 @@ class Planner:
                 self.queue.unblock(line)
 
     def _ours(self, pod: PodView) -> bool:
-        return pod.scheduler == self.options.scheduler and not (pod.deleting or pod.over or pod.node)
+        options = self.options
+        here = not options.namespaces or pod.namespace in options.namespaces
+        return here and pod.scheduler == options.scheduler and not (pod.deleting or pod.over or pod.node)
 
     def _wait(self, pod: PodView, now: float, since: float | None = None) -> None:
         if pod.owner is not None:

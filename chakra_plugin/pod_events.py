@@ -5,22 +5,21 @@ Each pod has one event per reason, whose count and message change; a crowd of wa
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from typing import Literal
 
 import structlog
 
 from chakra_plugin.directives import Hold
 from chakra_plugin.scheduling_queue import QueuedPod, SchedulingQueue
-from chakra_plugin.waiting import news
+from starburst.aio import Wake
 from starburst.kube.api import STRATEGIC, Api
 from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import PodView
-from starburst.kube.resources import EVENTS, PODS, Object
+from starburst.kube.recorder import EventType, EventWriter, api_time, reference_to
+from starburst.kube.resources import PODS, Object
 
 log = structlog.get_logger()
 
@@ -33,7 +32,8 @@ OTHER_WORDS_S, SAME_WORDS_S = 10.0, 600.0
 #: Seconds between looks at who is to be told what.
 LOOK_S, IDLE_S = 0.5, 60.0
 
-NORMAL, WARNING = "Normal", "Warning"
+NORMAL: Literal["Normal"] = "Normal"
+WARNING: Literal["Warning"] = "Warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PodEvent:
     """An event, and the condition that goes with it if the pod cannot be placed."""
 
     pod: PodView
-    kind: str
+    kind: EventType
     reason: str
     message: str
     condition: bool = False
@@ -90,31 +90,29 @@ class PodEventReporter:
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._api = api
-        self._component = component
+        self._writer = EventWriter(api, component, clock=clock)
         self._queue = queue
         self._clock = clock
         self._sleep = sleep
         self._told: dict[str, LastEvent] = {}
-        self._counts: dict[str, int] = {}
         self._waiting: deque[str] = deque()
         self._once: deque[PodEvent] = deque(maxlen=BACKLOG)
-        self._news = asyncio.Event()
+        self._news = Wake()
         self._allowance, self._counted_at = float(BURST), clock()
 
     def tell(self, report: PodEvent) -> None:
         """Something that happened once."""
         self._once.append(report)
-        self._news.set()
+        self._news.ring()
 
     def look(self) -> None:
         """Pods may have something new to hear."""
-        self._news.set()
+        self._news.ring()
 
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
-            await news(self._news, IDLE_S)
-            self._news.clear()
+            await self._news.wait(IDLE_S)
             self._gather()
             while self._waiting or self._once:
                 await self._pace()
@@ -131,7 +129,7 @@ class PodEventReporter:
         found = due(waiting, self._told, self._clock())
         self._waiting.extend(found[:BURST])
         if len(found) > BURST:
-            self._news.set()  # the others have their turn, if they still wait then
+            self._news.ring()  # the others have their turn, if they still wait then
 
     async def _pace(self) -> None:
         now = self._clock()
@@ -159,7 +157,9 @@ class PodEventReporter:
             if report.condition:
                 await self._set_condition(report, scheduled)
             if report.reason:
-                await self._event(report)
+                await self._writer.write(
+                    reference_to(report.pod), report.kind, report.reason, report.message, one_per_reason=True
+                )
         except (ApiError, UnreachableError) as error:
             if not (isinstance(error, ApiError) and error.status in (404, 409)):  # the pod is gone
                 log.warning("not-reported", pod="/".join(report.pod.key), error=str(error))
@@ -168,67 +168,9 @@ class PodEventReporter:
 
     async def _set_condition(self, report: PodEvent, scheduled: bool) -> None:
         condition: Object = {"type": "PodScheduled", "status": str(scheduled)}
-        condition |= {"lastTransitionTime": _time(self._clock()), "reason": None, "message": None}
+        condition |= {"lastTransitionTime": api_time(self._clock()), "reason": None, "message": None}
         if not scheduled:
             condition |= {"reason": "Unschedulable", "message": report.message}
         body = {"metadata": {"uid": report.pod.uid}, "status": {"conditions": [condition]}}
         namespace, name = report.pod.key
         await self._api.patch(PODS, namespace, name, body, sub="status", kind=STRATEGIC)
-
-    async def _event(self, report: PodEvent) -> None:
-        """One event for a pod and a reason: made the first time, counted up later."""
-        namespace = report.pod.namespace
-        name = _event_name(report)
-        event = self._first_event(report, name)
-        if name not in self._counts:
-            try:
-                await self._api.create(EVENTS, namespace, event)
-                self._remember(report, name, 1)
-                return
-            except ApiError as error:
-                if error.status != 409:  # of a Chakra before this one
-                    raise
-            before = await self._api.find(EVENTS, namespace, name)
-            self._counts[name] = int((before or {}).get("count") or 0)
-        count = self._counts[name] + 1
-        changed = {"count": count, "message": report.message, "lastTimestamp": event["lastTimestamp"]}
-        try:
-            await self._api.patch(EVENTS, namespace, name, changed)
-            self._remember(report, name, count)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            self._counts.pop(name, None)  # it outlived its hour
-            await self._api.create(EVENTS, namespace, event)
-
-    def _remember(self, report: PodEvent, name: str, count: int) -> None:
-        if report.reason == "FailedScheduling":
-            self._counts[name] = count
-        if len(self._counts) > BACKLOG:
-            self._counts.clear()  # the server knows them, too
-
-    def _first_event(self, report: PodEvent, name: str) -> Object:
-        pod, now = report.pod, _time(self._clock())
-        about = {"kind": "Pod", "apiVersion": "v1", "namespace": pod.namespace, "name": pod.name}
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": pod.namespace},
-            "involvedObject": {**about, "uid": pod.uid},
-            "type": report.kind,
-            "reason": report.reason,
-            "message": report.message,
-            "source": {"component": self._component},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-
-
-def _event_name(report: PodEvent) -> str:
-    told = hashlib.sha256(f"{report.pod.uid} {report.reason}".encode()).hexdigest()[:16]
-    return f"{report.pod.name[:230]}.{told}"
-
-
-def _time(now: float) -> str:
-    return datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

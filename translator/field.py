@@ -7,12 +7,9 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from translator.carried import Carried
 from translator.errors import ManifestError
-
-if TYPE_CHECKING:
-    from translator.tasks.storage.cloud_volumes import Carried
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

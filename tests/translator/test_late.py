@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.translator.manifests import CONTAINER, errors, job, read_one
+from translator.carried import Carried
 from translator.manifests.live_object import read_object
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.runtime_values import (
@@ -18,7 +19,6 @@ from translator.tasks.runtime_values import (
     is_late,
     references,
 )
-from translator.tasks.storage.cloud_volumes import Carried
 
 LOGIN, LIMITS = Reference(SECRET, "ns", "login"), Reference(CONFIG_MAP, "ns", "limits")
 HERE = TaskHost(rank=1, address="10.0.0.7", host="vm-7")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.translator.manifests import errors, job, pod, read_one
+from translator.carried import Bucket, Carried, SkyVolume
 from translator.manifests.live_object import read_object
 from translator.tasks.runtime_values import UnresolvedError, mounts_of, taken
-from translator.tasks.storage.cloud_volumes import Bucket, Carried, SkyVolume
 from translator.tasks.storage.mounts import Mount
 
 SETS, HOMES, DATA = Bucket("s3://lab/sets"), SkyVolume("homes"), Bucket("gs://data", "COPY")

@@ -10,11 +10,11 @@ from typing import Any
 
 from starburst.domain.job import Adopted, Submission
 from starburst.domain.user import USER_IS, is_user
+from translator.carried import Carried
 from translator.errors import ManifestErrors
 from translator.field import Field, ManifestReport
 from translator.manifests.hints import OWN_KEYS, PREFIX
 from translator.manifests.manifest import API_VERSIONS, has_kind, submission
-from translator.tasks.storage.cloud_volumes import Carried
 
 #: Of an object's metadata, what its user gave; all else is the server's.
 _USERS = ("name", "namespace", "labels", "annotations")

@@ -9,13 +9,13 @@ from dataclasses import replace
 from io import StringIO
 
 from starburst.domain.job import CloudChoice, Job, Submission
+from translator.carried import Carried
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange, members
 from translator.manifests.documents import chunks, load
 from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
-from translator.tasks.storage.cloud_volumes import Carried
 
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
 TAKEN = "Starburst takes batch/v1 Job and v1 Pod"

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from translator.carried import CloudStorage
 from translator.fidelity import Fidelity
 from translator.manifests.references import Lookup, Reference, Resolve
 from translator.tasks.downward import ADDRESS, HOST, NODE_RANK, Downward
 from translator.tasks.environment import Environment, expanded, read_environment
 from translator.tasks.manifest_parts import ManifestParts, split_manifest
 from translator.tasks.shell import ShellExpression, ShellWord
-from translator.tasks.storage.cloud_volumes import CloudStorage
 from translator.tasks.storage.mounts import MAPPED, Mount, read_mounts
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starburst.domain.job import CloudChoice, Job
+from translator.carried import CloudStorage
 from translator.fidelity import Fidelity, Translation
 from translator.field import Field, ManifestReport
 from translator.manifests.hints import PREFIX, JobHints, read_hints
@@ -26,9 +27,8 @@ from translator.tasks.machine import read_machine
 from translator.tasks.manifest_parts import ManifestParts, split_manifest
 from translator.tasks.pull import read_pull_secrets
 from translator.tasks.shell import NodeScript, ShellExpression, ShellWord, is_changed, script
-from translator.tasks.storage.cloud_volumes import CloudStorage
 from translator.tasks.storage.volumes import Mounting
-from translator.tasks.unsupported import judge_leftovers
+from translator.tasks.untranslated import report_untranslated
 
 _NO_STORES: Mapping[str, CloudStorage] = {}
 #: Kubernetes numbers the pods of an Indexed Job, Starburst those of every gang.
@@ -86,7 +86,7 @@ def _task(
 ) -> dict[str, Any]:
     fidelity = lookup.fidelity
     hints = read_hints(parts.metadata)
-    judge_leftovers(parts, hints, fidelity)
+    report_untranslated(parts, hints, fidelity)
     environment = _environment(parts, job, lookup)
     storage = Mounting(volumes, lookup, fidelity).read(parts.spec, parts.container)
     resources = read_machine(parts, job.tasks[0], hints.machine, fidelity)

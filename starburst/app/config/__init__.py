@@ -44,11 +44,12 @@ from starburst.app.errors import UserError
 from starburst.core.model.settings import Settings
 from starburst.domain.money import Money
 from starburst.runs.log_pump import MAX_LOG
+from translator.carried import CloudStorage
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
 from translator.manifests.documents import chunks, load
 from translator.manifests.tenancy import Grant, Tenancy
-from translator.tasks.storage.cloud_volumes import CloudStorage, at_home
+from translator.tasks.storage.cloud_volumes import at_home
 
 
 class HomeConfig(Section):

@@ -36,10 +36,11 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from translator.carried import CloudStorage
 from translator.field import Field as ManifestField
 from translator.field import ManifestReport
 from translator.manifests.pod_security import RESTRICTED
-from translator.tasks.storage.cloud_volumes import CloudStorage, read_stores
+from translator.tasks.storage.cloud_volumes import read_stores
 
 
 class NodeConfig(Section):

@@ -37,9 +37,9 @@ from starburst.domain.job import Site
 from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
 from starburst.store import queries
 from starburst.store.store import Store
+from translator.carried import Carried
 from translator.manifests.tenancy import Tenancy, rule
 from translator.tasks.runtime_values import UnresolvedError
-from translator.tasks.storage.cloud_volumes import Carried
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.runs.runtime_values import Source
@@ -232,20 +232,22 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
     need_kubernetes()
     assert tenancy is not None  # as of every Kubernetes
     from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - so are its
     from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - so are its
 
+    intake = Store.open(home.database, BUSY_MS)
     return KubernetesCluster(
-        connect=lambda: connect(chosen),
-        desk=StoreDesk(
-            store, Store.open(home.database, BUSY_MS), scheduler, config.limits.quota(config.queues)
+        lambda: connect(chosen),
+        StoreDesk(store, intake, scheduler, config.limits.quota(config.queues)),
+        ClusterOptions(
+            controller=_controller_id(store),
+            tenancy=tenancy,
+            limits=StartLimits(chosen.bind_limit, chosen.start_limit),
+            logs=home.cluster,
+            read=object_reader(config, chosen, carries(config)),
+            queues=[queue.name for queue in config.queues],
+            reporting=reporting(config, store),
         ),
-        controller=_controller_id(store),
-        tenancy=tenancy,
-        limits=StartLimits(chosen.bind_limit, chosen.start_limit),
-        read=object_reader(config, chosen, carries(config)),
-        queues=[queue.name for queue in config.queues],
-        logs=home.cluster,
-        reporting=reporting(config, store),
     )
 
 

@@ -24,7 +24,7 @@ from starburst.clouds.sky.runs.storage import NO_STORES
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
-from translator.tasks.storage.cloud_volumes import CloudStorage
+from translator.carried import CloudStorage
 
 #: The tag of every machine that any Starburst rents.
 OWNER = "starburst"

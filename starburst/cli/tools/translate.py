@@ -18,6 +18,7 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import connect, need_kubernetes
 from starburst.visible import visible
+from translator.carried import CloudStorage
 from translator.errors import ManifestErrors
 from translator.fidelity import FidelityLevel, FieldFidelity, Translation
 from translator.field import Field, ManifestReport
@@ -25,7 +26,7 @@ from translator.manifests.documents import chunks, load
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import NotNowError, UnresolvedError
 from translator.tasks.skypilot import to_skypilot
-from translator.tasks.storage.cloud_volumes import CloudStorage, at_home, read_stores
+from translator.tasks.storage.cloud_volumes import at_home, read_stores
 from translator.tasks.task_yaml import as_yaml
 
 _COLOURS = {

@@ -53,7 +53,7 @@ from starburst.runs.debounce import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 from starburst.runs.tasks import TaskSet
-from translator.tasks.storage.cloud_volumes import CloudStorage
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import Adoption, ObjectReader
-from starburst.clusters.kubernetes.manifest import restarts_in_place
-from starburst.clusters.kubernetes.object_writer import ObjectWriter, ReportVariables
+from starburst.aio import first_of
+from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
+from starburst.clusters.kubernetes.object_writer import ObjectWriter
 from starburst.clusters.kubernetes.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
-from starburst.clusters.kubernetes.stalled_runs import StartLimits
 from starburst.clusters.kubernetes.status_writer import StatusWriter
+from starburst.clusters.kubernetes.sweeper import Sweeper
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
 from starburst.core.model.events import Event, RunEnd
 from starburst.core.state import Changes
+from starburst.kube.access import READ_JOBS
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
+from starburst.kube.reviews import may
 from starburst.runs.ports import Desk, Report, Run
-from translator.manifests.tenancy import Tenancy
 
 log = structlog.get_logger()
 
@@ -34,69 +36,51 @@ NOT_NOW = (429, 500, 502, 503, 504)
 
 
 class KubernetesCluster:
-    """A `Cluster` of a Kubernetes. All that it remembers can be read anew from the API server.
+    """A `Cluster` of a Kubernetes. Its memory is a cache: a restart reads everything from the API server.
 
-    `controller` names this scheduler's store: objects of other schedulers are other people's. `tenancy` says
-    what submitted jobs may, where they go, and in which volume each is given a directory of its own. A run
-    that cannot use its place is taken back when its `limits` are over. Logs of runs that are ended early are
-    kept below `logs`. `read` reads objects that users put there; `reporting` is what runs are told of where
-    to say how far they are.
+    Where the account may read the Jobs of all namespaces, one watch covers them, and a Job with a queue's
+    label is adopted from any. Else Jobs are watched in the namespaces of the config, and in those of known
+    runs and adopted jobs; a run that starts in another namespace adds it.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[Api]],
-        *,
-        desk: Desk,
-        controller: str,
-        tenancy: Tenancy,
-        limits: StartLimits,
-        logs: Path,
-        read: ObjectReader,
-        queues: Collection[str] = (),
-        reporting: ReportVariables = lambda _run: {},
-    ) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Api]], desk: Desk, options: ClusterOptions) -> None:
         self._connect = connect
         self._desk = desk
-        self._controller = controller
-        self._limits = limits
-        self._read = read
-        self._queues = queues
+        self._options = options
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
-        #: Reports from before anybody watched.
+        #: Reports from before `watch` was called.
         self._early: list[Event] = []
         self._report: Report = self._early.append
-        self._book = RunRegistry(controller, self._restarts)
-        self._orders = ObjectWriter(
-            desk=desk,
-            book=self._book,
-            controller=controller,
-            tenancy=tenancy,
-            logs=logs,
-            report=self._tell,
-            reporting=reporting,
-        )
+        self._registry = RunRegistry(options.controller, self._restarts)
+        self._writer = ObjectWriter(desk, self._registry, options, self._tell, self._follow)
         self._watcher: ClusterWatcher | None = None
-        #: Why each job that is about to start was placed where it was.
-        self._placings: dict[str, str] = {}
+        #: Namespaces in which runs were started by this process.
+        self._namespaces: set[str] = set()
+        #: The reasons of placements whose runs have not been started yet, by job.
+        self._placements: dict[str, str] = {}
 
     def _tell(self, event: Event) -> None:
         self._report(event)
 
+    def _follow(self, namespace: str) -> None:
+        self._namespaces.add(namespace)
+        if self._watcher is not None:
+            self._watcher.watch_jobs(namespace)
+
     async def start(self, run: Run) -> None:
         """See `RunSite`."""
         api, features = await self._server()
-        await self._orders.start(api, features, run, self._placings.get(run.job.id, ""))
-        self._placings.pop(run.job.id, None)
+        await self._writer.start(api, features, run, self._placements.get(run.job.id, ""))
+        self._placements.pop(run.job.id, None)
 
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
         """See `RunSite`."""
-        self._placings.pop(job_id, None)
+        self._placements.pop(job_id, None)
         await self._end((job_id, attempt), RunEnd.STOPPED, grace_s)
 
     async def _end(self, key: RunKey, how: RunEnd, grace_s: float, why: str = "") -> None:
         api, features = await self._server()
-        await self._orders.end(api, features, key, how, grace_s, why=why)
+        await self._writer.end(api, features, key, how, grace_s, why=why)
 
     async def _displace(self, key: RunKey, how: RunEnd, why: str) -> None:
         record = self._desk.record(key[0])
@@ -114,50 +98,82 @@ class KubernetesCluster:
         self._early.clear()
         api, features = await self._reached()
         recorder = Recorder(api, "starburst")
-        mirror = StatusWriter(api, features, self._desk, self._book, recorder)
-        leaving = OffloadRights(api, self._desk, report)
-        self._watcher = ClusterWatcher(
+        status_writer = StatusWriter(api, features, self._desk, self._registry, recorder)
+        rights = OffloadRights(api, self._desk, report)
+        adoption = Adoption(
+            api,
+            self._desk,
+            recorder=recorder,
+            found=status_writer.found,
+            rights=rights,
+            options=self._options,
+        )
+        sweeper = Sweeper(self._desk, self._registry, self._displace, self._options.limits)
+        watcher = ClusterWatcher(
             api,
             desk=self._desk,
-            book=self._book,
-            mirror=mirror,
-            adoption=Adoption(
-                api,
-                self._desk,
-                self._controller,
-                recorder,
-                found=mirror.found,
-                leaving=leaving,
-                read=self._read,
-                queues=self._queues,
-            ),
-            leaving=leaving,
-            recorder=recorder,
+            registry=self._registry,
+            status_writer=status_writer,
+            adoption=adoption,
+            rights=rights,
+            sweeper=sweeper,
             report=report,
-            displace=self._displace,
-            limits=self._limits,
         )
         try:
-            await self._watcher.run()
+            for namespace in await self._job_namespaces(api):
+                watcher.watch_jobs(namespace)
+            self._watcher = watcher
+            parts = {
+                "watches": watcher.run(),
+                "status": status_writer.run(),
+                "adoption": adoption.run(),
+                "events": recorder.run(),
+                "sweeper": sweeper.run(),
+                "offload rights": rights.run(),
+            }
+            await first_of(parts)  # none ends by itself: until one fails or we are cancelled
         finally:
             self._watcher = None
-            await self._orders.close()
+            await watcher.close()
+            await self._writer.close()
             await api.close()
             self._connecting = None
 
     def nudge(self) -> None:
-        """See `RunSite`. Watches tell everything at once."""
+        """See `RunSite`. Watches report changes at once."""
 
     def told(self, changes: Changes) -> None:
         """See `Cluster`."""
         for decision in changes.decisions:
             if decision.kind == "placed":
-                self._placings[decision.subject] = decision.reason
+                self._placements[decision.subject] = decision.reason
         if self._watcher is not None:
             self._watcher.told(changes)
 
+    async def _job_namespaces(self, api: Api) -> set[str]:
+        """Where Jobs are watched; "" is all namespaces."""
+        while True:
+            try:
+                if all([await may(api, each) for each in READ_JOBS]):
+                    return {""}
+                break
+            except UnreachableError as error:
+                log.warning("cluster-unreachable", error=str(error))
+            except ApiError as error:
+                if error.status not in NOT_NOW:
+                    log.warning("rights-unknown", error=str(error))
+                    break
+            await asyncio.sleep(PAUSE_S)
+        namespaces = {*self._options.tenancy.all_namespaces(), *self._namespaces}
+        namespaces.update(adopted.namespace for adopted in self._desk.adopted().values())
+        for job_id in self._desk.on_cluster():
+            submission = self._desk.submission(job_id)
+            if submission is not None:
+                namespaces.add(namespace_of(submission.workload, self._options.tenancy.namespace))
+        return namespaces
+
     async def _reached(self) -> tuple[Api, Features]:
-        """The server, once it answers: one that is not there yet is waited for."""
+        """The server, once it answers; at the start it may not be up yet."""
         while True:
             try:
                 return await self._server()

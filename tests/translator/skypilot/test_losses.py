@@ -14,10 +14,10 @@ from translator.tasks.skypilot import to_skypilot
 @pytest.mark.parametrize(
     ("known", "spoken_of"),
     [
-        (manifest._METADATA, untranslated.METADATA),
-        (manifest._JOB_SPEC, untranslated.JOB_SPEC),
-        (pods.POD_SPEC, untranslated.POD_SPEC),
-        (container.CONTAINER, untranslated.CONTAINER),
+        (manifest._METADATA, untranslated._METADATA),
+        (manifest._JOB_SPEC, untranslated._JOB_SPEC),
+        (pods.POD_SPEC, untranslated._POD_SPEC),
+        (container.CONTAINER, untranslated._CONTAINER),
     ],
     ids=["metadata", "job", "pod", "container"],
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from translator.carried import Bucket, SkyVolume
 from translator.field import Field, ManifestReport
-from translator.tasks.storage.cloud_volumes import Bucket, SkyVolume, find_store, read_stores
+from translator.tasks.storage.cloud_volumes import find_store, read_stores
 
 
 def stores(mapping: object) -> tuple[dict[str, object], list[str]]:

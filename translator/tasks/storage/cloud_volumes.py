@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from translator.carried import Bucket, CloudStorage, SkyVolume
 from translator.field import Field, Fields
 
 #: Kinds of volumes that can be mapped, and how each is named as a key.
@@ -17,43 +17,6 @@ _BUCKET = re.compile(r"(?:s3|gs|r2|cos|oci|nebius|cw|hf|https)://[^/$\s]+(?:/[^$
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?")
 _BUCKET_FIELDS = Fields("a bucket", read=("source", "mode"))
 _VOLUME_FIELDS = Fields("a volume", read=("volume",))
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A bucket, or a part of one, and SkyPilot's way of mounting it."""
-
-    source: str
-    mode: str = "MOUNT"
-
-    def below(self, path: str) -> Bucket:
-        """A directory in it."""
-        return Bucket("/".join(part for part in (self.source, path.strip("/")) if part), self.mode)
-
-
-@dataclass(frozen=True, slots=True)
-class SkyVolume:
-    """A volume that SkyPilot knows by name, or a directory in it."""
-
-    name: str
-    sub_path: str = ""
-
-    def below(self, path: str) -> SkyVolume:
-        """A directory in it."""
-        return SkyVolume(self.name, "/".join(part for part in (self.sub_path, path.strip("/")) if part))
-
-
-CloudStorage = Bucket | SkyVolume
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What jobs that leave for a cloud are given there of their cluster.
-
-    That is the values of its ConfigMaps and Secrets, and `stores` for its volumes.
-    """
-
-    stores: Mapping[str, CloudStorage] = field(default_factory=dict)
 
 
 def read_stores(mapping: Field) -> dict[str, CloudStorage]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY
 from translator.field import Field
-from translator.tasks.storage.cloud_volumes import Bucket, CloudStorage, stand_in
+from translator.tasks.storage.cloud_volumes import stand_in
 
 #: Volumes whose data lies elsewhere, where the config may map a store to them.
 MAPPED = ("persistentVolumeClaim", "nfs")

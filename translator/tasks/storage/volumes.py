@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY, Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
 from translator.tasks.shell import File, ShellExpression
-from translator.tasks.storage.cloud_volumes import Bucket, CloudStorage, stand_in
+from translator.tasks.storage.cloud_volumes import stand_in
 
 _SHARED_MEMORY = "/dev/shm"
 _WRITABLE = "it can be written to in the cloud"

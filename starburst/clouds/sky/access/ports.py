@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.money import Money
-from translator.tasks.storage.cloud_volumes import CloudStorage
+from translator.carried import CloudStorage
 
 
 class SkyError(Exception):

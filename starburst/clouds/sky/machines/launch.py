@@ -24,7 +24,7 @@ from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.machines.sightings import Sightings
 from starburst.clouds.sky.offers import Place
 from starburst.domain.clock import Pace
-from translator.tasks.storage.cloud_volumes import CloudStorage
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 

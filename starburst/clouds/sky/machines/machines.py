@@ -38,7 +38,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.runs.ports import Report
 from starburst.runs.tasks import TaskSet
-from translator.tasks.storage.cloud_volumes import CloudStorage
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 

@@ -38,7 +38,7 @@ from starburst.runs.files import directory_name
 from starburst.runs.outcome import verdict
 from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
-from translator.tasks.storage.cloud_volumes import CloudStorage
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from starburst.clouds.sky.runs.docker import runs_in_container
 from starburst.domain.job import Workload
+from translator.carried import Bucket, CloudStorage
 from translator.tasks.runtime_values import mounts_of
-from translator.tasks.storage.cloud_volumes import Bucket, CloudStorage
 from translator.tasks.storage.mounts import told
 
 NO_STORES: Mapping[str, CloudStorage] = MappingProxyType({})
