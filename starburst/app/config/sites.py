@@ -188,7 +188,7 @@ class OfferConfig(Section):
         return LocalOffer(offer, self.boot, self.setup, self.capacity)
 
 
-class Prices(Section):
+class PriceLimits(Section):
     """What machines may cost."""
 
     max_usd_per_hour: Amount | None = Field(
@@ -196,7 +196,7 @@ class Prices(Section):
     )
 
 
-class Reaping(Prices):
+class ReapedCloud(PriceLimits):
     """Which machines a cloud's reaper ends.
 
     A quarter of an hour is one lease: a machine that nobody claims would by then have ended by itself, were
@@ -218,7 +218,7 @@ def _known_cloud(value: object) -> object:
     return value
 
 
-class CloudConfig(Reaping, RunsJobs):
+class CloudConfig(ReapedCloud, RunsJobs):
     """The embedded cloud, or none."""
 
     kind: Annotated[Literal["local", "none"], BeforeValidator(_known_cloud)] = Field(
@@ -267,7 +267,7 @@ def _volumes(mapping: dict[str, Any]) -> dict[str, Any]:
     return mapping
 
 
-class SkyConfig(Reaping):
+class SkyConfig(ReapedCloud):
     """Real clouds, by SkyPilot."""
 
     kind: Literal["skypilot"] = Field("skypilot", description="skypilot: real machines, real bills")
