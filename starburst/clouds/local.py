@@ -26,12 +26,9 @@ from starburst.core.model.events import (
 )
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
-from starburst.domain.job import Site
-from starburst.runs.accounts import RunAs
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import SELF, ProcessRunner, RunHost, unwatched
+from starburst.runs.processes import ProcessRunner, RunHost, unwatched
 from starburst.runs.supervisor.lease import LEASE_GRACE_S
-from starburst.runs.supervisor.log_pump import MAX_LOG
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 from translator.tasks.runtime_values import taken
@@ -63,15 +60,13 @@ class LocalCloud:
         self,
         offers: tuple[LocalOffer, ...],
         root: Path,
-        checkpoints: Path,
+        runner: ProcessRunner,
         *,
         pace: Pace,
         now: Callable[[], float],
         lease_s: float,
         owner: str,
         controller: str,
-        run_as: RunAs = SELF,
-        max_log: int = MAX_LOG,
     ) -> None:
         self._offers = {entry.offer.name: entry for entry in offers}
         self._root = root / "instances"
@@ -80,7 +75,7 @@ class LocalCloud:
         self._lease_s = lease_s
         self._owner = owner
         self._controller = controller
-        self._runner = ProcessRunner(root / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log)
+        self._runner = runner
         self._report: Report = unwatched
         self._tasks = TaskSet()
         self._wake = asyncio.Event()

@@ -27,7 +27,7 @@ from typing import Any
 
 from starburst.core.model.events import Progress, RunEnd, RunEnded
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
-from starburst.runs.supervisor.cgroups import recorded
+from starburst.runs.supervisor import cgroups
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import Exit, load_exit
 from starburst.runs.supervisor.files import FULL_DISK, read_fact, try_lock, write_json
@@ -139,13 +139,28 @@ class RankDir:
             finally:
                 os.close(handle)
 
+    def kill_group(self) -> bool:
+        """SIGKILL what is in the task's control group; whether there was anything.
+
+        The group is looked for where the spec says and where this process would make it: the task may have
+        spoiled its spec.
+        """
+        here = cgroups.group_of(self.path)
+        groups = {
+            cgroups.recorded(self.spec().get("cgroup"), self.path),
+            None if here is None else Path(here),
+        }
+        killed = [cgroups.kill(group) for group in groups if group is not None]
+        return any(killed)
+
     def kill_strays(self) -> bool:
-        """SIGKILL what a killed shim left behind; whether there was anything."""
+        """SIGKILL what a killed supervisor left behind; whether there was anything."""
         spec = self.spec()
         marks = [f"{VARIABLE}={self.report_path}"]
         if isinstance(run := spec["env"].get("STARBURST_RUN"), str) and run:
             marks.append(f"STARBURST_RUN={run}")
-        return kill_strays(self.path, recorded(spec.get("cgroup"), self.path), marks)
+        found = self.kill_group()
+        return kill_strays(self.path, marks) or found
 
 
 @dataclass(frozen=True, slots=True)

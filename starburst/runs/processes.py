@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -303,7 +303,7 @@ class ProcessRunner:
         if rank.touched() or rank.alive():
             return
         if (rank.path / "lock").exists():  # a shim was on its way and is dead
-            await _kill_strays(rank)
+            await _emptied(rank.kill_strays)
         if attempt.stop_asked() is None:
             pid = rank.spawn()
             if pid is not None:
@@ -314,8 +314,7 @@ class ProcessRunner:
         await _dead(rank)
         self._reap()
         exit_ = rank.exit()
-        if exit_ is None:
-            await _kill_strays(rank)
+        await _emptied(rank.kill_strays if exit_ is None else rank.kill_group)
         if exit_ is None or not exit_.went_well:
             for other in gang:
                 if other is not rank and other.alive():
@@ -363,8 +362,9 @@ async def _readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-async def _kill_strays(rank: RankDir) -> None:
-    while rank.kill_strays():
+async def _emptied(kill: Callable[[], bool]) -> None:
+    """Until nothing is left to be killed."""
+    while kill():
         await asyncio.sleep(RETRY_S)
 
 
