@@ -15,11 +15,13 @@ import pytest
 from starburst.clouds.sky.agent import machine_cgroup
 from starburst.clouds.sky.agent.build import ROOT
 from starburst.runs.supervisor import cgroups
-from tests.clouds.sky.test_agent import NAME, Machine, spec, text
+from tests.clouds.sky.test_agent import Machine, spec, text
 from tests.runs.harness import is_alive
 
 pytestmark = pytest.mark.processes
 
+#: Of no other test that runs at the same time: processes are known by it, too.
+NAME = "grouped/1/0"
 NOBODY = 65534
 #: A process with a session of its own, an empty environment and a lower limit: no mark but its group is left.
 UNMARKED = """
@@ -43,7 +45,7 @@ FORGED = {
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
+    return Machine(tmp_path / "home", NAME)
 
 
 def started(machine: Machine, code: str) -> tuple[subprocess.Popen[bytes], Path]:
