@@ -5,7 +5,6 @@ The records are the cloud's own truth: no part of the scheduler's store, they li
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import time
@@ -14,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from starburst.aio import TaskSet, Wake
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir, machines_under
 from starburst.core.model.events import (
@@ -29,11 +29,10 @@ from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
 from starburst.runs.accounts import RunAs
 from starburst.runs.log_pump import MAX_LOG
+from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import SELF, Place, ProcessRunner, unwatched
 from starburst.runs.shim import LEASE_GRACE_S
-from starburst.runs.tasks import TaskSet
-from starburst.runs.waiting import waited_out
 from translator.tasks.runtime_values import taken
 
 NOT_HERE = (
@@ -83,7 +82,7 @@ class LocalCloud:
         self._runner = ProcessRunner(root / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log)
         self._report: Report = unwatched
         self._tasks = TaskSet()
-        self._wake = asyncio.Event()
+        self._wake = Wake()
 
     @cached_property
     def _alive(self) -> dict[str, tuple[MachineDir, Launch]]:
@@ -139,14 +138,14 @@ class LocalCloud:
         if not machine.path.exists():
             self._rent(machine, offer)
         self._tell(machine)
-        self._wake.set()
+        self._wake.ring()
 
     async def terminate(self, instance_id: str) -> None:
         """See `Cloud`."""
         machine = self._machine(instance_id)
         if instance_id in self._alive:
             machine.ask_termination()
-            self._wake.set()
+            self._wake.ring()
             return
         never = Ending(self._now(), self._now())
         if not machine.claim(self._tags(machine), never):
@@ -174,7 +173,7 @@ class LocalCloud:
         if machine.launch() is None or machine.ending() is not None:
             raise ValueError(f"no machine {instance_id!r} is alive; see `starburst instances`")
         machine.preempt(self._now())
-        self._wake.set()
+        self._wake.ring()
 
     def _machine(self, instance_id: str) -> MachineDir:
         controller, _, intent = instance_id.rpartition("/")
@@ -245,12 +244,8 @@ class LocalCloud:
         """Announce machines that come up, and end those whose time has come."""
         up: set[str] = set()
         while True:
-            self._wake.clear()
-            pause_s = await waited_out(partial(self._look, up))
-            # Not wait_for: before Python 3.12 it can swallow the cancellation that is to end us.
-            timer = asyncio.get_running_loop().call_later(max(pause_s, SHORTEST_PAUSE_S), self._wake.set)
-            await self._wake.wait()
-            timer.cancel()
+            pause_s = await until_done(partial(self._look, up))
+            await self._wake.wait(max(pause_s, SHORTEST_PAUSE_S))
 
     def _look(self, up: set[str]) -> float:
         """Look once, `up` being those that were announced; wall seconds until the next look."""
@@ -277,17 +272,17 @@ class LocalCloud:
 
         A machine whose lease has passed gives its runs their grace, as their shims do. It is not billed.
         """
-        preempted_at = await waited_out(machine.preempted_at)
+        preempted_at = await until_done(machine.preempted_at)
         why, grace_s = "given back" if preempted_at is None else "preempted", 0.0
-        if await waited_out(machine.lease_left_s) <= 0:
+        if await until_done(machine.lease_left_s) <= 0:
             why, grace_s = "left alone until its lease passed", LEASE_GRACE_S
         lost = await self._runner.evacuate(machine.lease_path, f"its machine was {why}", grace_s)
-        lease_end = await waited_out(partial(self._lease_end, machine))
+        lease_end = await until_done(partial(self._lease_end, machine))
         ended_at = min(self._now(), lease_end, math.inf if preempted_at is None else preempted_at)
         ending = Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None)
-        await waited_out(partial(machine.end, ending))
+        await until_done(partial(machine.end, ending))
         del self._alive[self._id(machine)]
-        await waited_out(partial(self._tell, machine))
+        await until_done(partial(self._tell, machine))
         for end in lost:
             self._report(end)
 
