@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 import structlog
 
 from starburst.aio import Backoff, retry
-from starburst.runs import shim
+from starburst.runs.supervisor.files import FULL_DISK
 
 #: Seconds between tries: at first, at most.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
@@ -34,7 +34,7 @@ async def until_done(work: Callable[[], Any], whose: object = None) -> Any:
         nonlocal last
         text = f"{type(error).__name__}: {error}"
         if text != last:
-            passing = isinstance(error, OSError) and error.errno in shim.FULL_DISK
+            passing = isinstance(error, OSError) and error.errno in FULL_DISK
             log.warning("run-waits", run=whose, error=text, exc_info=not passing)
         last = text
 
