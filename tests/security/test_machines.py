@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from starburst.clouds.sky import guest
-from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, tended, visible
+from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, parse_sync, visible
 from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.machines import fitness
 from starburst.clouds.sky.runs import checkpoints, endings
 from starburst.clouds.sky.runs.docker import container
-from starburst.clouds.sky.runs.logs import Logs
+from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.core.model.events import (
     InstanceGone,
     InstanceReachable,
@@ -201,7 +201,7 @@ def test_an_answer_is_bounded_and_its_words_do_nothing_to_a_terminal() -> None:
     assert visible("\x1b]0;owned\x07\r\n\u202eevil") == r"\x1b]0;owned\x07\r\n\u202eevil"
     assert len(visible("x" * 10_000)) < 310
     with pytest.raises(AnswerError) as told:
-        tended({"\x1b[31m": 1})
+        parse_sync({"\x1b[31m": 1})
     assert str(told.value).isprintable()
 
 
@@ -403,7 +403,7 @@ def test_a_job_that_removes_its_own_directory_is_lost_and_is_not_started_there_a
 
 
 def test_a_log_without_end_fills_no_disk(tmp_path: Path) -> None:
-    logs, path = Logs(tmp_path, most=1000), tmp_path / "log"
+    logs, path = TaskLogs(tmp_path, most=1000), tmp_path / "log"
     while (seen := logs.seen(path)) is not None:
         logs.write(path, seen, b"x" * 300)
     logs.write(path, 1200, b"y" * 300)
@@ -485,7 +485,7 @@ def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
     for name in (A, B):
         machine.run(name).wait(20)
     for _ in range(100):  # what is left of the job is ended first
-        answer = tended(all_of(machine), (A, B))
+        answer = parse_sync(all_of(machine), (A, B))
         if answer.tasks[A].over:
             break
     assert not answer.broken
@@ -563,7 +563,7 @@ def test_output_is_bounded_however_many_tasks_there_are(machine: Machine) -> Non
         machine.run(name).wait(20)
     answer = all_of(machine)
     assert len(json.dumps(answer)) < ANSWER_BYTES / 2
-    parts = tended(answer, (A, B)).tasks
+    parts = parse_sync(answer, (A, B)).tasks
     assert [(len(part.log), part.more) for part in parts.values()] == [(size // 2, True)] * 2
 
 

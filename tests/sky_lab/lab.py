@@ -18,10 +18,10 @@ from typing import Any, TypeAlias, TypeVar
 from starburst.clouds.sky.access.cloud_api import ProvisionApi
 from starburst.clouds.sky.access.ports import SkyApi
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.journal import FileNotes
-from starburst.clouds.sky.offers import Wanted, cached, catalog_offers
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.offers import OfferFilter, cached, catalog_offers
 from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner, Runner
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.model.actions import Slot
@@ -104,19 +104,19 @@ class Life:
     api: SkyApi = field(default_factory=SdkApi)
     zones: ZoneNames = field(default_factory=ZoneNames)
     cloud: SkyCloud = field(init=False)
-    _contact: SshContact = field(init=False)
+    _contact: SshTransport = field(init=False)
     _watch: asyncio.Task[None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._contact = SshContact(self.home / "ssh")
+        self._contact = SshTransport(self.home / "ssh")
         runner: Runner = ExecRunner(self.api) if self.exec_ else RayRunner(self._contact)
         self.cloud = SkyCloud(
             self.api,
             self._contact,
             ProvisionApi(),
             runner,
-            FileNotes(self.home / "notes"),
-            offers=cached(lambda: catalog_offers("aws", Wanted(TYPES), self.zones)),
+            FileJournal(self.home / "notes"),
+            offers=cached(lambda: catalog_offers("aws", OfferFilter(TYPES), self.zones)),
             home=self.home,
             checkpoints=self.home / "checkpoints",
             pace=Pace(),

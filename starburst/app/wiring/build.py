@@ -42,7 +42,7 @@ from translator.tasks.runtime_values import UnresolvedError
 from translator.tasks.stores import Carried
 
 if TYPE_CHECKING:
-    from starburst.clouds.sky.runs.runtime_values import Source
+    from starburst.clouds.sky.runs.runtime_values import ValueSource
     from starburst.kube.api import Api
 
 
@@ -156,7 +156,7 @@ def carries(config: Config) -> Carried | None:
     return None
 
 
-def values_of(config: Config) -> Source | None:
+def values_of(config: Config) -> ValueSource | None:
     """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
     chosen = config.cluster
     if not isinstance(chosen, KubernetesConfig):

@@ -14,12 +14,12 @@ from starburst.app.config.sites import SkyConfig
 from starburst.app.errors import UserError
 from starburst.clouds.sky.access.cloud_api import ProvisionApi
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.journal import FileNotes
-from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_offers, read_offers
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
 from starburst.clouds.sky.runs.runner import RayRunner
-from starburst.clouds.sky.runs.runtime_values import Admit, Source, admit_all
+from starburst.clouds.sky.runs.runtime_values import Admit, ValueSource, admit_all
 from starburst.clouds.sky.runs.storage import NO_STORES
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.clock import Pace
@@ -40,7 +40,7 @@ def sky_cloud(
     pace: Pace,
     now: Callable[[], float],
     controller: str,
-    source: Source | None,
+    source: ValueSource | None,
     max_log: int,
     stores: Mapping[str, Store] = NO_STORES,
     admit: Admit = admit_all,
@@ -58,7 +58,7 @@ def sky_cloud(
     need_sky()
     root = home.cloud / "sky"
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    contact = SshContact(root)
+    contact = SshTransport(root)
     atexit.register(contact.close)
     sky_offers(config)  # refuses what can never be read
     offers = cached(partial(_read_aloud, config))
@@ -67,7 +67,7 @@ def sky_cloud(
         contact,
         ProvisionApi(),
         RayRunner(contact),
-        FileNotes(root / "notes"),
+        FileJournal(root / "notes"),
         offers=offers,
         home=home.cloud,
         checkpoints=checkpoints,
@@ -101,7 +101,7 @@ def sky_offers(config: SkyConfig) -> list[Offer]:
 
 
 def _read(config: SkyConfig) -> list[Offer]:
-    wanted = Wanted(
+    wanted = OfferFilter(
         frozenset(config.instance_types),
         frozenset(config.regions),
         spot=config.spot != "never",

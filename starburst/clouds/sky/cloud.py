@@ -21,20 +21,20 @@ from starburst.clouds.sky.access.ports import (
     CloudApi,
     ClusterState,
     ClusterStatus,
-    Contact,
     LocalError,
+    MachineTransport,
     SkyApi,
     SkyError,
-    UnreachableError,
+    SkyUnreachableError,
 )
-from starburst.clouds.sky.journal import MachineNote, Notes
+from starburst.clouds.sky.journal import Journal, MachineEntry
 from starburst.clouds.sky.machines.machines import SkyMachines
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.runs.checkpoints import Berth
 from starburst.clouds.sky.runs.logs import MAX_LOG
 from starburst.clouds.sky.runs.runner import Runner
-from starburst.clouds.sky.runs.runs import News, SkyRuns
-from starburst.clouds.sky.runs.runtime_values import Admit, Source, admit_all
+from starburst.clouds.sky.runs.runs import ExchangeResult, SkyRuns
+from starburst.clouds.sky.runs.runtime_values import Admit, ValueSource, admit_all
 from starburst.clouds.sky.runs.storage import NO_STORES, all_mounts
 from starburst.core.model.events import (
     Event,
@@ -94,10 +94,10 @@ class SkyCloud:
     def __init__(
         self,
         api: SkyApi,
-        contact: Contact,
+        contact: MachineTransport,
         clouds: CloudApi,
         runner: Runner,
-        notes: Notes,
+        notes: Journal,
         *,
         offers: Callable[[], Awaitable[list[Offer]]],
         home: Path,
@@ -110,7 +110,7 @@ class SkyCloud:
         idle_minutes: int = 5,
         launch_limit_s: float = 1800.0,
         bucket: str | None = None,
-        source: Source | None = None,
+        source: ValueSource | None = None,
         max_log: int = MAX_LOG,
         stores: Mapping[str, Store] = NO_STORES,
         admit: Admit = admit_all,
@@ -220,7 +220,7 @@ class SkyCloud:
             return Instance(id_, "", phase, status.launched_at, controller=naming.controller)
         return self._noted(note, InstancePhase.TERMINATING if note.ending or note.is_over else phase)
 
-    def _noted(self, note: MachineNote, phase: InstancePhase) -> Instance:
+    def _noted(self, note: MachineEntry, phase: InstancePhase) -> Instance:
         launched_at = note.asked_at if note.launched_at is None else note.launched_at
         return Instance(note.id, note.offer, phase, launched_at, controller=self._machines.naming.controller)
 
@@ -293,10 +293,10 @@ class SkyCloud:
         note = self._machines.notes[instance_id]
         return Berth(self._machines.naming.cluster(instance_id), access, note.gpu_type)
 
-    async def _exchange(self, instance_id: str, *, renews: bool) -> News:
+    async def _exchange(self, instance_id: str, *, renews: bool) -> ExchangeResult:
         berth = self._berth(instance_id)
         if berth is None:
-            raise UnreachableError(f"{instance_id}: SkyPilot does not say how to log in")
+            raise SkyUnreachableError(f"{instance_id}: SkyPilot does not say how to log in")
         renews = renews and instance_id in self._renewed
         news = await self._runs.exchange(instance_id, berth, self._lease_s if renews else None)
         if renews:
@@ -325,7 +325,7 @@ class SkyCloud:
         except (LocalError, OSError) as error:
             log.error("exchange-waits", instance=instance_id, error=str(error))
             return PAUSES["steady"]
-        except UnreachableError as error:
+        except SkyUnreachableError as error:
             self._missed(instance_id, silence, str(error), heard=False)
         except SkyError as error:
             self._missed(instance_id, silence, str(error), heard=True)
@@ -336,7 +336,7 @@ class SkyCloud:
             return self._heard(instance_id, silence, news)
         return PAUSES["changing" if self._answers.get(instance_id, True) else "steady"]
 
-    def _heard(self, instance_id: str, silence: Silence, news: News) -> float:
+    def _heard(self, instance_id: str, silence: Silence, news: ExchangeResult) -> float:
         self._machines.heard(instance_id, kept=news.kept, armed=news.armed)
         if news.unfit and instance_id not in self._unfit:
             self._unfit.add(instance_id)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import structlog
 from pydantic import TypeAdapter
 
-from starburst.clouds.sky.access.ports import Access, CloudId
+from starburst.clouds.sky.access.ports import Access, InstanceRef
 from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -22,7 +22,7 @@ from starburst.runs.shim import read_json, write_json
 log = structlog.get_logger()
 
 
-class Notes(Protocol):
+class Journal(Protocol):
     """A durable map of keys to JSON values."""
 
     def get(self, key: str) -> Any:
@@ -38,8 +38,8 @@ class Notes(Protocol):
         """Every key that begins so, sorted."""
 
 
-class FileNotes:
-    """Notes as files of a directory, readable by their owner only: a workload's environment may be secret."""
+class FileJournal:
+    """Journal as files of a directory, readable by their owner only: a workload's environment may be secret."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -47,19 +47,19 @@ class FileNotes:
         root.chmod(0o700)
 
     def get(self, key: str) -> Any:
-        """See `Notes`."""
+        """See `Journal`."""
         return read_json(self._path(key))
 
     def put(self, key: str, value: Any) -> None:
-        """See `Notes`."""
+        """See `Journal`."""
         write_json(self._path(key), value)
 
     def drop(self, key: str) -> None:
-        """See `Notes`."""
+        """See `Journal`."""
         self._path(key).unlink(missing_ok=True)
 
     def all_keys(self, prefix: str) -> list[str]:
-        """See `Notes`."""
+        """See `Journal`."""
         files = self._root.glob(f"{directory_name(prefix)}*.json")
         return sorted(id_of(path.with_suffix("")) for path in files)
 
@@ -68,7 +68,7 @@ class FileNotes:
 
 
 @dataclass(slots=True)
-class MachineNote:
+class MachineEntry:
     """One machine, from its intent on. Times are scheduler seconds."""
 
     id: str
@@ -83,7 +83,7 @@ class MachineNote:
     #: How to log in, as SkyPilot last said: it need not be there for a machine to be attended to.
     access: Access | None = None
     #: Which instance it is; known once its cloud has said so of a machine that answered.
-    at: CloudId | None = None
+    at: InstanceRef | None = None
     #: When its bill began: by its cloud, else by its boot, and until somebody logged in by SkyPilot.
     launched_at: float | None = None
     #: What it really costs an hour; None if SkyPilot does not say.
@@ -109,7 +109,7 @@ class MachineNote:
     preempted: bool = False
 
     @classmethod
-    def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineNote:
+    def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineEntry:
         """Before anything is asked of the cloud."""
         return cls(instance_id, offer.name, offer.spot, now, offer.resources.gpu_type)
 
@@ -143,7 +143,7 @@ class MachineNote:
 
 
 @dataclass(slots=True)
-class RankNote:
+class RankEntry:
     """One task of a run: where it is and what is known of it."""
 
     where: str
@@ -168,12 +168,12 @@ class RankNote:
 
 
 @dataclass(slots=True)
-class RunNote:
+class RunEntry:
     """One attempt of a job."""
 
     job: str
     attempt: int
-    ranks: list[RankNote]
+    ranks: list[RankEntry]
     checkpoint: bool = False
     #: The first stop it was told, as `verdict` takes it: end, message, grace_s, and at (wall seconds); a
     #: later one can only shorten the grace.
@@ -195,11 +195,11 @@ class RunNote:
         """Whether every task was started."""
         return bool(self.ranks) and all(rank.started for rank in self.ranks)
 
-    def number(self, rank: RankNote) -> int:
+    def number(self, rank: RankEntry) -> int:
         """A task's place among the others."""
         return next(number for number, one in enumerate(self.ranks) if one is rank)
 
-    def grace(self, rank: RankNote) -> float | None:
+    def grace(self, rank: RankEntry) -> float | None:
         """Seconds of grace a task is to end in; None if it may go on."""
         return rank.told if self.stop is None else float(self.stop["grace_s"])
 
@@ -210,37 +210,37 @@ class RunNote:
         return RunEnded(*self.key, RunEnd(self.end["end"]), self.end["exit_code"], self.end["message"])
 
 
-def save_machine(notes: Notes, note: MachineNote) -> None:
+def save_machine(notes: Journal, note: MachineEntry) -> None:
     """Note a machine."""
     notes.put(note.key, {"key": note.key, **asdict(note)})
 
 
-def save_run(notes: Notes, note: RunNote) -> None:
+def save_run(notes: Journal, note: RunEntry) -> None:
     """Note a run."""
     key = f"run/{note.job}/{note.attempt}"
     notes.put(key, {"key": key, **asdict(note)})
 
 
-def drop_run(notes: Notes, note: RunNote) -> None:
+def drop_run(notes: Journal, note: RunEntry) -> None:
     """Forget a run."""
     notes.drop(f"run/{note.job}/{note.attempt}")
 
 
-def drop_machine(notes: Notes, note: MachineNote) -> None:
+def drop_machine(notes: Journal, note: MachineEntry) -> None:
     """Forget a machine."""
     notes.drop(note.key)
 
 
-def load_machines(notes: Notes) -> dict[str, MachineNote]:
+def load_machines(notes: Journal) -> dict[str, MachineEntry]:
     """Every machine noted, by id."""
-    found = [MachineNote(**_body(notes, key)) for key in notes.all_keys("machine/")]
+    found = [MachineEntry(**_body(notes, key)) for key in notes.all_keys("machine/")]
     for note in found:
         note.access = None if note.access is None else Access(**cast("dict[str, Any]", note.access))
-        note.at = None if note.at is None else CloudId(**cast("dict[str, Any]", note.at))
+        note.at = None if note.at is None else InstanceRef(**cast("dict[str, Any]", note.at))
     return {note.id: note for note in found}
 
 
-def load_runs(notes: Notes, now: float) -> dict[tuple[str, int], RunNote]:
+def load_runs(notes: Journal, now: float) -> dict[tuple[str, int], RunEntry]:
     """Every run noted, by job and attempt; `now` is in wall seconds.
 
     A note that cannot be read is its run's matter, and no other's.
@@ -250,7 +250,7 @@ def load_runs(notes: Notes, now: float) -> dict[tuple[str, int], RunNote]:
     return {(job, attempt): _load_run(notes, job, attempt, now) for job, attempt in keys}
 
 
-def _load_run(notes: Notes, job: str, attempt: int, now: float) -> RunNote:
+def _load_run(notes: Journal, job: str, attempt: int, now: float) -> RunEntry:
     body = None
     try:
         body = _body(notes, f"run/{job}/{attempt}")
@@ -265,7 +265,7 @@ def _load_run(notes: Notes, job: str, attempt: int, now: float) -> RunNote:
         return note
 
 
-def _read_run(body: dict[str, Any]) -> RunNote:
+def _read_run(body: dict[str, Any]) -> RunEntry:
     """A run by what was noted of it; an exit that is none counts as none.
 
     Raises:
@@ -273,7 +273,7 @@ def _read_run(body: dict[str, Any]) -> RunNote:
     """
     exits = [exit_of(rank["exit"]) for rank in body["ranks"]]
     bare = [{**rank, "exit": None} for rank in body["ranks"]]
-    note = TypeAdapter(RunNote).validate_json(json.dumps({**body, "ranks": bare}), strict=True)
+    note = TypeAdapter(RunEntry).validate_json(json.dumps({**body, "ranks": bare}), strict=True)
     for rank, exit_ in zip(note.ranks, exits, strict=True):
         rank.exit = exit_
     if note.stop is not None:
@@ -282,7 +282,7 @@ def _read_run(body: dict[str, Any]) -> RunNote:
     return note
 
 
-def _given_up(job: str, attempt: int, body: Any, now: float) -> RunNote:
+def _given_up(job: str, attempt: int, body: Any, now: float) -> RunEntry:
     """Of a run whose note says nothing else: it is to end where it is, or is lost if nobody knows where."""
     why = "its note cannot be read"
     try:
@@ -291,10 +291,10 @@ def _given_up(job: str, attempt: int, body: Any, now: float) -> RunNote:
         places = []
     if places:
         stop = {"end": RunEnd.LOST.value, "message": why, "grace_s": 0.0, "at": now}
-        return RunNote(job, attempt, [RankNote(place) for place in places], stop=stop)
+        return RunEntry(job, attempt, [RankEntry(place) for place in places], stop=stop)
     end = {"end": RunEnd.LOST.value, "exit_code": None, "message": why}
-    return RunNote(job, attempt, [], end=end, ended_at=now)
+    return RunEntry(job, attempt, [], end=end, ended_at=now)
 
 
-def _body(notes: Notes, key: str) -> dict[str, Any]:
+def _body(notes: Journal, key: str) -> dict[str, Any]:
     return {name: value for name, value in notes.get(key).items() if name != "key"}

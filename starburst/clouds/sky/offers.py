@@ -18,7 +18,7 @@ import structlog
 
 from starburst.clouds.sky.access.sdk import load
 from starburst.clouds.sky.access.threads import in_thread
-from starburst.clouds.sky.zones import ZoneName, ZoneNames, as_written, name_only
+from starburst.clouds.sky.zones import ZoneNamer, ZoneNames, as_written, name_only
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
@@ -36,7 +36,7 @@ class CatalogError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OfferName:
     """What an offer's name says."""
 
     cloud: str
@@ -56,7 +56,7 @@ class Place:
         return f"{self.infra}/{self.instance_type}{'/spot' if self.spot else ''}"
 
     @classmethod
-    def of(cls, name: str) -> Place:
+    def of(cls, name: str) -> OfferName:
         """Read an offer's name.
 
         Raises:
@@ -73,7 +73,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class OfferFilter:
     """Which offers of a catalog to take; an empty set takes all."""
 
     instance_types: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class Wanted:
         return (not types or row["InstanceType"] in types) and (not regions or row["Region"] in regions)
 
 
-def catalog_offers(cloud: str, wanted: Wanted, zones: ZoneNames) -> list[Offer]:
+def catalog_offers(cloud: str, wanted: OfferFilter, zones: ZoneNames) -> list[Offer]:
     """The offers of SkyPilot's own catalog of a cloud; `zones` knows AWS's.
 
     Raises:
@@ -96,7 +96,7 @@ def catalog_offers(cloud: str, wanted: Wanted, zones: ZoneNames) -> list[Offer]:
     return read_offers(catalog_path(cloud), cloud, wanted, zones if cloud == "aws" else None)
 
 
-def read_offers(path: Path, cloud: str, wanted: Wanted, zones: ZoneNames | None = None) -> list[Offer]:
+def read_offers(path: Path, cloud: str, wanted: OfferFilter, zones: ZoneNames | None = None) -> list[Offer]:
     """The offers of a CSV file in the form of SkyPilot's catalogs, cheapest first, unknown prices last.
 
     Zones are named by `zones`, and without it as they are written, which must not be by AWS's ids.
@@ -115,7 +115,7 @@ def read_offers(path: Path, cloud: str, wanted: Wanted, zones: ZoneNames | None 
         raise CatalogError(f"{path}: cannot be read ({error.strerror}); name an existing file") from None
     except UnicodeDecodeError:
         raise CatalogError(f"{path}: is not a text file; write CSV in UTF-8") from None
-    name: ZoneName = name_only if cloud == "aws" else as_written
+    name: ZoneNamer = name_only if cloud == "aws" else as_written
     if zones is not None:
         name = zones.namer(filter(None, (row.get("AvailabilityZone") for row in rows)))
     return offers_of(rows, cloud, wanted, str(path), name)
@@ -141,9 +141,9 @@ def catalog_path(cloud: str) -> Path:
 def offers_of(
     rows: Iterable[Mapping[str, str]],
     cloud: str,
-    wanted: Wanted,
+    wanted: OfferFilter,
     source: str = "",
-    zone_name: ZoneName = as_written,
+    zone_name: ZoneNamer = as_written,
 ) -> list[Offer]:
     """The offers of a catalog's rows. Several rows of one place are the dearest of them.
 
@@ -173,7 +173,7 @@ def offers_of(
     for (kind, region, spot), by_zone in prices.items():
         one_price = len(set(by_zone.values())) == 1
         for zone, price in [("", next(iter(by_zone.values())))] if one_price else by_zone.items():
-            name = Place(cloud, region, zone, kind, spot).name
+            name = OfferName(cloud, region, zone, kind, spot).name
             apart = [place for place in by_zone if place] if one_price else []
             offers.append(
                 Offer(
@@ -185,7 +185,7 @@ def offers_of(
                     family=kind.split(".")[0],
                     cloud=cloud,
                     zone=zone,
-                    zones=tuple((place, Place(cloud, region, place, kind, spot).name) for place in apart),
+                    zones=tuple((place, OfferName(cloud, region, place, kind, spot).name) for place in apart),
                 )
             )
     return sorted(offers, key=_by_price)

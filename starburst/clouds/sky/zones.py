@@ -23,9 +23,9 @@ from starburst.clouds.sky.access.sdk import load
 log = structlog.get_logger()
 
 #: The names of those of these ids that the account has.
-Ask: TypeAlias = "Callable[[list[str]], Mapping[str, str]]"
+ZoneLookup: TypeAlias = "Callable[[list[str]], Mapping[str, str]]"
 #: The name to offer a zone of a catalog by; "" for that of any zone, None not to offer it.
-ZoneName: TypeAlias = "Callable[[str], str | None]"
+ZoneNamer: TypeAlias = "Callable[[str], str | None]"
 
 #: Wall seconds: for SkyPilot to tell the names, which asks each region's AWS the first time; and after which
 #: it is asked again if it could not.
@@ -87,7 +87,7 @@ class _Asking:
 class ZoneNames:
     """The names, asked for once. Any thread may ask; the first one's question is everybody's."""
 
-    def __init__(self, ask: Ask = ask_skypilot, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, ask: ZoneLookup = ask_skypilot, limit_s: float = LIMIT_S) -> None:
         self._ask = ask
         self._limit_s = limit_s
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class ZoneNames:
         self.trouble = ""
         self._told = ""
 
-    def namer(self, ids: Iterable[str]) -> ZoneName:
+    def namer(self, ids: Iterable[str]) -> ZoneNamer:
         """For the zones of a catalog: what the account does not have is dropped, as SkyPilot drops it; if the
         names cannot be had, no zone is told from another."""
         try:

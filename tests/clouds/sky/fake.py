@@ -17,17 +17,17 @@ from starburst.clouds.sky.access.ports import (
     Access,
     CapacityError,
     CloudAccess,
-    CloudId,
     ClusterState,
     ClusterStatus,
-    CredentialsError,
+    InstanceRef,
     JobState,
     LaunchSpec,
-    NotFoundError,
+    Observation,
     Presence,
-    Sighting,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.machines.keepalive import KEEPER
@@ -237,7 +237,7 @@ class FakeSky:
 
     async def do_down(self, cluster: str) -> None:
         if cluster not in self.clusters_known:
-            raise NotFoundError(cluster)
+            raise SkyNotFoundError(cluster)
         await asyncio.sleep(DOWN_S)
         if self.lingers_s:
             self.lingers_s = 0.0
@@ -271,7 +271,7 @@ class FakeSky:
                 state = ClusterState.STOPPED
             launching = name in under_way
             access = None if launching else Access("10.0.0.1", "ubuntu", "key")
-            at = CloudId("aws", "us-east-1", vms[0].id) if vms and not launching else None
+            at = InstanceRef("aws", "us-east-1", vms[0].id) if vms and not launching else None
             made_at = vms[0].made_at if vms else 0.0
             labels = () if launching else spec.labels  # SkyPilot has not settled on a machine
             found.append(ClusterStatus(name, state, made_at, spec.spot, labels, access, at, spec))
@@ -284,7 +284,7 @@ class FakeSky:
             vm.settle(wall())
         vms = self.alive(cluster)
         if not vms or not vms[0].plugged or vms[0].stopped_at is not None:
-            raise UnreachableError(f"{cluster}: timed out")
+            raise SkyUnreachableError(f"{cluster}: timed out")
         return vms[0]
 
     def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
@@ -338,13 +338,13 @@ def _exit(code: int | None, ended_by: str, at: float) -> dict[str, Any]:
     return {**facts, "started_at": at, "ended_at": at}
 
 
-def _sighting(vm: Vm) -> Sighting:
-    at = CloudId("aws", "us-east-1", vm.id)
+def _sighting(vm: Vm) -> Observation:
+    at = InstanceRef("aws", "us-east-1", vm.id)
     if vm.ended_at is not None:
-        return Sighting(at, Presence.ENDED, vm.made_at, vm.ended_at)
+        return Observation(at, Presence.ENDED, vm.made_at, vm.ended_at)
     if vm.stopped_at is not None:
-        return Sighting(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
-    return Sighting(at, Presence.RUNNING, vm.made_at)
+        return Observation(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
+    return Observation(at, Presence.RUNNING, vm.made_at)
 
 
 async def _nothing(_what: str) -> None:
@@ -383,10 +383,10 @@ class Line:
         await self.hook("before wait")
         request = self.sky.requests.get(request_id)
         if request is None:
-            raise NotFoundError(request_id)
+            raise SkyNotFoundError(request_id)
         await asyncio.wait([request.done])
         if not self.sky.server_up:
-            raise UnreachableError("the API server is down")
+            raise SkyUnreachableError("the API server is down")
         if request.done.cancelled():
             raise SkyError("the request was cancelled")
         error = request.done.exception()
@@ -417,27 +417,27 @@ class Line:
             await asyncio.sleep(self.sky.refresh_s)
         return await self._call(name, lambda: self.sky.statuses(refresh=refresh))
 
-    async def sight(self, at: CloudId) -> Sighting:
+    async def sight(self, at: InstanceRef) -> Observation:
         found = [vm for vm in await self._cloud("sight") if vm.id == at.instance]
-        return _sighting(found[0]) if found else Sighting(at, Presence.ABSENT)
+        return _sighting(found[0]) if found else Observation(at, Presence.ABSENT)
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
-    ) -> list[Sighting] | None:
+    ) -> list[Observation] | None:
         vms = await self._cloud("search")
         if not self.sky.cloud_searches:
             return None
         return [_sighting(vm) for vm in vms if set(labels) <= set(vm.labels)]
 
-    async def arm(self, at: CloudId) -> bool:
+    async def arm(self, at: InstanceRef) -> bool:
         for vm in await self._cloud("arm"):
             vm.ends_when_shut_down = vm.ends_when_shut_down or vm.id == at.instance
         return True
 
-    async def end(self, at: CloudId) -> None:
+    async def end(self, at: InstanceRef) -> None:
         vms = await self._cloud("end")
         if not self.sky.takes_orders:
-            raise CredentialsError("not authorized to perform: ec2:TerminateInstances")
+            raise SkyCredentialsError("not authorized to perform: ec2:TerminateInstances")
         for vm in vms:
             if vm.id == at.instance:
                 vm.ended_at = vm.ended_at or wall()
@@ -448,7 +448,7 @@ class Line:
         await self.hook(f"before {name}")
         await asyncio.sleep(CALL_S)
         if not self.sky.cloud_up:
-            raise UnreachableError("the cloud answers 500")
+            raise SkyUnreachableError("the cloud answers 500")
         for vm in self.sky.vms:
             vm.settle(wall())
         return self.sky.vms if self.sky.cloud_sees else []
@@ -477,7 +477,7 @@ class Line:
         await asyncio.sleep(CALL_S)
         try:
             answer = self.sky.guest(self.sky.vm(cluster), verb, payload)
-        except UnreachableError:
+        except SkyUnreachableError:
             await asyncio.sleep(SSH_S)
             raise
         await self.hook(f"after {verb}")
@@ -503,7 +503,7 @@ class Line:
         await self.hook(f"before {name}")
         await asyncio.sleep(CALL_S)
         if not self.sky.server_up:
-            raise UnreachableError("the API server is down")
+            raise SkyUnreachableError("the API server is down")
         answer = effect()
         await self.hook(f"after {name}")
         return answer

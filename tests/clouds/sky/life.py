@@ -12,9 +12,9 @@ from typing import Any, TypeAlias, TypeVar
 from starburst.app.daemon.orphan_ledger import ReapedBook
 from starburst.app.daemon.reaper import Reaper, Rules
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.journal import FileNotes
+from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner
-from starburst.clouds.sky.runs.runtime_values import Source
+from starburst.clouds.sky.runs.runtime_values import ValueSource
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, InstanceReady, RunEnded
 from starburst.domain.clock import Pace
@@ -57,7 +57,7 @@ class Life:
     hook: Hook = _nothing
     exec_: bool = False
     controller: str = "c"
-    source: Source | None = None
+    source: ValueSource | None = None
     stores: Mapping[str, Store] = field(default_factory=dict)
     own_prices: bool = False
     lease_s: float = 900.0
@@ -74,7 +74,7 @@ class Life:
             line,
             line,
             ExecRunner(line) if self.exec_ else RayRunner(line),
-            FileNotes(self.home / "notes"),
+            FileJournal(self.home / "notes"),
             offers=_offers,
             home=self.home,
             checkpoints=self.home / "checkpoints",

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import pytest
 
 from starburst.clouds.sky.access import ssh
-from starburst.clouds.sky.access.ports import Access, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.access.ports import Access, JobState, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, within
-from starburst.clouds.sky.access.ssh import SOURCES, SshContact, agent_path
-from starburst.clouds.sky.runs.runner import RayRunner, Submission
+from starburst.clouds.sky.access.ssh import SOURCES, SshTransport, agent_path
+from starburst.clouds.sky.runs.runner import RayRunner, TaskSubmission
 
 pytestmark = pytest.mark.processes
 
@@ -86,8 +86,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def contact(tmp_path: Path) -> Iterator[SshContact]:
-    made = SshContact(tmp_path / "ours")
+def contact(tmp_path: Path) -> Iterator[SshTransport]:
+    made = SshTransport(tmp_path / "ours")
     yield made
     made.close()
 
@@ -97,7 +97,7 @@ def run(call: Coroutine[Any, Any, T]) -> T:
 
 
 def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
-    contact: SshContact, machine: Path
+    contact: SshTransport, machine: Path
 ) -> None:
     for _ in range(2):
         assert run(contact.call("c", ACCESS, "tend", {"lease_s": 100}))["ranks"] == {}
@@ -109,7 +109,7 @@ def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
 
 
 def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     run(contact.call("c", ACCESS, "tend", {}))
     (key,) = (tmp_path / "ours" / "keys").iterdir()
@@ -123,7 +123,7 @@ def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(
 
 
 def test_a_machine_that_cannot_be_reached_is_told_from_an_agent_that_fails(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(SkyError, match=r"c: the agent failed: .*KeyError") as failed:
         run(contact.call("c", ACCESS, "nonsense", {}))
@@ -134,19 +134,19 @@ def test_a_machine_that_cannot_be_reached_is_told_from_an_agent_that_fails(
         contact.send("c", ACCESS, tmp_path, "~/x"),
         contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
     ):
-        with pytest.raises(UnreachableError, match="c: no route to host"):
+        with pytest.raises(SkyUnreachableError, match="c: no route to host"):
             run(call)
 
 
 def test_a_call_that_gets_no_answer_is_given_up(
-    contact: SshContact, machine: Path, monkeypatch: pytest.MonkeyPatch
+    contact: SshTransport, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(contact.call("c", ACCESS, "tend", {}))
     monkeypatch.setattr(ssh, "CALL_S", 0.2)
     monkeypatch.setattr(contact, "_agent", "~/sleeps")
     (machine / "sleeps").mkdir()
     (machine / "sleeps" / "guest.py").write_text("import time; time.sleep(60)")
-    with pytest.raises(UnreachableError, match=r"c: no answer within 0\.2 s"):
+    with pytest.raises(SkyUnreachableError, match=r"c: no answer within 0\.2 s"):
         run(contact.call("c", ACCESS, "tend", {}))
 
 
@@ -170,7 +170,7 @@ def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
             ended.append("so has its program")
 
     async def main() -> None:
-        with pytest.raises(UnreachableError):
+        with pytest.raises(SkyUnreachableError):
             await within(0, cleans_up(), "c")
         assert ended
 
@@ -178,7 +178,7 @@ def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
 
 
 def test_a_directory_goes_there_and_comes_back_whole(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     here = tmp_path / "checkpoints" / "job"
     (here / "deep").mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_a_directory_goes_there_and_comes_back_whole(
 
 
 def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "step").write_text("1")
@@ -207,7 +207,7 @@ def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
     assert (tmp_path / "kept" / "step").read_text() == "1"
 
 
-def test_a_task_is_put_into_the_machines_ray_once(contact: SshContact, machine: Path) -> None:
+def test_a_task_is_put_into_the_machines_ray_once(contact: SshTransport, machine: Path) -> None:
     Ray.jobs = {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Ray)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -216,7 +216,7 @@ def test_a_task_is_put_into_the_machines_ray_once(contact: SshContact, machine: 
         (machine / ".sky" / "ray_port.json").write_text(
             json.dumps({"ray_dashboard_port": server.server_port})
         )
-        tasks = [Submission("sb-a-1-0", "a/1/0", 2, "V100"), Submission("sb-b-1-0", "b/1/0", 0, "")]
+        tasks = [TaskSubmission("sb-a-1-0", "a/1/0", 2, "V100"), TaskSubmission("sb-b-1-0", "b/1/0", 0, "")]
         runner = RayRunner(contact)
         first = run(runner.submit("c", ACCESS, tasks))
         Ray.jobs["sb-a-1-0"]["status"] = "FAILED"

@@ -12,7 +12,7 @@ import pytest
 
 from starburst.app.daemon.reaper import Rules
 from starburst.clouds.sky.access.ports import ClusterState, Presence
-from starburst.clouds.sky.machines.liveness import Verdict, verdict
+from starburst.clouds.sky.machines.liveness import Liveness, verdict
 from starburst.core.model.events import (
     InstanceGone,
     InstanceReady,
@@ -297,11 +297,11 @@ def test_nothing_is_gone_without_a_word_that_counts() -> None:
     for presence, listed, answers, over in words:
         told = verdict(presence, listed, answers=answers, surely_over=over)
         if answers and presence is not Presence.ENDED:
-            assert told in (Verdict.LIVES, Verdict.STOPPED)
-        if told is Verdict.GONE:
+            assert told in (Liveness.LIVES, Liveness.STOPPED)
+        if told is Liveness.GONE:
             by_id = presence in (Presence.ENDED, Presence.ABSENT)
             assert by_id or (presence is None and listed is None and over)
         if presence is Presence.RUNNING:
-            assert told is Verdict.LIVES
+            assert told is Liveness.LIVES
         if listed is None and presence is None and not answers and not over:
-            assert told is Verdict.UNKNOWN
+            assert told is Liveness.UNKNOWN

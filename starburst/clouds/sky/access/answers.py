@@ -56,7 +56,7 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tended:
+class SyncAnswer:
     """A machine's answer to `tend`."""
 
     #: Epoch seconds.
@@ -74,7 +74,7 @@ class Tended:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmitAnswer:
     """A machine's answer to `submit`: how tasks stand in its queue, and why it did not take others."""
 
     states: dict[str, JobState]
@@ -131,7 +131,7 @@ def decoded(text: bytes) -> Any:
         raise AnswerError(f"its machine answered no JSON: {visible(text[:SHOWN])}") from None
 
 
-def tended(answer: object, asked: Collection[str] = ()) -> Tended:
+def parse_sync(answer: object, asked: Collection[str] = ()) -> SyncAnswer:
     """An answer to `tend` about the tasks that were `asked` about; others are none of our business.
 
     Raises:
@@ -146,7 +146,7 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
         except (ValueError, zlib.error, binascii.Error) as error:
             why = _first(error) if isinstance(error, ValidationError) else str(error)
             broken[name] = f"its machine answered {why}"
-    return Tended(
+    return SyncAnswer(
         booted_at=machine.booted_at,
         lapsed=machine.lapsed,
         kept=machine.kept,
@@ -158,7 +158,7 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
     )
 
 
-def submitted(answer: object, asked: Collection[str]) -> Submitted:
+def parse_submit(answer: object, asked: Collection[str]) -> SubmitAnswer:
     """An answer to `submit` of the tasks that were `asked` for.
 
     Raises:
@@ -168,7 +168,7 @@ def submitted(answer: object, asked: Collection[str]) -> Submitted:
     known = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING}
     states = {name: known.get(state, JobState.ENDED) for name, state in queue.states.items() if name in asked}
     refused = {name: visible(why) for name, why in queue.refused.items() if name in asked}
-    return Submitted(states, refused)
+    return SubmitAnswer(states, refused)
 
 
 def visible(text: str | bytes) -> str:

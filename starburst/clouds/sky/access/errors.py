@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from starburst.clouds.sky.access.ports import (
     CapacityError,
-    CredentialsError,
-    NotFoundError,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
 
 T = TypeVar("T")
@@ -22,10 +22,10 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 #: SkyPilot's exceptions by what they mean here; the first that fits counts.
 _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
-    (UnreachableError, ("KubeAPIUnreachableError",)),
+    (SkyUnreachableError, ("KubeAPIUnreachableError",)),
     (CapacityError, ("ResourcesUnavailableError", "ProvisionPrechecksError")),
     (
-        CredentialsError,
+        SkyCredentialsError,
         (
             "ApiServerAuthenticationError",
             "CloudUserIdentityError",
@@ -35,9 +35,9 @@ _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
             "PermissionDeniedError",
         ),
     ),
-    (NotFoundError, ("ClusterDoesNotExist",)),
+    (SkyNotFoundError, ("ClusterDoesNotExist",)),
     (
-        UnreachableError,
+        SkyUnreachableError,
         (
             "ApiServerConnectionError",
             "ServerTemporarilyUnavailableError",
@@ -59,7 +59,7 @@ _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
 )
 
 
-class SlowError(UnreachableError):
+class SlowError(SkyUnreachableError):
     """No answer in time."""
 
 
@@ -75,9 +75,9 @@ def meaning(error: BaseException) -> SkyError:
     # What the SDK knows by its words only: an id no server knows (after its state was lost), and a server
     # that is down while we forbid the SDK to start one of its own.
     if "Failed to get request" in text:
-        return NotFoundError(text) if ": 404" in text else UnreachableError(text)
+        return SkyNotFoundError(text) if ": 404" in text else SkyUnreachableError(text)
     if "local API server" in text or "Connection refused" in text:
-        return UnreachableError(text)
+        return SkyUnreachableError(text)
     return SkyError(text)
 
 

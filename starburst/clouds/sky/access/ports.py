@@ -1,7 +1,7 @@
 """What this adapter needs of SkyPilot, of the machines it rents and of their clouds: three narrow ports.
 
 SkyPilot is asked for machines and about them; what happens *on* a machine goes over ssh, one exchange for
-all its jobs (`Contact`). A SkyPilot call costs its API server a process and seconds; an exchange a tenth of
+all its jobs (`MachineTransport`). A SkyPilot call costs its API server a process and seconds; an exchange a tenth of
 one. Whether a machine still exists only its cloud can say (`CloudApi`): SkyPilot's listing is what SkyPilot
 remembers, and that can be lost.
 """
@@ -26,11 +26,11 @@ class CapacityError(SkyError):
     """The cloud has none of this to rent just now."""
 
 
-class CredentialsError(SkyError):
+class SkyCredentialsError(SkyError):
     """The API server or a cloud does not accept who we are."""
 
 
-class UnreachableError(SkyError):
+class SkyUnreachableError(SkyError):
     """No answer, from the API server or from a machine. What was asked may have happened."""
 
 
@@ -42,7 +42,7 @@ class UnsafeError(SkyError):
     """A directory of ours is not what it should be: somebody put something else in its place."""
 
 
-class NotFoundError(SkyError):
+class SkyNotFoundError(SkyError):
     """There is no such cluster, or no such request any more."""
 
 
@@ -90,7 +90,7 @@ class Presence(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CloudId:
+class InstanceRef:
     """An instance as its cloud knows it: by its id, whatever is written on it."""
 
     provider: str
@@ -104,10 +104,10 @@ class CloudId:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Observation:
     """What a cloud says of an instance. Times are epoch seconds of its clock; None if it does not tell."""
 
-    at: CloudId
+    at: InstanceRef
     presence: Presence
     #: When its bill began.
     launched_at: float | None = None
@@ -128,7 +128,7 @@ class ClusterStatus:
     #: None while there is nothing to log in to.
     access: Access | None = None
     #: Its machine as the cloud knows it, as far as SkyPilot says.
-    at: CloudId | None = None
+    at: InstanceRef | None = None
     #: What was launched, in SkyPilot's own terms; for `SkyApi.rate`.
     launched: Any = field(default=None, repr=False, compare=False)
 
@@ -181,7 +181,7 @@ class SkyApi(Protocol):
         """Until a request has succeeded.
 
         Raises:
-            SkyError: it failed, and how; NotFoundError if there is no such request.
+            SkyError: it failed, and how; SkyNotFoundError if there is no such request.
         """
 
     async def abort(self, request_id: str) -> None:
@@ -221,23 +221,23 @@ class SkyApi(Protocol):
 class CloudApi(Protocol):
     """The clouds themselves. Calls have a time limit, and raise a `SkyError` if the answer is not known."""
 
-    async def sight(self, at: CloudId) -> Sighting:
+    async def sight(self, at: InstanceRef) -> Observation:
         """How an instance stands."""
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
-    ) -> list[Sighting] | None:
+    ) -> list[Observation] | None:
         """Instances that carry these labels, also such as are over; None if this cloud cannot be asked so."""
 
-    async def arm(self, at: CloudId) -> bool:
+    async def arm(self, at: InstanceRef) -> bool:
         """Have an instance that shuts itself down end, rather than keep its disk; whether it will."""
 
-    async def end(self, at: CloudId) -> None:
+    async def end(self, at: InstanceRef) -> None:
         """Begin to end an instance, by its id."""
 
 
-class Contact(Protocol):
-    """The way to what runs on machines. Raises UnreachableError when there is none just now.
+class MachineTransport(Protocol):
+    """The way to what runs on machines. Raises SkyUnreachableError when there is none just now.
 
     The key that a machine has at first contact is its key from then on; to another one nothing is said.
     """

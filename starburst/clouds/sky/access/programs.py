@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import IO, Any, TypeVar
 
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, WORDS_BYTES, AnswerError
-from starburst.clouds.sky.access.ports import LocalError, UnreachableError
+from starburst.clouds.sky.access.ports import LocalError, SkyUnreachableError
 
 T = TypeVar("T")
 
@@ -72,14 +72,14 @@ async def within(limit_s: float, call: Coroutine[Any, Any, T], what: str) -> T:
     """What a call returns.
 
     Raises:
-        UnreachableError: it took longer; it has ended all the same.
+        SkyUnreachableError: it took longer; it has ended all the same.
         LocalError: there is no such program here, no room on a disk, or the like.
     """
     task = asyncio.ensure_future(call)
     try:
         await asyncio.wait([task], timeout=limit_s)
         if not task.done():
-            raise UnreachableError(f"{what}: no answer within {limit_s:g} s")
+            raise SkyUnreachableError(f"{what}: no answer within {limit_s:g} s")
         return task.result()
     except OSError as error:
         raise LocalError(f"{what}: {error}") from error

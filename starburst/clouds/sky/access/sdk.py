@@ -21,14 +21,14 @@ from starburst.clouds.sky.access.ports import (
     BUCKET,
     Access,
     CloudAccess,
-    CloudId,
     ClusterState,
     ClusterStatus,
-    CredentialsError,
+    InstanceRef,
     JobState,
     LaunchSpec,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.access.threads import in_thread
 from starburst.domain.money import Money
@@ -252,13 +252,13 @@ class SdkApi:
             # SkyPilot's own look waits ten minutes for a proxy that answers 503, and does not tell causes.
             answer = common.make_authenticated_request("GET", "/api/health", retry=False, timeout=HEALTH_S)
             if answer.status_code not in (200, 400, 401):  # 400 tells versions that do not go together
-                raise UnreachableError(f"it says {answer.status_code} {answer.reason}")
+                raise SkyUnreachableError(f"it says {answer.status_code} {answer.reason}")
             try:
                 status, server = common.check_server_healthy()
             except exceptions.ApiServerConnectionError as error:
-                raise UnreachableError("what is there is not SkyPilot") from error
+                raise SkyUnreachableError("what is there is not SkyPilot") from error
             if status is common.ApiServerStatus.NEEDS_AUTH:
-                raise CredentialsError("SkyPilot's API server wants a login")
+                raise SkyCredentialsError("SkyPilot's API server wants a login")
             return str(server.version)
 
         return await self._call("health", ask)
@@ -348,12 +348,12 @@ def _cluster(record: Any) -> ClusterStatus:
     )
 
 
-def _at(handle: Any, resources: Any) -> CloudId | None:
+def _at(handle: Any, resources: Any) -> InstanceRef | None:
     info = getattr(handle, "cached_cluster_info", None)
     if info is None or info.head_instance_id is None:
         return None
     aws = info.provider_name == "aws"  # there an id is enough
-    return CloudId(
+    return InstanceRef(
         provider=str(info.provider_name),
         region=str(getattr(resources, "region", None) or ""),
         instance=str(info.head_instance_id),

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from starburst.clouds.sky import guest, guest_ray, guest_report, guest_run, guest_switch, guest_tasks
+from starburst.clouds.sky.access import archive
 from starburst.clouds.sky.access.answers import decoded, visible
 from starburst.clouds.sky.access.hostkeys import CHANGED, HostKeys
-from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, UnreachableError
+from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, pipe, within
-from starburst.clouds.sky.runs import archive
 from starburst.runs import exits, shim
 
 #: Wall seconds.
@@ -41,7 +41,7 @@ def agent_path() -> str:
     return f"~/starburst/agent-{digest}"
 
 
-class SshContact:
+class SshTransport:
     """Machines by ssh. Keys, ours and theirs, are kept below `root`, for their owner only."""
 
     def __init__(self, root: Path) -> None:
@@ -124,7 +124,7 @@ class SshContact:
             if code == SSH_FAILED:
                 self._check(cluster, code, err)
         if not self._hosts.is_pinned(cluster):
-            raise UnreachableError(f"{cluster}: ssh tells no host key")
+            raise SkyUnreachableError(f"{cluster}: ssh tells no host key")
 
     @staticmethod
     def _check(cluster: str, code: int, err: bytes) -> None:
@@ -133,7 +133,7 @@ class SshContact:
                 f"{cluster}: its ssh host key is not the one of the first contact; it is not trusted"
             )
         if code == SSH_FAILED:
-            raise UnreachableError(f"{cluster}: {_last_line(err)}")
+            raise SkyUnreachableError(f"{cluster}: {_last_line(err)}")
         if code != 0:
             raise SkyError(f"{cluster}: a transfer failed: {_last_line(err)}")
 

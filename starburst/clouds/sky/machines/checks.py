@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import structlog
 
-from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus, Sighting, SkyApi, SkyError
-from starburst.clouds.sky.journal import MachineNote
-from starburst.clouds.sky.machines.ledger import Ledger
-from starburst.clouds.sky.machines.liveness import Verdict, by_cloud
+from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus, Observation, SkyApi, SkyError
+from starburst.clouds.sky.journal import MachineEntry
+from starburst.clouds.sky.machines.ledger import MachineRegistry
+from starburst.clouds.sky.machines.liveness import Liveness, by_cloud
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.machines.sightings import Sightings
+from starburst.clouds.sky.machines.sightings import CloudObserver
 
 log = structlog.get_logger()
 
@@ -26,19 +26,19 @@ log = structlog.get_logger()
 FIRST_PAUSE_S, LAST_PAUSE_S, QUIET_S, FIRST_LOOK_S = 1.0, 30.0, 60.0, 30.0
 
 
-class Lookout:
+class LivenessWatch:
     """For all machines of one controller. `gone` is told of one that its cloud has no more, `stopped` of one
     that somebody stopped."""
 
     def __init__(
         self,
         api: SkyApi,
-        sightings: Sightings,
-        ledger: Ledger,
+        sightings: CloudObserver,
+        ledger: MachineRegistry,
         naming: Naming,
         *,
-        gone: Callable[[MachineNote], None],
-        stopped: Callable[[MachineNote], None],
+        gone: Callable[[MachineEntry], None],
+        stopped: Callable[[MachineEntry], None],
         now: Callable[[], float],
     ) -> None:
         self._api = api
@@ -87,7 +87,7 @@ class Lookout:
                 self._suspects |= suspects
                 self._suspected.set()
 
-    async def _look(self, notes: list[MachineNote]) -> None:
+    async def _look(self, notes: list[MachineEntry]) -> None:
         """How machines stand: by their clouds, and by a refreshed listing where those do not say."""
         if not notes:
             return
@@ -109,22 +109,24 @@ class Lookout:
                 await self._compare(note, listing.get(self._naming.cluster(note.id)))
 
     @staticmethod
-    def _is_unsure(seen: Sighting | None) -> bool:
-        return seen is None or by_cloud(seen.presence) is Verdict.UNKNOWN
+    def _is_unsure(seen: Observation | None) -> bool:
+        return seen is None or by_cloud(seen.presence) is Liveness.UNKNOWN
 
-    async def _settle(self, note: MachineNote, seen: Sighting | None, listed: ClusterState | None) -> None:
+    async def _settle(
+        self, note: MachineEntry, seen: Observation | None, listed: ClusterState | None
+    ) -> None:
         """Act on how a machine stands."""
         stand = await self._sightings.judge(note, seen, listed)
         if not self._ledger.takes_runs(note.id):  # somebody ended it meanwhile
             return
-        if stand is Verdict.GONE:
+        if stand is Liveness.GONE:
             self._gone(note)
-        elif stand is Verdict.STOPPED:
+        elif stand is Liveness.STOPPED:
             self._stopped(note)
         else:
             self.looked_at[note.id] = self._now()
 
-    async def _compare(self, note: MachineNote, status: ClusterStatus | None) -> None:
+    async def _compare(self, note: MachineEntry, status: ClusterStatus | None) -> None:
         """Whether SkyPilot knows of a machine that lives; and what it says of how to log in."""
         before = (note.forgotten, note.access, note.at)
         note.forgotten = status is None

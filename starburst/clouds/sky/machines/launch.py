@@ -8,21 +8,21 @@ from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.access.answers import Tended, tended
+from starburst.clouds.sky.access.answers import SyncAnswer, parse_sync
 from starburst.clouds.sky.access.ports import (
     ClusterStatus,
-    Contact,
     LaunchSpec,
+    MachineTransport,
     Presence,
     SkyApi,
     SkyError,
-    UnreachableError,
+    SkyUnreachableError,
 )
-from starburst.clouds.sky.journal import MachineNote
-from starburst.clouds.sky.machines.ledger import Ledger
+from starburst.clouds.sky.journal import MachineEntry
+from starburst.clouds.sky.machines.ledger import MachineRegistry
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.machines.sightings import Sightings
-from starburst.clouds.sky.offers import Place
+from starburst.clouds.sky.machines.sightings import CloudObserver
+from starburst.clouds.sky.offers import OfferName
 from starburst.domain.clock import Pace
 from translator.tasks.stores import Store
 
@@ -38,12 +38,12 @@ class Launching:
     def __init__(
         self,
         api: SkyApi,
-        contact: Contact,
-        sightings: Sightings,
-        ledger: Ledger,
+        contact: MachineTransport,
+        sightings: CloudObserver,
+        ledger: MachineRegistry,
         naming: Naming,
         *,
-        gone: Callable[[MachineNote], None],
+        gone: Callable[[MachineEntry], None],
         now: Callable[[], float],
         pace: Pace,
         lease_s: float,
@@ -68,12 +68,12 @@ class Launching:
         self._mounts = mounts
         self._own_prices = own_prices
 
-    async def come_up(self, note: MachineNote) -> None:
+    async def come_up(self, note: MachineEntry) -> None:
         """Until a machine is ready, or is over.
 
         Raises:
             SkyError: it is not, in the time that a launch has or for ever. NotFoundError if SkyPilot has lost
-                the request, UnreachableError if SkyPilot does not answer.
+                the request, SkyUnreachableError if SkyPilot does not answer.
         """
         limit_at = self._pace.wall_time(note.asked_at) + self._limit_s
         try:
@@ -81,11 +81,11 @@ class Launching:
         except asyncio.TimeoutError:
             raise SkyError(f"it was not up within {self._limit_s:g} s (cloud.launch_limit)") from None
 
-    async def _come_up(self, note: MachineNote) -> None:
+    async def _come_up(self, note: MachineEntry) -> None:
         await self._request(note)
         await self._log_in(note)
 
-    async def _request(self, note: MachineNote) -> None:
+    async def _request(self, note: MachineEntry) -> None:
         """Until SkyPilot says that the cluster is up: by our request, or one that was made before a crash."""
         cluster = self._naming.cluster(note.id)
         if note.request is None:
@@ -103,7 +103,7 @@ class Launching:
             self._ledger.save(note)
         await self._api.wait(note.request)
 
-    async def _came_and_went(self, note: MachineNote) -> bool:
+    async def _came_and_went(self, note: MachineEntry) -> bool:
         """Whether an intent had its machine already, which is over: then so is the intent, with its bill."""
         traces = await self._sightings.traces(note)
         if not traces or any(seen.presence is not Presence.ENDED for seen in traces) or note.ending:
@@ -111,9 +111,9 @@ class Launching:
         self._gone(note)
         return True
 
-    def _spec(self, note: MachineNote, cluster: str) -> LaunchSpec:
+    def _spec(self, note: MachineEntry, cluster: str) -> LaunchSpec:
         try:
-            place = Place.of(note.offer)
+            place = OfferName.of(note.offer)
         except ValueError as error:
             raise SkyError(str(error)) from None
         expiry = self._pace.wall_time(self._now()) + self._lease_s + 60 * self._idle_minutes
@@ -128,7 +128,7 @@ class Launching:
             mounts=self._mounts,
         )
 
-    async def _log_in(self, note: MachineNote) -> None:
+    async def _log_in(self, note: MachineEntry) -> None:
         """Until the machine answers."""
         cluster, deadline = self._naming.cluster(note.id), self._wall() + LOGIN_S
         hello = greeting(self._lease_s, self._sightings.switch_s)
@@ -141,8 +141,8 @@ class Launching:
             if note.access is None:
                 raise SkyError(f"{cluster} is up and SkyPilot does not say how to log in")
             try:
-                answer = tended(await self._contact.call(cluster, note.access, "tend", hello))
-            except UnreachableError as error:
+                answer = parse_sync(await self._contact.call(cluster, note.access, "tend", hello))
+            except SkyUnreachableError as error:
                 traces = await self._sightings.traces(note)
                 if traces and all(seen.presence is Presence.ENDED for seen in traces):
                     self._gone(note)
@@ -153,7 +153,7 @@ class Launching:
                 await self._take(note, status, answer)
                 return
 
-    def first_seen(self, note: MachineNote, status: ClusterStatus) -> None:
+    def first_seen(self, note: MachineEntry, status: ClusterStatus) -> None:
         """A machine that SkyPilot lists is billed, whether anybody ever gets through to it or not."""
         if note.launched_at is None:
             began_at = status.launched_at and self._sightings.since_asked(note, status.launched_at)
@@ -161,7 +161,7 @@ class Launching:
         note.access = status.access or note.access
         self._ledger.save(note)
 
-    async def _vanished(self, note: MachineNote) -> None:
+    async def _vanished(self, note: MachineEntry) -> None:
         """A machine came up, and SkyPilot lists it no more: this intent ends, with its bill."""
         traces = await self._sightings.traces(note)
         if any(seen.presence is not Presence.ENDED for seen in traces):
@@ -170,7 +170,7 @@ class Launching:
             note.launched_at = note.launched_at or note.asked_at
             self._gone(note)
 
-    async def _take(self, note: MachineNote, status: ClusterStatus, answer: Tended) -> None:
+    async def _take(self, note: MachineEntry, status: ClusterStatus, answer: SyncAnswer) -> None:
         """A machine that answers is up."""
         self._sightings.heard(note.id)
         note.micro_usd = await self._billed(note, status)
@@ -181,7 +181,7 @@ class Launching:
             note.ready = True
             self._ledger.save(note)
 
-    async def _billed(self, note: MachineNote, status: ClusterStatus) -> int | None:
+    async def _billed(self, note: MachineEntry, status: ClusterStatus) -> int | None:
         """Micro-dollars an hour of a machine that came up; None if nobody says, or prices are the user's."""
         if self._own_prices:
             return None

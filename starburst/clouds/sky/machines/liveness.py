@@ -13,7 +13,7 @@ from enum import Enum
 from starburst.clouds.sky.access.ports import ClusterState, Presence
 
 
-class Verdict(str, Enum):
+class Liveness(str, Enum):
     """Of a machine that was up."""
 
     LIVES = "lives"
@@ -22,32 +22,32 @@ class Verdict(str, Enum):
     UNKNOWN = "unknown"  # nobody says that it is gone
 
 
-def by_cloud(presence: Presence | None) -> Verdict:
+def by_cloud(presence: Presence | None) -> Liveness:
     """By the cloud's word alone; None if it could not be asked."""
     if presence is Presence.RUNNING:
-        return Verdict.LIVES
+        return Liveness.LIVES
     if presence is Presence.STOPPED:
-        return Verdict.STOPPED
-    return Verdict.GONE if presence is Presence.ENDED else Verdict.UNKNOWN
+        return Liveness.STOPPED
+    return Liveness.GONE if presence is Presence.ENDED else Liveness.UNKNOWN
 
 
 def verdict(
     presence: Presence | None, listed: ClusterState | None, *, answers: bool, surely_over: bool
-) -> Verdict:
+) -> Liveness:
     """By all that is known.
 
     `listed` is of a refreshed listing, `answers` of a call after it. `surely_over`: somebody whose word
     counts has ended it, SkyPilot or the machine's own switch; an answer of the machine says otherwise.
     """
     told = by_cloud(presence)
-    if told is not Verdict.UNKNOWN:
+    if told is not Liveness.UNKNOWN:
         return told
     if answers:
-        return Verdict.LIVES
+        return Liveness.LIVES
     if presence is Presence.ENDING:
-        return Verdict.UNKNOWN
+        return Liveness.UNKNOWN
     if presence is Presence.ABSENT:
-        return Verdict.GONE
+        return Liveness.GONE
     if listed is not None:
-        return Verdict.STOPPED if listed is ClusterState.STOPPED else Verdict.LIVES
-    return Verdict.GONE if surely_over else Verdict.UNKNOWN
+        return Liveness.STOPPED if listed is ClusterState.STOPPED else Liveness.LIVES
+    return Liveness.GONE if surely_over else Liveness.UNKNOWN

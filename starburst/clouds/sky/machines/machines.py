@@ -13,27 +13,27 @@ from functools import partial
 
 import structlog
 
-from starburst.clouds.sky.access.answers import tended
+from starburst.clouds.sky.access.answers import parse_sync
 from starburst.clouds.sky.access.ports import (
     Access,
     CapacityError,
     CloudApi,
     ClusterStatus,
-    Contact,
-    NotFoundError,
-    Sighting,
+    MachineTransport,
+    Observation,
     SkyApi,
     SkyError,
-    UnreachableError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
-from starburst.clouds.sky.journal import MachineNote, Notes
-from starburst.clouds.sky.machines.checks import Lookout
+from starburst.clouds.sky.journal import Journal, MachineEntry
+from starburst.clouds.sky.machines.checks import LivenessWatch
 from starburst.clouds.sky.machines.keepalive import KEEPER, keeper
 from starburst.clouds.sky.machines.launch import Launching, greeting
-from starburst.clouds.sky.machines.ledger import Ledger
-from starburst.clouds.sky.machines.liveness import Verdict
+from starburst.clouds.sky.machines.ledger import MachineRegistry
+from starburst.clouds.sky.machines.liveness import Liveness
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.machines.sightings import Sightings
+from starburst.clouds.sky.machines.sightings import CloudObserver
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.runs.ports import Report
@@ -53,9 +53,9 @@ class SkyMachines:
     def __init__(
         self,
         api: SkyApi,
-        contact: Contact,
+        contact: MachineTransport,
         clouds: CloudApi,
-        notes: Notes,
+        notes: Journal,
         naming: Naming,
         *,
         report: Report,
@@ -81,9 +81,9 @@ class SkyMachines:
         self._now = now
         self._pace = pace
         self._lease_s = lease_s
-        self._ledger = Ledger(notes, naming, now())
+        self._ledger = MachineRegistry(notes, naming, now())
         self.notes = self._ledger.machines
-        self._sightings = Sightings(
+        self._sightings = CloudObserver(
             clouds, contact, naming, pace, now, lease_s=lease_s, idle_minutes=idle_minutes
         )
         self._launching = Launching(
@@ -102,7 +102,7 @@ class SkyMachines:
             mounts=mounts,
             own_prices=own_prices,
         )
-        self.lookout = Lookout(
+        self.lookout = LivenessWatch(
             api, self._sightings, self._ledger, naming, gone=self._vanish, stopped=self._stopped, now=now
         )
         self.takes_runs = self._ledger.takes_runs
@@ -115,12 +115,12 @@ class SkyMachines:
     def launch(self, instance_id: str, offer: Offer) -> None:
         """See `Cloud`. An intent that came to an end stays so."""
         if instance_id not in self.notes:
-            self._save(MachineNote.intent(instance_id, offer, self._now()))
+            self._save(MachineEntry.intent(instance_id, offer, self._now()))
         self.resume(self.notes[instance_id])
 
     def terminate(self, instance_id: str) -> None:
         """See `Cloud`."""
-        note = self.notes.get(instance_id) or MachineNote(instance_id, "", False, self._now())
+        note = self.notes.get(instance_id) or MachineEntry(instance_id, "", False, self._now())
         if not note.is_over:
             note.ending = True
             self._save(note)
@@ -128,7 +128,7 @@ class SkyMachines:
             self._tasks.ensure(("end", note.id), partial(self._clear, note))
         self.resume(note)
 
-    def resume(self, note: MachineNote) -> None:
+    def resume(self, note: MachineEntry) -> None:
         """Report where a machine stands, and go on with it."""
         if note.is_over:
             self._report(note.end())
@@ -146,7 +146,7 @@ class SkyMachines:
         """How to log in to a machine that takes runs."""
         return self.notes[instance_id].access if self.takes_runs(instance_id) else None
 
-    def forgotten(self, listing: list[ClusterStatus]) -> list[MachineNote]:
+    def forgotten(self, listing: list[ClusterStatus]) -> list[MachineEntry]:
         """Machines that take runs and that SkyPilot does not list."""
         listed = {status.name for status in listing}
         return [note for note in self._ledger.up() if self.naming.cluster(note.id) not in listed]
@@ -172,7 +172,7 @@ class SkyMachines:
 
     # --- coming up ---------------------------------------------------------------------------------------
 
-    async def _bring_up(self, note: MachineNote) -> None:
+    async def _bring_up(self, note: MachineEntry) -> None:
         """Take a launch from wherever it is to its end."""
         pause_s = FIRST_PAUSE_S
         while not (note.ready or note.ending or note.is_over):
@@ -180,12 +180,12 @@ class SkyMachines:
                 await self._launching.come_up(note)
                 if self.takes_runs(note.id):
                     self.resume(note)
-            except NotFoundError as error:  # the API server lost it
+            except SkyNotFoundError as error:  # the API server lost it
                 log.warning("launch-again", instance=note.id, error=str(error))
                 note.request = None
                 self._save(note)
                 await asyncio.sleep(pause_s)
-            except UnreachableError as error:
+            except SkyUnreachableError as error:
                 log.warning("launch-waits", instance=note.id, error=str(error))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
@@ -193,21 +193,23 @@ class SkyMachines:
                 if not note.ending:
                     await self._fail(note, str(error), sold_out=isinstance(error, CapacityError))
 
-    async def _keep(self, note: MachineNote) -> None:
+    async def _keep(self, note: MachineEntry) -> None:
         """See to it that the machine has its switch and its keeper. Two of them do no harm."""
         cluster, pause_s = self.naming.cluster(note.id), FIRST_PAUSE_S
         hello = greeting(self._lease_s, self._sightings.switch_s)
         while self.takes_runs(note.id) and not (note.kept and note.armed):
             try:
                 if not note.armed and note.access is not None:
-                    note.armed = tended(await self._contact.call(cluster, note.access, "tend", hello)).armed
+                    note.armed = parse_sync(
+                        await self._contact.call(cluster, note.access, "tend", hello)
+                    ).armed
                 if not note.kept:
                     await self._api.wait(await self._api.exec(cluster, KEEPER, keeper(self._lease_s), {}))
                     note.kept, self._kept_at[note.id] = True, self._wall()
                 self._save(note)
             except SkyError as error:
                 log.warning("no-keeper-yet", instance=note.id, error=str(error))
-                if isinstance(error, UnreachableError):
+                if isinstance(error, SkyUnreachableError):
                     self.lookout.suspect(note.id)
             if not (note.kept and note.armed):
                 if not note.armed:
@@ -215,7 +217,7 @@ class SkyMachines:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    async def _fail(self, note: MachineNote, message: str, *, sold_out: bool) -> None:
+    async def _fail(self, note: MachineEntry, message: str, *, sold_out: bool) -> None:
         """No machine may be left of a launch that failed, before it counts as failed."""
         log.warning("launch-failed", instance=note.id, error=message)
         await self._clear(note)
@@ -226,7 +228,7 @@ class SkyMachines:
 
     # --- ending ------------------------------------------------------------------------------------------
 
-    async def _end(self, note: MachineNote) -> None:
+    async def _end(self, note: MachineEntry) -> None:
         launch = self._launches.pop(note.id, None)
         while launch is not None and not launch.done():  # it may just be asking for a machine
             await self._clear(note)
@@ -235,7 +237,7 @@ class SkyMachines:
         if not note.is_over:
             self._note_gone(note)
 
-    async def _clear(self, note: MachineNote) -> None:
+    async def _clear(self, note: MachineEntry) -> None:
         """Until neither SkyPilot nor the cloud has anything of this intent, nor is it on its way there."""
         cluster, pause_s = self.naming.cluster(note.id), FIRST_PAUSE_S
         while True:
@@ -249,28 +251,28 @@ class SkyMachines:
                     continue
                 if await self._is_clear(note):  # nor was it on its way when that was asked for
                     return
-            except NotFoundError:
+            except SkyNotFoundError:
                 pass  # as it should be; the listing decides
             except SkyError as error:
                 log.warning("end-waits", instance=note.id, error=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    async def _take_down(self, note: MachineNote, status: ClusterStatus) -> None:
+    async def _take_down(self, note: MachineEntry, status: ClusterStatus) -> None:
         if not note.is_over:
             self._launching.first_seen(note, status)
         note.down = await self._api.down(status.name)
         self._save(note)
         await self._await_down(note)
 
-    async def _await_down(self, note: MachineNote) -> None:
+    async def _await_down(self, note: MachineEntry) -> None:
         """Until SkyPilot has taken a machine down; its cloud may tell more exactly when that was."""
         if note.down is None:
             return
         try:
             await self._api.wait(note.down)
             finished_at = await self._api.finished_at(note.down)
-        except UnreachableError:
+        except SkyUnreachableError:
             raise
         except SkyError:
             note.down = None
@@ -279,20 +281,20 @@ class SkyMachines:
         note.down_at = None if finished_at is None else self._sightings.since_asked(note, finished_at)
         self._save(note)
 
-    async def _is_clear(self, note: MachineNote) -> bool:
+    async def _is_clear(self, note: MachineEntry) -> bool:
         """Whether the cloud has nothing either of what SkyPilot does not list; if it has, that is ended."""
         if note.is_over:
             return True
-        traces: list[Sighting | None] = [*await self._sightings.traces(note)]
+        traces: list[Observation | None] = [*await self._sightings.traces(note)]
         is_clear = True
         for seen in traces or [None]:
             stand = await self._sightings.judge(note, seen, None)
-            if stand in (Verdict.LIVES, Verdict.STOPPED):
+            if stand in (Liveness.LIVES, Liveness.STOPPED):
                 await self._sightings.end(note, seen)
-            is_clear = is_clear and stand is Verdict.GONE
+            is_clear = is_clear and stand is Liveness.GONE
         return is_clear
 
-    def _note_gone(self, note: MachineNote) -> None:
+    def _note_gone(self, note: MachineEntry) -> None:
         """Its cloud has it no more. Who did not ask for a spot machine's end was preempted."""
         note.ended_at = self._over_at(note)
         note.preempted = note.spot and not note.ending
@@ -302,17 +304,17 @@ class SkyMachines:
         self._report(note.end())
         self._gone(note.id)
 
-    def _over_at(self, note: MachineNote) -> float:
+    def _over_at(self, note: MachineEntry) -> float:
         """When the bill of a machine that is over ended: by its cloud or SkyPilot, else now."""
         told = next((at for at in (note.halted_at, note.down_at) if at is not None), self._now())
         return max(told, note.launched_at or 0.0)
 
-    def _vanish(self, note: MachineNote) -> None:
+    def _vanish(self, note: MachineEntry) -> None:
         """A machine that was up is over; SkyPilot may list it still."""
         self._note_gone(note)
         self._tasks.ensure(("end", note.id), partial(self._clear, note))
 
-    def _stopped(self, note: MachineNote) -> None:
+    def _stopped(self, note: MachineEntry) -> None:
         """Somebody stopped a machine: what ran there is dead, and it is ended."""
         log.warning("machine-stopped", instance=note.id)
         note.halted_at = note.halted_at or self._now()
@@ -324,5 +326,5 @@ class SkyMachines:
     def _wall(self) -> float:
         return self._pace.wall_time(self._now())
 
-    def _save(self, note: MachineNote) -> None:
+    def _save(self, note: MachineEntry) -> None:
         self._ledger.save(note)

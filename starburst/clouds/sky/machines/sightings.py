@@ -9,18 +9,18 @@ import structlog
 
 from starburst.clouds.sky.access.ports import (
     CloudApi,
-    CloudId,
     ClusterState,
     ClusterStatus,
-    Contact,
+    InstanceRef,
+    MachineTransport,
+    Observation,
     Presence,
-    Sighting,
     SkyError,
 )
-from starburst.clouds.sky.journal import MachineNote
-from starburst.clouds.sky.machines.liveness import Verdict, by_cloud, verdict
+from starburst.clouds.sky.journal import MachineEntry
+from starburst.clouds.sky.machines.liveness import Liveness, by_cloud, verdict
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.offers import Place
+from starburst.clouds.sky.offers import OfferName
 from starburst.domain.clock import Pace
 
 log = structlog.get_logger()
@@ -30,13 +30,13 @@ log = structlog.get_logger()
 SWITCH_S, DOWN_S, MEET_S = 300.0, 300.0, 10.0
 
 
-class Sightings:
+class CloudObserver:
     """Of all machines of one controller."""
 
     def __init__(
         self,
         clouds: CloudApi,
-        contact: Contact,
+        contact: MachineTransport,
         naming: Naming,
         pace: Pace,
         now: Callable[[], float],
@@ -63,7 +63,7 @@ class Sightings:
         """A machine has answered."""
         self._heard_at[instance_id] = self._wall()
 
-    async def meet(self, note: MachineNote, status: ClusterStatus) -> None:
+    async def meet(self, note: MachineEntry, status: ClusterStatus) -> None:
         """Learn which instance a machine is that answers: from then on its cloud is asked for it by its id.
 
         Until its cloud has named it so once, it is not known that these credentials see it.
@@ -84,7 +84,7 @@ class Sightings:
             if not note.spot:  # which ends in any case
                 await self._arm(note, seen.at)
 
-    async def _arm(self, note: MachineNote, at: CloudId) -> None:
+    async def _arm(self, note: MachineEntry, at: InstanceRef) -> None:
         """Have an instance end that shuts itself down."""
         try:
             ends = await asyncio.wait_for(self._clouds.arm(at), MEET_S)
@@ -94,7 +94,7 @@ class Sightings:
         if why:
             log.warning("shut-down-only-stops-it", instance=note.id, why=why)
 
-    async def ask(self, note: MachineNote) -> Sighting | None:
+    async def ask(self, note: MachineEntry) -> Observation | None:
         """What its cloud says of a machine by its id; None if that is not known."""
         if note.at is None:
             return None
@@ -107,7 +107,7 @@ class Sightings:
         self.book(note, [seen])
         return seen
 
-    async def traces(self, note: MachineNote) -> list[Sighting]:
+    async def traces(self, note: MachineEntry) -> list[Observation]:
         """Instances that an intent made, by our labels, as far as the cloud tells; also such as are over.
 
         Raises:
@@ -117,7 +117,7 @@ class Sightings:
             seen = await self.ask(note)
             return [] if seen is None else [seen]
         try:
-            place = Place.of(note.offer)
+            place = OfferName.of(note.offer)
             provider, _, rest = place.infra.partition("/")
             region = rest.partition("/")[0]
             found = await self._clouds.search(provider, region, self._naming.intent(note.id))
@@ -134,23 +134,25 @@ class Sightings:
         self.book(note, mine)
         return mine
 
-    def _is_of(self, note: MachineNote, seen: Sighting) -> bool:
+    def _is_of(self, note: MachineEntry, seen: Observation) -> bool:
         slack_s = 60.0  # clocks differ
         begun = None if seen.launched_at is None else self._pace.scheduler_time(seen.launched_at + slack_s)
         return begun is None or begun >= note.asked_at
 
-    async def judge(self, note: MachineNote, seen: Sighting | None, listed: ClusterState | None) -> Verdict:
+    async def judge(
+        self, note: MachineEntry, seen: Observation | None, listed: ClusterState | None
+    ) -> Liveness:
         """How a machine stands that a refreshed listing has or has not."""
         presence = None if seen is None else seen.presence
         told = by_cloud(presence)
-        if told is not Verdict.UNKNOWN:
+        if told is not Liveness.UNKNOWN:
             return told
         over = note.taken_down or not note.ready or self._is_overdue(note)
         # Asked anew: an answer from before the cloud was asked would prove nothing.
         asks = listed is None or presence in (Presence.ABSENT, Presence.ENDING)
         return verdict(presence, listed, answers=asks and await self.answers(note), surely_over=over)
 
-    async def answers(self, note: MachineNote) -> bool:
+    async def answers(self, note: MachineEntry) -> bool:
         """Whether a machine lets us log in, by what SkyPilot last said of how."""
         if note.access is None:
             return False
@@ -161,7 +163,7 @@ class Sightings:
         self.heard(note.id)
         return True
 
-    async def end(self, note: MachineNote, seen: Sighting | None) -> None:
+    async def end(self, note: MachineEntry, seen: Observation | None) -> None:
         """End a machine that SkyPilot does not know: by its id, else by itself. The cloud's answer counts."""
         at = note.at if seen is None else seen.at
         log.warning("ended-without-skypilot", instance=note.id, at=None if at is None else at.instance)
@@ -174,7 +176,7 @@ class Sightings:
         if note.access is not None:
             await self._contact.call(self._naming.cluster(note.id), note.access, "retire", {})
 
-    def book(self, note: MachineNote, seen: Sequence[Sighting]) -> None:
+    def book(self, note: MachineEntry, seen: Sequence[Observation]) -> None:
         """What a cloud says of the times of a bill counts before what anybody else says.
 
         Of several instances of one intent the bill is from the first to the last.
@@ -189,11 +191,11 @@ class Sightings:
             halted_at = self.since_asked(note, max(ended))
             note.halted_at = halted_at if note.halted_at is None else min(note.halted_at, halted_at)
 
-    def since_asked(self, note: MachineNote, epoch_s: float) -> float:
+    def since_asked(self, note: MachineEntry, epoch_s: float) -> float:
         """Another clock's time as the scheduler's: neither before the intent nor in the future."""
         return min(max(note.asked_at, self._pace.scheduler_time(epoch_s)), self._now())
 
-    def _is_overdue(self, note: MachineNote) -> bool:
+    def _is_overdue(self, note: MachineEntry) -> bool:
         """Whether a machine has been silent for so long that its switch must have ended it."""
         silent_s = self._wall() - self._heard_at.get(note.id, self._begun_at)
         return note.armed and silent_s >= self._over_s

@@ -14,8 +14,14 @@ from pathlib import Path
 
 import structlog
 
-from starburst.clouds.sky.access.ports import Access, Contact, LocalError, SkyError, UnreachableError
-from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.clouds.sky.access.ports import (
+    Access,
+    LocalError,
+    MachineTransport,
+    SkyError,
+    SkyUnreachableError,
+)
+from starburst.clouds.sky.journal import RankEntry, RunEntry
 from starburst.runs.files import directory_name
 
 log = structlog.get_logger()
@@ -38,12 +44,12 @@ class Berth:
     gpu_type: str
 
 
-class Carrier:
+class CheckpointTransfer:
     """Brings checkpoints from the directory `here` and to it. `takes` says which machines are still up."""
 
     def __init__(
         self,
-        contact: Contact,
+        contact: MachineTransport,
         here: Path,
         *,
         takes: Callable[[str], bool],
@@ -67,7 +73,7 @@ class Carrier:
         if here.is_symlink() or (here.is_dir() and any(here.iterdir())):
             await self._contact.send(berth.cluster, berth.access, here, there)
 
-    async def bring_home(self, note: RunNote, rank: RankNote) -> str:
+    async def bring_home(self, note: RunEntry, rank: RankEntry) -> str:
         """Bring those of a task home; why they are lost, or ""."""
         if not rank.started:
             return ""
@@ -79,7 +85,7 @@ class Carrier:
                 await self._fetch(note, rank)
                 log.info("checkpoint-kept", job=note.job, attempt=note.attempt, instance=rank.where)
                 return ""
-            except (UnreachableError, LocalError) as error:
+            except (SkyUnreachableError, LocalError) as error:
                 why = str(error)
             except SkyError as error:
                 tries, why = tries + 1, str(error)
@@ -88,28 +94,28 @@ class Carrier:
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
         return why or "its machine is gone"
 
-    async def _fetch(self, note: RunNote, rank: RankNote) -> None:
+    async def _fetch(self, note: RunEntry, rank: RankEntry) -> None:
         berth = self._berth(rank.where)
         if berth is None:
-            raise UnreachableError("SkyPilot does not say how to log in")
+            raise SkyUnreachableError("SkyPilot does not say how to log in")
         here = self._here / directory_name(note.job)
         there = rank.spec["checkpoints"]
         fetch = asyncio.ensure_future(self._contact.fetch(berth.cluster, berth.access, there, here))
         try:
             while not fetch.done():
                 if self._left(note) <= 0 or not self._takes(rank.where):
-                    raise UnreachableError("there was no time left to bring it home")
+                    raise SkyUnreachableError("there was no time left to bring it home")
                 await asyncio.wait([fetch], timeout=LOOK_S)
             fetch.result()
         finally:
             fetch.cancel()
             await asyncio.wait([fetch])
 
-    async def _pause(self, note: RunNote, pause_s: float) -> None:
+    async def _pause(self, note: RunEntry, pause_s: float) -> None:
         """Shorter if a stop comes meanwhile."""
         until = self._wall() + pause_s
         while (left := min(until - self._wall(), self._left(note))) > 0:
             await asyncio.sleep(min(left, LOOK_S))
 
-    def _left(self, note: RunNote) -> float:
+    def _left(self, note: RunEntry) -> float:
         return float("inf") if note.home_by is None else note.home_by - self._wall()

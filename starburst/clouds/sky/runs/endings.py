@@ -8,7 +8,7 @@ from starburst.clouds.sky.access.answers import TaskState
 OVERDUE_S, DRAIN_S = 300.0, 600.0
 
 
-class Endings:
+class TaskDeadlines:
     """Of all tasks of one controller. What is remembered is of this life of it."""
 
     def __init__(self) -> None:

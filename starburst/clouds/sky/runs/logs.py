@@ -10,7 +10,7 @@ MAX_LOG = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class TaskLogs:
     """Files below a directory, of at most `most` bytes each and a line more."""
 
     root: Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from starburst.clouds.sky.access.answers import visible
-from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.clouds.sky.journal import RankEntry, RunEntry
 from starburst.clouds.sky.runs.docker import runs_in_container
 from starburst.clouds.sky.runs.runtime_values import Admit
 from starburst.clouds.sky.runs.spec import spec_of
@@ -26,12 +26,12 @@ def noted(
     stores: Mapping[str, Store],
     *,
     bucket: bool,
-) -> tuple[RunNote, RunEnded | None]:
+) -> tuple[RunEntry, RunEnded | None]:
     """The note of a run, and its end if it has one already; `admit` says whether it may have what it asks for
     of the cluster, `late` as of `LateValues.manifest`."""
     slots = sorted(run.slots, key=lambda slot: slot.rank)
-    ranks = [RankNote(slot.where) for slot in slots]
-    note = RunNote(run.job.id, run.attempt, ranks, run.job.checkpoint)
+    ranks = [RankEntry(slot.where) for slot in slots]
+    note = RunEntry(run.job.id, run.attempt, ranks, run.job.checkpoint)
     absent = [slot.where for slot in slots if not takes(slot.where)]
     why = _refusal(run.workload)
     if not why and absent:

@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Callable, Mapping
 
 from starburst.clouds.sky.guest_report import digest
-from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.clouds.sky.journal import RankEntry, RunEntry
 from starburst.core.model.events import Progress
 from starburst.runs.report import MAX_BYTES, Report, parse_report
 
@@ -19,7 +19,7 @@ from starburst.runs.report import MAX_BYTES, Report, parse_report
 HEAR_S = 1.0
 
 
-class Hearing:
+class ProgressCollector:
     """The reports of all runs of one controller. `report` is told what is new of a run."""
 
     def __init__(self, report: Callable[[Progress], None], wall: Callable[[], float]) -> None:
@@ -30,7 +30,7 @@ class Hearing:
         self._told: dict[tuple[str, int], Progress] = {}
         self._asked_at: dict[str, float] = {}
 
-    def ask(self, instance_id: str, mine: Mapping[str, tuple[RunNote, RankNote]]) -> dict[str, str]:
+    def ask(self, instance_id: str, mine: Mapping[str, tuple[RunEntry, RankEntry]]) -> dict[str, str]:
         """Which reports a machine is to give back, by task: those not known by this digest."""
         now = self._wall()
         if 0 <= now - self._asked_at.get(instance_id, -HEAR_S) < HEAR_S:
@@ -38,7 +38,7 @@ class Hearing:
         self._asked_at[instance_id] = now
         return {name: self._digest(note, rank) for name, (note, rank) in mine.items()}
 
-    def heard(self, note: RunNote, rank: RankNote, answer: object) -> None:
+    def heard(self, note: RunEntry, rank: RankEntry, answer: object) -> None:
         """What a machine gave back of a task, if it did."""
         text = _decoded(answer)
         if text is None or note.end is not None:
@@ -53,7 +53,7 @@ class Hearing:
             self._told[note.key] = progress
             self._report(progress)
 
-    def drop(self, note: RunNote) -> None:
+    def drop(self, note: RunEntry) -> None:
         """A run is over."""
         self._said.pop(note.key, None)
         self._told.pop(note.key, None)
@@ -62,10 +62,10 @@ class Hearing:
         """A machine is."""
         self._asked_at.pop(instance_id, None)
 
-    def _digest(self, note: RunNote, rank: RankNote) -> str:
+    def _digest(self, note: RunEntry, rank: RankEntry) -> str:
         return self._known(note).get(note.number(rank), ("", None))[0]
 
-    def _known(self, note: RunNote) -> dict[int, tuple[str, Report | None]]:
+    def _known(self, note: RunEntry) -> dict[int, tuple[str, Report | None]]:
         return self._said.get(note.key, {})
 
 

@@ -9,10 +9,10 @@ from functools import partial
 
 import structlog
 
-from starburst.clouds.sky.access.ports import JobState, LocalError, SkyError, UnreachableError
+from starburst.clouds.sky.access.ports import JobState, LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.machines.fitness import Fitness
 from starburst.clouds.sky.runs.checkpoints import Berth
-from starburst.clouds.sky.runs.runner import Runner, Submission
+from starburst.clouds.sky.runs.runner import Runner, TaskSubmission
 from starburst.runs.tasks import TaskSet
 
 log = structlog.get_logger()
@@ -27,7 +27,7 @@ class _Queued:
     state: JobState
 
 
-class Queues:
+class SubmissionQueues:
     """Of all machines of one controller."""
 
     def __init__(self, runner: Runner, tasks: TaskSet, wall: Callable[[], float]) -> None:
@@ -50,7 +50,7 @@ class Queues:
         queued = self._queued.get(task)
         return queued is not None and queued.state is JobState.ENDED
 
-    def submit(self, instance_id: str, berth: Berth, tasks: list[Submission]) -> None:
+    def submit(self, instance_id: str, berth: Berth, tasks: list[TaskSubmission]) -> None:
         """Put those into the machine's queue that are due; beside the exchanges, for a queue may be slow."""
         now = self._wall()
         due = [task for task in tasks if now - self._asked_at(task) >= RESUBMIT_S]
@@ -65,15 +65,15 @@ class Queues:
         """A task is over."""
         self._queued.pop(task, None)
 
-    def _asked_at(self, task: Submission) -> float:
+    def _asked_at(self, task: TaskSubmission) -> float:
         """When a task was last put into its queue; wall seconds."""
         queued = self._queued.get(task.name)
         return -RESUBMIT_S if queued is None else queued.at
 
-    async def _submit(self, instance_id: str, berth: Berth, tasks: list[Submission]) -> None:
+    async def _submit(self, instance_id: str, berth: Berth, tasks: list[TaskSubmission]) -> None:
         try:
             answer = await self._runner.submit(berth.cluster, berth.access, tasks)
-        except (UnreachableError, LocalError) as error:  # that says nothing of the machine's queue
+        except (SkyUnreachableError, LocalError) as error:  # that says nothing of the machine's queue
             log.warning("not-submitted", cluster=berth.cluster, error=str(error))
             await asyncio.sleep(RETRY_S)
             return

@@ -18,13 +18,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from starburst.clouds.sky.access.answers import Submitted, submitted
-from starburst.clouds.sky.access.ports import Access, Contact, JobState, SkyApi, SkyError, UnreachableError
+from starburst.clouds.sky.access.answers import SubmitAnswer, parse_submit
+from starburst.clouds.sky.access.ports import (
+    Access,
+    JobState,
+    MachineTransport,
+    SkyApi,
+    SkyError,
+    SkyUnreachableError,
+)
 from starburst.clouds.sky.access.ssh import PYTHON, agent_path
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class TaskSubmission:
     """A task for a machine's queue."""
 
     name: str
@@ -37,11 +44,11 @@ class Submission:
 class Runner(Protocol):
     """A queue on machines."""
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> Submitted:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
         """Put tasks into the machine's queue unless they are there; how each stands, or why it does not.
 
         Raises:
-            UnreachableError: nobody knows what the machine would have said.
+            SkyUnreachableError: nobody knows what the machine would have said.
             SkyError: the machine's queue takes none; doing it again does no harm.
         """
 
@@ -49,15 +56,15 @@ class Runner(Protocol):
 class RayRunner:
     """The job API of the machine's Ray."""
 
-    def __init__(self, contact: Contact) -> None:
+    def __init__(self, contact: MachineTransport) -> None:
         self._contact = contact
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> Submitted:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
         """See `Runner`. A machine that is silent here only, and answers else, takes none."""
         asked = {task.name: {"dir": task.dir, "gpus": task.gpus} for task in tasks}
         try:
-            return submitted(await self._contact.call(cluster, access, "submit", {"tasks": asked}), asked)
-        except UnreachableError as error:
+            return parse_submit(await self._contact.call(cluster, access, "submit", {"tasks": asked}), asked)
+        except SkyUnreachableError as error:
             raise SkyError(str(error)) from error
 
 
@@ -67,15 +74,15 @@ class ExecRunner:
     def __init__(self, api: SkyApi) -> None:
         self._api = api
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[Submission]) -> Submitted:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
         """See `Runner`."""
         queue = await self._api.queue(cluster)
         missing = [task for task in tasks if task.name not in queue]
         requests = [await self._exec(cluster, task) for task in missing]
         await asyncio.gather(*(self._api.wait(request) for request in requests))
-        return Submitted({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
+        return SubmitAnswer({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
 
-    async def _exec(self, cluster: str, task: Submission) -> str:
+    async def _exec(self, cluster: str, task: TaskSubmission) -> str:
         run = f"exec {PYTHON} -I {agent_path()}/guest.py run ~/starburst/runs/{task.dir}"
         accelerators = {task.gpu_type: task.gpus} if task.gpus else {}
         return await self._api.exec(cluster, task.name, run, accelerators)

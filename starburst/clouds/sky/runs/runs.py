@@ -1,4 +1,4 @@
-"""The runs on rented machines: what is to run where, and how it went. Notes are the truth, exchanges keep
+"""The runs on rented machines: what is to run where, and how it went. Journal are the truth, exchanges keep
 them so.
 
 A run is noted before anything is asked of a machine, so `start` and `stop` never wait for one. An exchange
@@ -19,18 +19,18 @@ from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.access.answers import TaskState, tended
-from starburst.clouds.sky.access.ports import Contact, LocalError, SkyError, UnsafeError
-from starburst.clouds.sky.journal import Notes, RankNote, RunNote, drop_run, load_runs, save_run
+from starburst.clouds.sky.access.answers import TaskState, parse_sync
+from starburst.clouds.sky.access.ports import LocalError, MachineTransport, SkyError, UnsafeError
+from starburst.clouds.sky.journal import Journal, RankEntry, RunEntry, drop_run, load_runs, save_run
 from starburst.clouds.sky.machines.naming import run_name
-from starburst.clouds.sky.runs.checkpoints import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, Carrier
-from starburst.clouds.sky.runs.endings import Endings
-from starburst.clouds.sky.runs.logs import MAX_LOG, Logs
+from starburst.clouds.sky.runs.checkpoints import HOME_S, LAST_PAUSE_S, STOPPED_S, Berth, CheckpointTransfer
+from starburst.clouds.sky.runs.endings import TaskDeadlines
+from starburst.clouds.sky.runs.logs import MAX_LOG, TaskLogs
 from starburst.clouds.sky.runs.noting import noted
-from starburst.clouds.sky.runs.progress import Hearing
-from starburst.clouds.sky.runs.queues import RETRY_S, Queues
-from starburst.clouds.sky.runs.runner import Runner, Submission
-from starburst.clouds.sky.runs.runtime_values import Admit, LateValues, Source, admit_all
+from starburst.clouds.sky.runs.progress import ProgressCollector
+from starburst.clouds.sky.runs.queues import RETRY_S, SubmissionQueues
+from starburst.clouds.sky.runs.runner import Runner, TaskSubmission
+from starburst.clouds.sky.runs.runtime_values import Admit, RuntimeValues, ValueSource, admit_all
 from starburst.clouds.sky.runs.storage import NO_STORES
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
@@ -47,7 +47,7 @@ KEPT_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ExchangeResult:
     """What an exchange brought beside reports."""
 
     #: There is more output than came.
@@ -73,8 +73,8 @@ class SkyRuns:
 
     def __init__(
         self,
-        notes: Notes,
-        contact: Contact,
+        notes: Journal,
+        contact: MachineTransport,
         runner: Runner,
         *,
         takes: Callable[[str], bool],
@@ -85,7 +85,7 @@ class SkyRuns:
         checkpoints: Path,
         max_log: int = MAX_LOG,
         bucket: bool = False,
-        source: Source | None = None,
+        source: ValueSource | None = None,
         stores: Mapping[str, Store] = NO_STORES,
         admit: Admit = admit_all,
         wall: Callable[[], float] = time.time,
@@ -95,17 +95,17 @@ class SkyRuns:
         self._takes = takes
         self._report = report
         self._tasks = tasks
-        self._logs = Logs(logs, max_log)
-        self._carrier = Carrier(contact, checkpoints, takes=takes, berth=berth, wall=wall)
+        self._logs = TaskLogs(logs, max_log)
+        self._carrier = CheckpointTransfer(contact, checkpoints, takes=takes, berth=berth, wall=wall)
         self._bucket = bucket
-        self._late = LateValues(source, tasks, self._give_up)
-        self._hearing = Hearing(report, wall)
+        self._late = RuntimeValues(source, tasks, self._give_up)
+        self._hearing = ProgressCollector(report, wall)
         self._stores = stores
         self._admit = admit
         self._wall = wall
         self._runs = load_runs(notes, wall())
-        self._queues = Queues(runner, tasks, wall)
-        self._endings = Endings()
+        self._queues = SubmissionQueues(runner, tasks, wall)
+        self._endings = TaskDeadlines()
         for note in [note for note in self._runs.values() if note.end and note.ended_at < wall() - KEPT_S]:
             drop_run(notes, self._runs.pop(note.key))
 
@@ -131,14 +131,14 @@ class SkyRuns:
         note = self._runs.get((job_id, attempt))
         asked = {"end": RunEnd.STOPPED.value, "message": "", "grace_s": grace_s, "at": self._wall()}
         if note is None:
-            note = self._runs[job_id, attempt] = RunNote(job_id, attempt, [], stop=asked)
+            note = self._runs[job_id, attempt] = RunEntry(job_id, attempt, [], stop=asked)
             self._settle(note, RunEnded(job_id, attempt, RunEnd.STOPPED, message="stopped before it began"))
         elif note.end is None:
             self._stop(note, asked)
         self._tell(note)
         return [rank.where for rank in note.ranks if not rank.over]
 
-    def _stop(self, note: RunNote, asked: dict[str, Any]) -> None:
+    def _stop(self, note: RunEntry, asked: dict[str, Any]) -> None:
         """A stop of what is to end already can only shorten its grace; it outranks bringing things home."""
         if note.stop is not None:
             asked = {**note.stop, "grace_s": min(note.stop["grace_s"], asked["grace_s"])}
@@ -176,7 +176,7 @@ class SkyRuns:
         open_ = (note for note in self._runs.values() if note.end is None)
         return all(rank.where != instance_id for note in open_ for rank in note.ranks)
 
-    def _on(self, instance_id: str) -> Iterator[tuple[RunNote, RankNote]]:
+    def _on(self, instance_id: str) -> Iterator[tuple[RunEntry, RankEntry]]:
         """Tasks on a machine of which something may be alive."""
         for note in self._runs.values():
             if note.end is None:
@@ -184,7 +184,7 @@ class SkyRuns:
                     (note, rank) for rank in note.ranks if rank.where == instance_id and not rank.over
                 )
 
-    def _tell(self, note: RunNote) -> None:
+    def _tell(self, note: RunEntry) -> None:
         if note.started:
             self._report(RunStarted(*note.key))
         end = note.ended()
@@ -193,7 +193,7 @@ class SkyRuns:
 
     # --- exchanges ---------------------------------------------------------------------------------------
 
-    async def exchange(self, instance_id: str, berth: Berth, lease_s: float | None) -> News:
+    async def exchange(self, instance_id: str, berth: Berth, lease_s: float | None) -> ExchangeResult:
         """Bring a machine up to date and hear how it stands.
 
         Raises:
@@ -204,12 +204,12 @@ class SkyRuns:
             "lease_s": lease_s,
             "specs": self._specs(instance_id, mine, berth),
             "stops": {
-                name: grace for name, pair in mine.items() if (grace := RunNote.grace(*pair)) is not None
+                name: grace for name, pair in mine.items() if (grace := RunEntry.grace(*pair)) is not None
             },
             "look": {name: self._logs.seen(self._log(*pair)) for name, pair in mine.items()},
             "hear": self._hearing.ask(instance_id, mine),
         }
-        answer = tended(await self._contact.call(berth.cluster, berth.access, "tend", ask), mine)
+        answer = parse_sync(await self._contact.call(berth.cluster, berth.access, "tend", ask), mine)
         self._late.heard(instance_id, answer.address, answer.host)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():
@@ -222,7 +222,7 @@ class SkyRuns:
         self._submit(instance_id, berth, answer.tasks, mine)
         unfit = self._take_back(instance_id)
         more = any(state.more and state.log for state in answer.tasks.values())
-        return News(more, answer.lapsed, answer.kept, answer.armed, trouble, unfit)
+        return ExchangeResult(more, answer.lapsed, answer.kept, answer.armed, trouble, unfit)
 
     def silent(self, instance_id: str) -> None:
         """A machine was not to be had."""
@@ -233,7 +233,7 @@ class SkyRuns:
         instance_id: str,
         berth: Berth,
         states: Mapping[str, TaskState],
-        mine: Mapping[str, tuple[RunNote, RankNote]],
+        mine: Mapping[str, tuple[RunEntry, RankEntry]],
     ) -> None:
         """Put what has not begun into the machine's queue."""
         waiting = []
@@ -256,7 +256,7 @@ class SkyRuns:
         return why
 
     def _specs(
-        self, instance_id: str, mine: dict[str, tuple[RunNote, RankNote]], berth: Berth
+        self, instance_id: str, mine: dict[str, tuple[RunEntry, RankEntry]], berth: Berth
     ) -> dict[str, Any]:
         """What the machine is to run, of tasks that need no checkpoints or have them there."""
         specs = {}
@@ -273,7 +273,7 @@ class SkyRuns:
                 )
         return specs
 
-    async def _supply(self, note: RunNote, rank: RankNote, berth: Berth, there: str) -> None:
+    async def _supply(self, note: RunEntry, rank: RankEntry, berth: Berth, there: str) -> None:
         """Bring the job's checkpoints to the machine; beside the exchanges, for they may be large."""
         name = self._name(note, rank)
         try:
@@ -290,7 +290,7 @@ class SkyRuns:
                 self._queues.refused(rank.where, name, why)
             await asyncio.sleep(RETRY_S)
 
-    def _take_in(self, note: RunNote, rank: RankNote, state: TaskState, seen: int | None) -> str:
+    def _take_in(self, note: RunEntry, rank: RankEntry, state: TaskState, seen: int | None) -> str:
         """What a machine says of a task; what is wrong with that, or ""."""
         name, grace_s = self._name(note, rank), note.grace(rank)
         if seen is not None:
@@ -304,7 +304,7 @@ class SkyRuns:
         overdue = not rank.over and self._endings.is_overdue(name, state, grace_s, self._wall())
         return f"{name} does not end, though it was told to" if overdue else ""
 
-    def _update(self, note: RunNote, rank: RankNote, state: TaskState) -> None:
+    def _update(self, note: RunEntry, rank: RankEntry, state: TaskState) -> None:
         before = (rank.started, rank.over, rank.known)
         rank.started = rank.started or state.started
         if note.late is not None:
@@ -323,20 +323,20 @@ class SkyRuns:
                 self._report(RunStarted(*note.key))
             self._go_on(note)
 
-    def _look_up(self, note: RunNote) -> None:
+    def _look_up(self, note: RunEntry) -> None:
         if all(rank.known or rank.over for rank in note.ranks):
             self._late.drop(note)
         else:
             self._late.want(note)
 
-    def _give_up(self, note: RunNote, why: str, end: RunEnd = RunEnd.REFUSED) -> None:
+    def _give_up(self, note: RunEntry, why: str, end: RunEnd = RunEnd.REFUSED) -> None:
         """Nothing of a run starts any more: what it asks for is not to be had."""
         if note.stop is None and note.end is None:
             self._stop(note, {"end": end.value, "message": why, "grace_s": 0.0, "at": self._wall()})
 
     # --- ends --------------------------------------------------------------------------------------------
 
-    def _go_on(self, note: RunNote) -> None:
+    def _go_on(self, note: RunEntry) -> None:
         """After a change of a task: the others of a gang end with one that failed, and at last the run."""
         if note.end is not None:
             return
@@ -350,7 +350,7 @@ class SkyRuns:
                 save_run(self._notes, note)
             self._tasks.ensure(("finish", note.key), partial(self._finish, note))
 
-    async def _finish(self, note: RunNote) -> None:
+    async def _finish(self, note: RunEntry) -> None:
         """Take the checkpoints home, then let the end be known: the next attempt starts from them."""
         lost = ""
         if note.checkpoint and not self._bucket:
@@ -368,7 +368,7 @@ class SkyRuns:
                 await asyncio.sleep(LAST_PAUSE_S)
         self._report(end)
 
-    async def _bring_home(self, note: RunNote, rank: RankNote) -> str:
+    async def _bring_home(self, note: RunEntry, rank: RankEntry) -> str:
         """The checkpoints of a task; what to say of them if they are lost."""
         try:
             why = await self._carrier.bring_home(note, rank)
@@ -382,7 +382,7 @@ class SkyRuns:
         self._logs.add(self._log(note, rank), lost)
         return lost
 
-    def _settle(self, note: RunNote, end: RunEnded) -> None:
+    def _settle(self, note: RunEntry, end: RunEnded) -> None:
         note.end = {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
         note.ended_at = self._wall()
         note.late = None
@@ -396,18 +396,18 @@ class SkyRuns:
 
     # --- what a run is to the machines -------------------------------------------------------------------
 
-    def _submission(self, note: RunNote, rank: RankNote, berth: Berth) -> Submission:
-        return Submission(
+    def _submission(self, note: RunEntry, rank: RankEntry, berth: Berth) -> TaskSubmission:
+        return TaskSubmission(
             self._name(note, rank), self._dir(note, rank), int(rank.spec["gpus"]), berth.gpu_type
         )
 
     @staticmethod
-    def _name(note: RunNote, rank: RankNote) -> str:
+    def _name(note: RunEntry, rank: RankEntry) -> str:
         return run_name(note.job, note.attempt, note.number(rank))
 
     @staticmethod
-    def _dir(note: RunNote, rank: RankNote) -> str:
+    def _dir(note: RunEntry, rank: RankEntry) -> str:
         return f"{directory_name(note.job)}/{note.attempt}/{note.number(rank)}"
 
-    def _log(self, note: RunNote, rank: RankNote) -> Path:
+    def _log(self, note: RunEntry, rank: RankEntry) -> Path:
         return log_path(self._logs.root, note.job, note.attempt, note.number(rank))

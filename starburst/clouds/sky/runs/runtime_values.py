@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.clouds.sky.journal import RankEntry, RunEntry
 from starburst.clouds.sky.runs.spec import filled
 from starburst.domain.job import Workload
 from starburst.runs.ports import Run
@@ -26,7 +26,7 @@ from translator.tasks.runtime_values import Found, Here, NotNowError, Unresolved
 log = structlog.get_logger()
 
 #: Reads what a manifest (JSON) refers to. Raises NotNowError, UnresolvedError.
-Source = Callable[[str], Awaitable[Found]]
+ValueSource = Callable[[str], Awaitable[Found]]
 
 #: Whether a run may have what it takes from the cluster. Raises UnresolvedError.
 Admit = Callable[[Run], None]
@@ -39,11 +39,11 @@ def admit_all(_run: Run) -> None:
     """There is no cluster whose rights could be asked about."""
 
 
-class LateValues:
+class RuntimeValues:
     """Of all runs of one controller. `give_up` is told which run cannot have what it asks for, and why."""
 
     def __init__(
-        self, source: Source | None, tasks: TaskSet, give_up: Callable[[RunNote, str], None]
+        self, source: ValueSource | None, tasks: TaskSet, give_up: Callable[[RunEntry, str], None]
     ) -> None:
         self._source = source
         self._tasks = tasks
@@ -64,7 +64,7 @@ class LateValues:
             raise UnresolvedError("it takes values from a Kubernetes cluster, and the config names none")
         return workload.manifest
 
-    def spec(self, note: RunNote, rank: RankNote) -> dict[str, Any] | None:
+    def spec(self, note: RunEntry, rank: RankEntry) -> dict[str, Any] | None:
         """What a machine is to be sent of a task that it does not know; None until that is known here."""
         found = self._found.get(note.key)
         if found is None or note.late is None or rank.where not in self._machines:
@@ -80,16 +80,16 @@ class LateValues:
         """A machine answered."""
         self._machines[instance_id] = (address, host)
 
-    def want(self, note: RunNote) -> None:
+    def want(self, note: RunEntry) -> None:
         """A machine does not know a task of this run: read what it needs, beside the exchanges."""
         if note.stop is None and note.key not in self._found:
             self._tasks.ensure(("values", note.key), partial(self._read, note))
 
-    def drop(self, note: RunNote) -> None:
+    def drop(self, note: RunEntry) -> None:
         """Nobody needs what was read for this run any more."""
         self._found.pop(note.key, None)
 
-    async def _read(self, note: RunNote) -> None:
+    async def _read(self, note: RunEntry) -> None:
         assert self._source is not None
         assert note.late is not None
         try:
