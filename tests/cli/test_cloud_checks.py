@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from starburst.aio import in_thread
 from starburst.app.config.sites import SkyConfig
 from starburst.app.doctor import cloud_checks as module
 from starburst.app.doctor.cloud_checks import cloud_checks
@@ -23,7 +24,6 @@ from starburst.clouds.sky.access.ports import (
     SkyUnreachableError,
 )
 from starburst.clouds.sky.access.sdk import reasons_of
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.clouds.sky.machines.naming import Naming
 from tests.cli.conftest import Cli
 from tests.clouds.sky import fake

@@ -9,7 +9,8 @@ import pytest
 from starburst.app.config.home import Home
 from starburst.app.doctor.unknown_machines import machine_checks
 from starburst.clouds.sky.access.ports import InstanceRef
-from starburst.clouds.sky.journal import FileJournal, MachineEntry, save_machine
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from tests.cli.conftest import Cli
 
 AT = InstanceRef("aws", "us-east-1", "i-0abc")

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access import archive
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError
 from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError, UnsafeError
 from starburst.clouds.sky.access.ssh import SshTransport, agent_path
-from starburst.clouds.sky.runs import archive
 from tests.clouds.sky.test_ssh import ACCESS, contact, machine, run
 
 __all__ = ["contact", "machine"]  # fixtures

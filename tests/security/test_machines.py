@@ -23,7 +23,7 @@ from starburst.clouds.sky import guest
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, parse_sync, visible
 from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.machines import fitness
-from starburst.clouds.sky.runs import checkpoints, endings
+from starburst.clouds.sky.runs import checkpoints, deadlines
 from starburst.clouds.sky.runs.docker import container
 from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.core.model.events import (
@@ -371,7 +371,7 @@ def test_a_machine_that_says_for_ever_that_there_is_more_output_holds_no_run(tmp
         at = wall()
         await life.cloud.stop("b", 1, 5.0)
         await life.heard(RunEnded, of("b"))
-        assert wall() - at < endings.DRAIN_S + 30
+        assert wall() - at < deadlines.DRAIN_S + 30
 
     play(tmp_path, story)
 
@@ -383,7 +383,7 @@ def test_a_machine_that_never_ends_what_it_is_told_to_end_is_unreachable(tmp_pat
         at = wall()
         await life.cloud.stop("a", 1, 5.0)
         assert "does not end, though it was told to" in (await life.heard(InstanceUnreachable)).why
-        assert wall() - at < endings.OVERDUE_S + 60
+        assert wall() - at < deadlines.OVERDUE_S + 60
         await life.cloud.terminate("i-1")
         assert (await life.heard(RunEnded, of("a"))).end is RunEnd.STOPPED
 

@@ -17,6 +17,7 @@ from logging import CRITICAL, NOTSET, disable
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from starburst.aio import in_thread
 from starburst.app.config.sites import SkyConfig
 from starburst.app.doctor.doctor import Check, Status, fail, failed, ok, silent, warn
 from starburst.app.errors import UserError
@@ -30,7 +31,6 @@ from starburst.clouds.sky.access.ports import (
     SkyUnreachableError,
 )
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import OfferName
 from starburst.domain.cloud import Offer

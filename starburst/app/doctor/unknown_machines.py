@@ -1,10 +1,11 @@
-"""Running machines that SkyPilot does not know, as `clouds/sky/machines/checks.py` noted them."""
+"""Running machines that SkyPilot does not know, as `clouds/sky/machines/liveness_watch.py` journals them."""
 
 from __future__ import annotations
 
 from starburst.app.config.home import Home
 from starburst.app.doctor.doctor import Check, ok, warn
-from starburst.clouds.sky.journal import FileJournal, MachineEntry, load_machines
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.entry import MachineEntry, load_machines
 
 #: What to do about it.
 MEND = "they go on, and end without SkyPilot; see whether its database was lost, and what else ran there"

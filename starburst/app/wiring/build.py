@@ -42,7 +42,7 @@ from translator.tasks.runtime_values import UnresolvedError
 from translator.tasks.stores import Carried
 
 if TYPE_CHECKING:
-    from starburst.clouds.sky.runs.runtime_values import ValueSource
+    from starburst.clouds.sky.runs.inputs import ValueSource
     from starburst.kube.api import Api
 
 
@@ -122,18 +122,17 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     """
     if isinstance(config.cloud, SkyConfig):
         from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+        from starburst.clouds.sky.context import SkyClock  # noqa: PLC0415
+        from starburst.clouds.sky.runs.inputs import RunInputs  # noqa: PLC0415
 
         return sky_cloud(
             config.cloud,
             home,
             checkpoints_of(home, config),
-            pace=pace,
-            now=now,
+            clock=SkyClock(now, pace),
             controller=_controller_id(store),
-            source=values_of(config),
             max_log=config.home.max_log,
-            stores=config.stores(),
-            admit=partial(_admit, config.tenancy()),
+            inputs=RunInputs(values_of(config), config.stores(), partial(_admit, config.tenancy())),
         )
     return LocalCloud(
         config.cloud.catalog(),

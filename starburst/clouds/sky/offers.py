@@ -16,8 +16,8 @@ from pathlib import Path
 
 import structlog
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.sdk import load
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.clouds.sky.zones import ZoneNamer, ZoneNames, as_written, name_only
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.journal import RankEntry, RunEntry
+from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.progress import HEAR_S, ProgressCollector
 from starburst.core.model.events import Event, Progress, RunEnded, RunStarted
 from starburst.runs.report import MAX_BYTES

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.errors import within
 from starburst.clouds.sky.access.ports import (
     InstanceRef,
@@ -21,7 +22,6 @@ from starburst.clouds.sky.access.ports import (
     SkyUnreachableError,
 )
 from starburst.clouds.sky.access.sdk import load
-from starburst.clouds.sky.access.threads import in_thread
 
 T = TypeVar("T")
 

@@ -1,9 +1,9 @@
-"""What this adapter needs of SkyPilot, of the machines it rents and of their clouds: three narrow ports.
+"""The ports of this adapter: SkyPilot's API server, the machines that it rents, and their clouds.
 
-SkyPilot is asked for machines and about them; what happens *on* a machine goes over ssh, one exchange for
-all its jobs (`MachineTransport`). A SkyPilot call costs its API server a process and seconds; an exchange a tenth of
-one. Whether a machine still exists only its cloud can say (`CloudApi`): SkyPilot's listing is what SkyPilot
-remembers, and that can be lost.
+SkyPilot rents machines, lists them and takes them down. What happens *on* a machine goes over ssh, with one
+exchange for all its jobs (`MachineTransport`): a SkyPilot call costs its API server a process and seconds, an
+exchange a tenth of a second. Only its cloud can say whether a machine exists (`CloudApi`): SkyPilot's listing
+is what SkyPilot remembers, and that can be lost.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.errors import COLOURS, SlowError, within
 from starburst.clouds.sky.access.ports import (
     BUCKET,
@@ -30,7 +31,6 @@ from starburst.clouds.sky.access.ports import (
     SkyError,
     SkyUnreachableError,
 )
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.domain.money import Money
 from translator.tasks.stores import Bucket, SkyVolume
 

@@ -1,14 +1,13 @@
 """Two ways for a task to get its GPUs on a shared machine, behind one protocol.
 
-Both lead to the same program on the machine (`guest.py run`), which two of them may start without harm.
+Both start the same program of the agent (`run`); starting it twice does no harm.
 
-- `RayRunner` puts it into the machine's Ray by the job API that SkyPilot's Ray has at 127.0.0.1:8266 there.
-  It is asked from the machine itself, over the ssh connection that is open anyhow, instead of through a
-  forwarded port.
-- `ExecRunner` is `sky exec` and SkyPilot's queue, which goes to the same Ray in the end.
+- `RayRunner` submits to the job API of SkyPilot's Ray, at 127.0.0.1:8266 of the machine. The request is made
+  on the machine itself, over the ssh connection that is open anyhow, instead of through a forwarded port.
+- `ExecRunner` is `sky exec`, whose queue leads to the same Ray.
 
-RayRunner is the default: see docs/results/sky.md for seconds and calls. SkyPilot then does not see
-these jobs, so its idle detection must not end the machine: that is what the keeper is for (`keeper.py`).
+RayRunner is the default: see docs/results/sky.md for seconds and calls. SkyPilot does not see jobs that it
+submits, so a keepalive holds off SkyPilot's idle detection (`machines/keepalive.py`).
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class Runner(Protocol):
     """A queue on machines."""
 
     async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
-        """Put tasks into the machine's queue unless they are there; how each stands, or why it does not.
+        """Put tasks into the machine's queue unless they are there; the state of each, or why it was refused.
 
         Raises:
-            SkyUnreachableError: nobody knows what the machine would have said.
-            SkyError: the machine's queue takes none; doing it again does no harm.
+            SkyUnreachableError: what the machine would have said is unknown.
+            SkyError: the machine's queue takes no tasks; submitting again does no harm.
         """
 
 
@@ -60,7 +59,7 @@ class RayRunner:
         self._contact = contact
 
     async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
-        """See `Runner`. A machine that is silent here only, and answers else, takes none."""
+        """See `Runner`. The agent answers exchanges, so an agent that is silent here counts as a refusal."""
         asked = {task.name: {"dir": task.dir, "gpus": task.gpus} for task in tasks}
         try:
             return parse_submit(await self._contact.call(cluster, access, "submit", {"tasks": asked}), asked)
