@@ -9,32 +9,14 @@ most; that of Full is against the optimizer's bound.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import os
-import random
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from sim.readers.packing import read_catalog
-from starburst.domain.job import Task
-from starburst.domain.money import MICRO
-from starburst.domain.resources import Resources
-from starburst.policy.packing.classes import Classes, classes_of
-from starburst.policy.packing.covering.cover import cover
-from starburst.policy.packing.packers.reconfigure import full
-from starburst.policy.packing.plan import Situation
-from starburst.policy.packing.throughput import NO_INTERFERENCE
+from sim.experiments.packing.eva_files import EVA
+from sim.experiments.packing.plan_speed import classes_drawn, demands, plan_drawn, plan_of
 
-SHARED = Path(os.environ.get("STARBURST_SHARED") or Path(__file__).parents[2] / "shared")
-EVA = SHARED / "cases" / "eva"
-FAMILIES = ("p3", "c7i", "r7i")
-#: Kinds of tasks → file of their demands, catalog's column of CPUs.
-KINDS = {10: ("workloads.csv", "cpu_cores"), 94: ("trace_pai_full_gavel.csv", "vcpu")}
 #: Packer, tasks, kinds, most CPU seconds and largest gap wanted.
 TARGETS = (
     ("full", 1_000, 10, None, None),
@@ -56,7 +38,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=3, metavar=("PACKER", "TASKS", "KINDS"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(one(args.one[0], int(args.one[1]), int(args.one[2]))))
+        print(json.dumps(plan_drawn(args.one[0], int(args.one[1]), int(args.one[2]))))
     elif not (EVA / "micro_trials.json").is_file():
         print("no tasks: set STARBURST_SHARED to the folder that has cases/eva")
     else:
@@ -67,11 +49,11 @@ def main() -> None:
 def trials() -> None:
     """The recorded draws of 200 tasks, all in this process."""
     recorded = json.loads((EVA / "micro_trials.json").read_text(encoding="utf-8"))["trials"]
-    rows = {row["workload"]: row for row in _rows("workloads.csv")}
+    rows = {row["workload"]: row for row in demands("workloads.csv")}
     print(f"{'recorded trial':<16}{'CPU s':>8}{'cost, $/h':>14}{'gap':>10}{'recorded optimum':>19}")
     for trial in recorded:
         drawn = [rows[name] for name, times in trial["counts"].items() for _ in range(times)]
-        figures = measured("optimal", classes(drawn, "cpu_cores"))
+        figures = plan_of("optimal", classes_drawn(drawn, "cpu_cores"))
         best = trial["best_integer"]
         cost, gap = figures["cost"], figures["gap"]
         print(f"{trial['trial']:<16}{figures['cpu_s']:>8.3f}{cost:>14,.3f}{gap:>10.3%}{best:>19,.3f}")
@@ -101,43 +83,6 @@ def _apart(packer: str, tasks: int, kinds: int) -> dict[str, Any]:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     figures: dict[str, Any] = json.loads(done.stdout)
     return figures
-
-
-def one(packer: str, tasks: int, kinds: int) -> dict[str, Any]:
-    """Draw and pack."""
-    file, cpu_column = KINDS[kinds]
-    listed = [row for row in _rows(file) if row["workload"] != "resnet18" or kinds != 10]
-    return measured(packer, classes(random.Random(1).choices(listed, k=tasks), cpu_column))
-
-
-def measured(packer: str, found: Classes) -> dict[str, Any]:
-    """CPU seconds of one plan, and what it costs; dollars per hour."""
-    begin = time.process_time()
-    if packer == "full":
-        machines, bound, gap = full(found, found.counts, NO_INTERFERENCE), None, None
-    else:
-        best = cover(found, found.counts)
-        machines, bound, gap = list(best.patterns), best.bound_micro / MICRO, best.gap
-    seconds = time.process_time() - begin
-    cost = sum(int(found.market.rate[k]) * times for k, _, times in machines) / MICRO
-    return {"cpu_s": seconds, "cost": cost, "bound": bound, "gap": gap}
-
-
-def classes(drawn: Sequence[dict[str, str]], cpu_column: str) -> Classes:
-    """Tasks with these demands, by class; grouping them is not part of what is measured."""
-    offers = tuple(m.offer for m in read_catalog(EVA / "instance_types.csv", cpu_column=cpu_column))
-    return classes_of(Situation(tuple(_task(i, row) for i, row in enumerate(drawn)), offers))
-
-
-def _task(number: int, row: dict[str, str]) -> Task:
-    gpus, memory_gib = int(row["gpu"]), float(row["ram_gb"])
-    demands = [(family, Resources.of(gpus, float(row[f"cpu_{family}"]), memory_gib)) for family in FAMILIES]
-    return Task(f"j{number}", 0, demands[0][1], tuple(demands))
-
-
-def _rows(file: str) -> list[dict[str, str]]:
-    with (EVA / file).open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 if __name__ == "__main__":

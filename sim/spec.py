@@ -1,8 +1,12 @@
-"""What is simulated: the cluster, the policies and the cloud, as on the command line. Times in hours."""
+"""What is simulated: the cluster, the policies and the cloud, as on the command line. Times in hours.
+
+The core's clock has its unit in `Settings.unit_s`. Here one second of that clock is an hour of the trace, so
+every duration that goes into the core is a number of hours (`CLOCK_S`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from math import isinf, isnan
 
@@ -16,6 +20,8 @@ from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.waiting import WAITING
 
+#: Real seconds in one second of the core's clock: an hour of the trace.
+CLOCK_S = 3600.0
 #: Fields that name a policy, with its choices.
 CHOICES = {
     "waiting": tuple(WAITING),
@@ -123,8 +129,9 @@ class Spec:
         return ", ".join(parts)
 
     def settings(self) -> Settings:
-        """For the core, whose clock runs in hours here."""
-        return Settings(
+        """For the core, on a clock whose second is an hour of the trace."""
+        return replace(
+            Settings.on_clock(CLOCK_S),
             waiting=self.waiting,
             factor=self.factor,
             budget_percent=self.budget_percent,
@@ -141,7 +148,6 @@ class Spec:
             short_job_s=self.no_short_jobs_h,
             returns="never" if self.t_max_h is None else "t-max",
             t_max_s=self.t_max_h or 0.0,
-            prior_runtime_s=1.0,
             queues=tuple(Queue(name, share) for name, share in self.shares),
         )
 

@@ -1,1 +1,1 @@
-"""Experiments: each is run as `python -m sim.experiments.NAME` and writes a page of docs/results."""
+"""Experiments: each is run as `python -m sim.experiments.FOLDER.NAME` and writes a page of docs/results."""

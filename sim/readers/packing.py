@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sim.errors import SimulationError
-from sim.packed.given import Kind, MachineType, PackedJob, Pairs
+from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
 from sim.readers.columns import check_numbers
 from sim.readers.files import open_text
 from sim.readers.problems import Problems

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from heapq import heappush
-from math import isinf
+from math import inf, isinf
 from typing import TYPE_CHECKING
 
 from starburst.core.model.actions import Action, Slot
 from starburst.core.model.decisions import Decision
+from starburst.core.model.estimates import expected_end
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
@@ -247,12 +248,14 @@ class State:
             return OutOfOrder()
         if not self.settings.backfill:
             return InOrder()
-        return EasyBackfill(self.expected_ends, lambda record: self.now + self.runtime_s(record.job))
+        return EasyBackfill(self.expected_ends, self.expected_end)
+
+    def expected_end(self, record: JobRecord) -> float:
+        """When the job's run ends, or would if it began now, by its own account or by estimates."""
+        end = expected_end(record, self.now, self.runtime_s(record.job))
+        return inf if end is None else end
 
     def expected_ends(self) -> list[tuple[float, tuple[Slot, ...]]]:
-        def ends(r: JobRecord) -> float:
-            if r.ends_at is not None:
-                return r.ends_at
-            return (self.now if r.started_at is None else r.started_at) + self.runtime_s(r.job)
-
-        return [(ends(r), r.slots) for r in self.jobs.values() if r.alive and r.site is Site.CLUSTER]
+        """Expected end and slots of every run on the cluster."""
+        alive = (record for record in self.jobs.values() if record.alive and record.site is Site.CLUSTER)
+        return [(self.expected_end(record), record.slots) for record in alive]

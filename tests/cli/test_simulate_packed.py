@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.packed.behind import Share, gpus_per_task, in_seconds, job_maker, leaving
-from sim.packed.cloud import Cloud
-from sim.packed.run import simulate_packed
-from sim.packed.workloads import drawn
+from sim.eva_replica.run import simulate_packed
+from sim.packing.behind import Share, gpus_per_task, in_seconds, job_maker, leaving
+from sim.packing.cloud import Cloud
+from sim.packing.workloads import drawn
 from sim.readers import read
 from sim.run import run
 from sim.spec import Spec

@@ -14,7 +14,7 @@ import pytest
 
 from sim import array_engine
 from sim.errors import SimulationError
-from sim.experiments import disciplines as experiment
+from sim.experiments.queues import disciplines as experiment
 from sim.experiments.workloads import helios_like
 from sim.run import run
 from sim.spec import Spec

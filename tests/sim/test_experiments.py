@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import typer
 
-from sim.experiments import end_to_end, small_cluster
 from sim.experiments.published import command, compare, equal_budget, paper_policies
+from sim.experiments.waiting import end_to_end, small_cluster
 from sim.experiments.workloads import HELIOS_GPUS_AT_WORK, helios_like, resampled, stretched
 from sim.spec import Spec
 from sim.sweep import no_wait, offered_load

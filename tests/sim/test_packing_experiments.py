@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sim.experiments import packing_full
-from sim.experiments.packing import EVA, beside, from_table_7, spread, table_7
-from sim.experiments.packing_figures import LARGE, arriving, base_trace, with_gangs, with_large_jobs
-from sim.experiments.packing_stratus import BATCH, Fleet, Misjudging, batch_jobs, one
-from sim.packed.given import MachineType, PackedJob, Pairs
-from sim.packed.run import simulate_packed
+from sim.eva_replica.run import simulate_packed
+from sim.experiments.packing import full as packing_full
+from sim.experiments.packing.eva_files import EVA, beside, from_table_7, spread, table_7
+from sim.experiments.packing.figures import LARGE, arriving, base_trace, with_gangs, with_large_jobs
+from sim.experiments.packing.stratus import BATCH, Fleet, Misjudging, batch_jobs, one
+from sim.packing.inputs import MachineType, PackedJob, Pairs
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.money import Money

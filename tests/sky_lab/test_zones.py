@@ -70,7 +70,7 @@ async def story(home: Path, controller: str) -> None:
     async with Life(home, controller) as life:
         offers = (await life.heard(OffersChanged)).offers
         (dear,) = [offer for offer in offers if offer.price_per_hour == Money.of(DEAR)]
-        assert OfferName.of(dear.name) == OfferName("aws", "us-east-1", dear.zone, KIND, spot=True)
+        assert OfferName.parse(dear.name) == OfferName("aws", "us-east-1", dear.zone, KIND, spot=True)
         await life.cloud.launch("i-1", dear)
         assert (await life.heard(InstanceReady)).rate == Money.of(DEAR)
         (vm,) = [row for row in (line.split("\t") for line in lab("vms").splitlines()) if row[5] == "running"]

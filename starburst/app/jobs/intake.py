@@ -14,7 +14,7 @@ from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
 
 
-class StoreDesk(Desk):
+class JobIntake(Desk):
     """The store, and the scheduler that runs on it."""
 
     def __init__(self, store: Store, intake: Store, scheduler: Scheduler, quota: Quota | None = None) -> None:

@@ -12,7 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.packed.behind import (
+from sim.eva_replica.check import check_fits
+from sim.eva_replica.outcomes import JobOutcome, PackedResult
+from sim.eva_replica.run import simulate_packed
+from sim.packing.behind import (
     Both,
     JobOf,
     Share,
@@ -23,12 +26,9 @@ from sim.packed.behind import (
     leaving,
     together,
 )
-from sim.packed.check import check_fits
-from sim.packed.cloud import Cloud
-from sim.packed.given import Kind, PackedJob
-from sim.packed.outcomes import JobOutcome, PackedResult
-from sim.packed.run import simulate_packed
-from sim.packed.workloads import drawn, gpus_of, header, is_packed, told_of
+from sim.packing.cloud import Cloud
+from sim.packing.inputs import Kind, PackedJob
+from sim.packing.workloads import drawn, gpus_of, header, is_packed, told_of
 from sim.readers.packing import read_jobs
 from sim.run import run
 from sim.spec import Spec, option

@@ -87,10 +87,6 @@ class JobRecord:
         """The job's id."""
         return self.job.id
 
-    def estimate_s(self, elapsed_s: float, now: float, otherwise: float | None) -> float | None:
-        """Its whole run time, having run for `elapsed_s`: by its own account, if it gives one."""
-        return otherwise if self.ends_at is None else elapsed_s + self.ends_at - now
-
     @property
     def tries_at(self) -> float:
         """When a job that pauses goes on: at the end of its pause, or sooner, where its wait is over."""

@@ -1,8 +1,8 @@
-"""What a Starburst is told once: policies by name and their parameters."""
+"""Parameters of the scheduler: policies by name, their numbers, and the unit of its clock."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf
 
 from starburst.domain.money import Money
@@ -12,7 +12,19 @@ from starburst.policy.fair import Queue
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Parameters of the core. Times in seconds; names are keys of the policies' registries."""
+    """Parameters of the core. Names are keys of the policies' registries.
+
+    All times of the core (`now`, fields and arguments that end in `_s` or `_at`) are seconds of the core's
+    clock. Live, that clock runs in real time. The simulator's runs 3,600 times as fast: an hour of a trace is
+    one second of the clock, because the published results depend on ties between binary fractions of hours.
+    `unit_s` states that rate once, and `clock_s` converts every constant that is meant in real seconds.
+
+    Raises:
+        ValueError: a feature that counts money or learns in real seconds, on a clock of another unit.
+    """
+
+    #: Real seconds in one second of the core's clock.
+    unit_s: float = 1.0
 
     waiting: str = "compute"
     #: P: how much longer jobs may take on average, percent. Gives the factor unless `factor` is set.
@@ -74,3 +86,19 @@ class Settings:
     max_rate: Money | None = None
     #: The queues there are, no two with one name; none is any that jobs name, all alike.
     queues: tuple[Queue, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.unit_s != 1 and (self.caps or self.max_rate is not None or self.packer != "none"):
+            raise ValueError(
+                f"caps, max_rate and packers need a clock in real seconds, not {self.unit_s:g} s"
+            )
+
+    @classmethod
+    def on_clock(cls, unit_s: float) -> Settings:
+        """The defaults, with all durations converted to a clock whose second lasts `unit_s` real seconds."""
+        durations = [field.name for field in fields(cls) if field.name.endswith("_s")]
+        return cls(**{name: getattr(cls(), name) / unit_s for name in durations} | {"unit_s": unit_s})
+
+    def clock_s(self, real_s: float) -> float:
+        """A duration in real seconds, on the core's clock."""
+        return real_s / self.unit_s

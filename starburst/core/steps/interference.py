@@ -45,10 +45,10 @@ class Company:
 def teaches(state: State, record: JobRecord, now: float) -> bool:
     """Whether the rate that a job reports now would tell us something about its company."""
     company = _company(state, record)
-    if company is None or now - company.since < SETTLED_S:
+    if company is None or now - company.since < state.settings.clock_s(SETTLED_S):
         return False
     seen_at = -inf if record.observed_at is None else record.observed_at
-    if seen_at > company.since and now - seen_at < AGAIN_S:
+    if seen_at > company.since and now - seen_at < state.settings.clock_s(AGAIN_S):
         return False
     return company.is_none or _alone_per_s(state, record) is not None
 

@@ -123,6 +123,7 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
     if instance is None or instance.phase not in OPEN_PHASES or instance.unreachable_since is not None:
         return
     instance.unreachable_since = state.now
+    state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
     why = {"why": event.why} if event.why else {}
     state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s, **why)
@@ -137,6 +138,8 @@ def instance_reachable(state: State, event: InstanceReachable) -> None:
         return
     state.decide(instance.id, "reachable", after_s=state.now - instance.unreachable_since)
     instance.unreachable_since = None
+    if instance.unfit_since is None:
+        state.fleet.troubled.discard(instance.id)
     state.touch_instance(instance)
 
 
@@ -149,6 +152,7 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     if instance is None or instance.phase not in OPEN_PHASES or instance.unfit_since is not None:
         return
     instance.unfit_since = state.now
+    state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
     offer, pause_s = instance.offer.name, state.settings.offer_pause_s
     state.fleet.paused[offer] = state.now + pause_s
@@ -160,7 +164,9 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
 
 def fence_at(state: State) -> float:
     """When the next grace of a machine that is not heard of, or of no use, is over; infinity if none is."""
-    since = (_useless_since(state, i) for i in state.fleet.instances.values() if i.phase in OPEN_PHASES)
+    fleet = state.fleet
+    troubled = [fleet.instances[name] for name in fleet.troubled] if fleet.troubled else ()
+    since = (_useless_since(state, instance) for instance in troubled if instance.phase in OPEN_PHASES)
     return min(since, default=inf) + state.settings.unreachable_s
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from starburst.core.model.actions import LaunchInstance
+from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord, Leaver, Packed
 from starburst.core.state import State
@@ -50,7 +51,7 @@ def pack(state: State) -> None:
     if not leavers:
         return
     packed = state.fleet.pack(
-        [leaver(state, record.job, state.runtime_s(record.job)) for record in leavers],
+        [leaver(state, record.job, unsaved_s(record, state.runtime_s(record.job))) for record in leavers],
         busy_until(state) if state.fleet.shares else {},
         state.now,
     )
@@ -116,11 +117,7 @@ def busy_until(state: State) -> dict[str, float]:
     for machine in state.fleet.instances.values():
         for record in (state.jobs[job_id] for job_id in machine.job_ids):
             if _needs(record, machine):
-                began = state.now if record.started_at is None else record.started_at
-                ends = record.ends_at
-                if ends is None:
-                    ends = began + state.runtime_s(record.job) - record.saved_s
-                until[machine.id] = max(until.get(machine.id, 0.0), ends)
+                until[machine.id] = max(until.get(machine.id, 0.0), state.expected_end(record))
     return until
 
 

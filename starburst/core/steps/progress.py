@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 from starburst.core.model.events import Progress
 from starburst.core.state import State
@@ -17,7 +17,7 @@ SHARE, LEAST_S = 0.1, 10.0
 
 def progressed(state: State, event: Progress) -> None:
     """An attempt says how far it is. Nothing is decided for that; whoever asks next has a better estimate."""
-    record, left_s = state.current(event.job_id, event.attempt), _left_s(event)
+    record, left_s = state.current(event.job_id, event.attempt), _left_s(state, event)
     if record is None or record.phase is not Phase.RUNNING or not _is_sane(event):
         return
     observe(state, record, event.per_s)
@@ -32,23 +32,23 @@ def progressed(state: State, event: Progress) -> None:
 def is_news(state: State, event: Progress, now: float) -> bool:
     """Whether it is worth a step: it would change by when its run is expected to end, or tells us something
     about those who run beside it."""
-    record, left_s = state.current(event.job_id, event.attempt), _left_s(event)
+    record, left_s = state.current(event.job_id, event.attempt), _left_s(state, event)
     if record is None or record.phase is not Phase.RUNNING or not _is_sane(event):
         return False
     if teaches(state, record, now):
         return True
     if left_s is None:
         return False
-    moved_s = MOST_S if record.ends_at is None else abs(now + left_s - record.ends_at)
-    return moved_s > max(LEAST_S, SHARE * left_s)
+    moved_s = inf if record.ends_at is None else abs(now + left_s - record.ends_at)
+    return moved_s > max(state.settings.clock_s(LEAST_S), SHARE * left_s)
 
 
-def _left_s(event: Progress) -> float | None:
+def _left_s(state: State, event: Progress) -> float | None:
     """Seconds to go; None if it does not say, or says what cannot be."""
     if event.total is None or not _is_sane(event):
         return None
     left_s = (event.total - event.done) / event.per_s
-    return left_s if left_s <= MOST_S else None
+    return left_s if left_s <= state.settings.clock_s(MOST_S) else None
 
 
 def _is_sane(event: Progress) -> bool:

@@ -7,6 +7,7 @@ from math import isinf
 
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.decisions import where
+from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import OPEN_PHASES
@@ -146,7 +147,7 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     if record.losses > state.settings.max_losses:
         _give_up(state, record, message)
         return
-    pause = pause_s(record.refusals)
+    pause = state.settings.clock_s(pause_s(record.refusals))
     record.not_before = state.now + pause
     if record.site is Site.CLOUD:
         record.deadline = max(record.deadline, record.not_before)
@@ -159,7 +160,7 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
-    runtime_s = state.now - (record.started_at or 0.0) + record.saved_s
+    runtime_s = elapsed_s(record, state.now)
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
@@ -185,7 +186,7 @@ def _try_again(state: State, record: JobRecord) -> None:
     record.slots = ()
     record.stop_why = ""
     record.failures += 1
-    pause = pause_s(record.failures)
+    pause = state.settings.clock_s(pause_s(record.failures))
     record.not_before = state.now + pause
     tries = {"number": record.failures + 1, "of": record.job.retries + 1}
     state.decide(record.id, "retries", exit_code=record.exit_code, pause_s=pause, **tries)
@@ -201,6 +202,7 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     if record.stop_why == "cancel":
         finish(state, record, Phase.CANCELLED, "cancelled")
     elif record.stop_why == "return":
+        _save(state, record)
         _come_home(state, record)
     elif record.stop_why == "move":
         _go_on(state, record)
@@ -322,8 +324,8 @@ def back(state: State, record: JobRecord) -> None:
 
 def _save(state: State, record: JobRecord) -> None:
     """What the ended attempt did is not to be done again, if the job saves its progress."""
-    if record.started_at is not None and record.job.checkpoint:
-        record.saved_s += state.now - record.started_at
+    if record.job.checkpoint:
+        record.saved_s = elapsed_s(record, state.now)
 
 
 def _go_on(state: State, record: JobRecord) -> None:

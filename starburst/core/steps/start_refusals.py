@@ -19,7 +19,7 @@ from starburst.policy.refusals import PROBE_S, Refusals
 def refused(state: State, message: str) -> None:
     """The cluster failed to start a job."""
     was_shut = is_shut(state)
-    state.refusals = state.refusals.refused(state.now, message)
+    state.refusals = state.refusals.refused(state.now, message, state.settings.unit_s)
     if is_shut(state) and not was_shut:
         count = state.refusals.count
         state.decide(Site.CLUSTER.value, "refusing", count=count, message=message, probe_s=PROBE_S)
@@ -36,7 +36,7 @@ def accepted(state: State) -> None:
 
 def is_shut(state: State) -> bool:
     """Whether the cluster refuses all starts, as far as one can tell."""
-    return state.refusals.shut(state.now)
+    return state.refusals.shut(state.now, state.settings.unit_s)
 
 
 def probe_at(state: State) -> float:
@@ -48,7 +48,7 @@ def probe(state: State) -> Iterator[Start]:
     """The job to try there now, if it is time: of those that fit one that was refused least often."""
     if state.now < probe_at(state):
         return
-    state.refusals = state.refusals.probed(state.now)
+    state.refusals = state.refusals.probed(state.now, state.settings.unit_s)
     failed: set[Shape] = set()
     for record in sorted(state.queue, key=lambda record: record.refusals):
         shape = record.job.shape

@@ -142,6 +142,10 @@ def _fleet(state: State) -> Iterator[str]:
                 yield f"{instance.id} is kept for {job_id}, which does not use it"
             elif instance.held.get(job_id) not in (None, total(slot.resources for slot in held)):
                 yield f"{instance.id} holds other slots for {job_id} than it has there"
+    troubled = {i.id for i in state.fleet.instances.values() if i.unreachable_since is not None}
+    troubled |= {i.id for i in state.fleet.instances.values() if i.unfit_since is not None}
+    if state.fleet.troubled != troubled:
+        yield f"{sorted(state.fleet.troubled ^ troubled)} are troubled on one side only"
     for record in state.jobs.values():
         if bills[record.id] != record.open_bills:
             yield f"{record.id} has {record.open_bills} open bills, not {bills[record.id]}"

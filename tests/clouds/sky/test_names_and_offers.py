@@ -105,7 +105,7 @@ def test_a_region_with_one_price_is_one_offer_and_one_with_several_an_offer_per_
         ),
     )
     assert (offers[1].zone, offers[1].zones) == ("us-east-1b", ())
-    assert OfferName.of("aws/us-east-1/us-east-1a/p3.2xlarge").infra == "aws/us-east-1/us-east-1a"
+    assert OfferName.parse("aws/us-east-1/us-east-1a/p3.2xlarge").infra == "aws/us-east-1/us-east-1a"
 
 
 def test_only_what_is_wanted_is_offered(tmp_path: Path) -> None:
@@ -148,13 +148,13 @@ def test_a_refresh_that_fails_takes_nothing_away(tmp_path: Path) -> None:
     ],
 )
 def test_an_offer_is_read_back_from_its_name(place: OfferName) -> None:
-    assert OfferName.of(place.name) == place
+    assert OfferName.parse(place.name) == place
 
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "aws/us-east-1", "a/b/c/d/e", "//x"])
 def test_a_name_of_no_place_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no offer of SkyPilot's"):
-        OfferName.of(name)
+        OfferName.parse(name)
 
 
 @pytest.mark.parametrize(

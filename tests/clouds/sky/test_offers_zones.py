@@ -82,7 +82,7 @@ def test_offers_of_aws_have_the_names_that_the_account_has_for_zones_and_only_it
     wished = found[-1].in_zone("us-east-1b")
     assert wished is not None
     assert wished.name == "aws/us-east-1/us-east-1b/c7i.large"
-    assert OfferName.of(wished.name).infra == "aws/us-east-1/us-east-1b"
+    assert OfferName.parse(wished.name).infra == "aws/us-east-1/us-east-1b"
 
 
 def test_names_are_asked_for_once_and_again_for_zones_that_are_new(catalog: Path) -> None:
@@ -192,7 +192,7 @@ def test_unknown_names_are_said_once_in_the_log(catalog: Path, monkeypatch: pyte
     monkeypatch.setattr(sky, "ZONES", ZoneNames(ask))
     with capture_logs() as told:
         for ask.error in (NONE, NONE, None, NONE):
-            sky._read_aloud(SkyConfig())
+            sky._read_and_warn(SkyConfig())
     assert [(line["event"], line["error"]) for line in told] == [("zone-names-unknown", str(NONE))]
 
 
@@ -252,7 +252,7 @@ def test_names_of_zones_are_taken_as_they_are(zone: str) -> None:
 
 
 def test_an_older_stores_offer_in_a_zone_by_its_id_is_read_still() -> None:
-    assert OfferName.of(f"aws/us-east-1/use1-az1/{SPOT}") == OfferName(
+    assert OfferName.parse(f"aws/us-east-1/use1-az1/{SPOT}") == OfferName(
         "aws", "us-east-1", "use1-az1", "c7i.large", spot=True
     )
 

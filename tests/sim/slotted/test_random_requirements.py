@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.experiments.random_requirements import (
+from sim.experiments.queues.random_requirements import (
     faster,
     load,
     made_up,

@@ -113,7 +113,7 @@ async def _came_and_went(machine: RentedMachine, observer: CloudObserver) -> boo
 def _spec(machine: RentedMachine) -> LaunchSpec:
     context = machine.context
     try:
-        place = OfferName.of(machine.entry.offer)
+        place = OfferName.parse(machine.entry.offer)
     except ValueError as error:
         raise SkyError(str(error)) from None
     settings = context.settings

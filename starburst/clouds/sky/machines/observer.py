@@ -92,7 +92,7 @@ class CloudObserver:
             seen = await self.describe(machine)
             return [] if seen is None else [seen]
         try:
-            place = OfferName.of(machine.entry.offer)
+            place = OfferName.parse(machine.entry.offer)
             provider, _, rest = place.infra.partition("/")
             labels = self._context.naming.intent(machine.id)
             found = await self._clouds.search(provider, rest.partition("/")[0], labels)

@@ -1,0 +1,155 @@
+"""What a packed cloud cost and how its jobs fared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from sim.eva_replica.state import Machine, Member, Run, amounts
+from starburst.policy.packing.plan import Plan
+
+_HOUR = 3600.0
+_MICRO = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """How one job fared, seconds."""
+
+    id: str
+    arrival_s: float
+    end_s: float
+    #: From arrival to end without the times in which all its tasks were active.
+    idle_s: float
+    #: Mean while there was progress; 1 is alone on a machine.
+    throughput: float
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackedResult:
+    """The figures of one simulation."""
+
+    #: All machines, from the end of their acquisition until they are gone, dollars.
+    cost: float
+    mean_jct_h: float
+    #: Machines rented in all.
+    instances: int
+    #: Tasks taken from one machine to another, without those that start anew as another of their job moves.
+    migrations: int
+    #: Tasks on a machine, launching and leaving ones too, as the mean over the time machines were paid for.
+    tasks_per_instance: float
+    #: Share that tasks take of the machines paid for, over time.
+    gpu_allocation: float
+    cpu_allocation: float
+    ram_allocation: float
+    #: Share of the plans whose reason begins with "full".
+    full_share: float
+    plans: int
+    mean_idle_h: float
+    mean_throughput: float
+    #: No plan costs less, whatever runs: the packer's lower bounds over time, dollars; None if it gives none.
+    bound: float | None
+    #: Of this machine, in all and in the packer; the only figures that differ from one run to the next.
+    cpu_seconds: float = field(compare=False)
+    packer_cpu_seconds: float = field(compare=False)
+    jobs: tuple[JobOutcome, ...] = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures with stable keys, as in `-o json`; of the jobs only their number."""
+        figures = {field.name: getattr(self, field.name) for field in fields(self)}
+        allocation = {kind: figures.pop(f"{kind}_allocation") for kind in ("gpu", "cpu", "ram")}
+        return figures | {"allocation": allocation, "jobs_counted": len(figures.pop("jobs"))}
+
+
+@dataclass(slots=True)
+class Meter:
+    """Adds up what happens."""
+
+    #: Micro-dollars per hour × seconds.
+    bill: float = 0.0
+    instances: int = 0
+    migrations: int = 0
+    #: Seconds paid for; task-seconds on machines.
+    paid_s: float = 0.0
+    task_s: float = 0.0
+    #: GPUs, milli-CPUs and MiB × seconds: paid for and taken.
+    paid: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    taken: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    plans: int = 0
+    full: int = 0
+    #: Lower bound in force, since when, and what it came to (micro-dollars per hour × seconds).
+    bound: float | None = 0.0
+    _bound_rate: int = 0
+    _bound_since: float = 0.0
+    jobs: list[JobOutcome] = field(default_factory=list)
+
+    def gone(self, machine: Machine, now: float) -> None:
+        """A machine was ended."""
+        if now < machine.billed_from:
+            return
+        lasted = now + machine.type.terminate_s - machine.billed_from
+        price = machine.type.offer.price_per_hour
+        assert price is not None
+        self.bill += price.micro_usd * lasted
+        self.paid_s += lasted
+        for k, amount in enumerate(amounts(machine.type.offer.resources)):
+            self.paid[k] += amount * lasted
+
+    def left(self, member: Member, machine: Machine, now: float) -> None:
+        """A task is no longer on a machine."""
+        lasted = now - member.since
+        self.task_s += lasted
+        for k, amount in enumerate(amounts(member.demand(machine))):
+            self.taken[k] += amount * lasted
+
+    def planned(self, plan: Plan, now: float) -> None:
+        """A plan came into force."""
+        self.plans += 1
+        self.full += plan.reason.lower().startswith("full")
+        self.bound_is(None if plan.lower_bound is None else plan.lower_bound.micro_usd, now)
+
+    def bound_is(self, rate: int | None, now: float) -> None:
+        """From now on nothing costs less than this, micro-dollars per hour."""
+        if self.bound is not None:
+            self.bound += self._bound_rate * (now - self._bound_since)
+        if rate is None:
+            self.bound = None
+        self._bound_rate, self._bound_since = rate or 0, now
+
+    def ended(self, run: Run, now: float) -> None:
+        """A job is done."""
+        arrival = run.job.arrival_s
+        moves = sum(member.task.moves for member in run.members)
+        idle_s = now - arrival - run.active_s
+        throughput = run.work_s / run.running_s if run.running_s else 1.0
+        self.jobs.append(JobOutcome(run.job.id, arrival, now, idle_s, throughput, moves))
+
+    def result(self, order: Sequence[str], cpu_seconds: float, packer_cpu_seconds: float) -> PackedResult:
+        """The figures, with the jobs in this order."""
+        place = {job: n for n, job in enumerate(order)}
+        jobs = sorted(self.jobs, key=lambda job: place[job.id])
+        gpu, cpu, ram = (t / p if p else 0.0 for t, p in zip(self.taken, self.paid, strict=True))
+        return PackedResult(
+            cost=self.bill / _HOUR / _MICRO,
+            mean_jct_h=_mean([job.end_s - job.arrival_s for job in jobs]) / _HOUR,
+            instances=self.instances,
+            migrations=self.migrations,
+            tasks_per_instance=self.task_s / self.paid_s if self.paid_s else 0.0,
+            gpu_allocation=gpu,
+            cpu_allocation=cpu,
+            ram_allocation=ram,
+            full_share=self.full / self.plans if self.plans else 0.0,
+            plans=self.plans,
+            mean_idle_h=_mean([job.idle_s for job in jobs]) / _HOUR,
+            mean_throughput=_mean([job.throughput for job in jobs]),
+            bound=None if self.bound is None else self.bound / _HOUR / _MICRO,
+            cpu_seconds=cpu_seconds,
+            packer_cpu_seconds=packer_cpu_seconds,
+            jobs=tuple(jobs),
+        )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

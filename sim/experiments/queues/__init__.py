@@ -1,0 +1,1 @@
+"""Orders of the queue, and disciplines of proven throughput."""

@@ -1,0 +1,57 @@
+"""What a packed cloud is made of, as its files say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.packing.inputs import Kind, MachineType, Pairs
+from sim.readers.packing import read_catalog, read_throughput, read_workloads
+from starburst.domain.cloud import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """Machines, workloads, and how fast these run beside each other."""
+
+    catalog: list[MachineType]
+    kinds: dict[str, Kind]
+    truth: Pairs
+
+    @classmethod
+    def read(
+        cls,
+        catalog: Path,
+        workloads: Path,
+        colocation: Path | None,
+        *,
+        cpu_column: str | None = None,
+        uniform_throughput: float | None = None,
+    ) -> Cloud:
+        """Without a file of throughputs every pair has the uniform one, or does not slow at all.
+
+        Raises:
+            SimulationError: with file, line and column of all that is wrong.
+        """
+        uniform = Pairs(default=1.0 if uniform_throughput is None else uniform_throughput)
+        return cls(
+            read_catalog(catalog, cpu_column=cpu_column),
+            read_workloads(workloads),
+            uniform if colocation is None else read_throughput(colocation),
+        )
+
+    @property
+    def offers(self) -> list[Offer]:
+        """What can be rented."""
+        return [machine.offer for machine in self.catalog]
+
+    @property
+    def most_gpus(self) -> int:
+        """Of the largest machine."""
+        return max((offer.resources.gpus for offer in self.offers), default=0)
+
+    @property
+    def measured(self) -> list[str]:
+        """The workloads whose throughputs beside others are known; all if none is."""
+        known = {workload for pair in self.truth.values for workload in pair}
+        return [name for name in self.kinds if name in known] or list(self.kinds)
