@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.runs.files import directory_name, id_of
-from starburst.runs.shim import read_json, write_json
+from starburst.runs.supervisor.files import read_json, write_json
 
 
 class Journal(Protocol):

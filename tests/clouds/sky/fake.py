@@ -29,9 +29,9 @@ from starburst.clouds.sky.access.ports import (
     SkyNotFoundError,
     SkyUnreachableError,
 )
-from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.machines.keepalive import KEEPER
 from starburst.domain.money import Money
+from starburst.runs.supervisor.progress_report import digest
 from tests.app.virtual import wall
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ Hook = Callable[[str], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class FakeSky:
-    """The API server, the cloud and the VMs; does for `SkyApi` and for `Contact`."""
+    """The API server, the cloud and the VMs; does for `SkyApi` and for `MachineTransport`."""
 
     root: Path
     #: Instance types that are sold out, clouds that answer nothing.

@@ -5,7 +5,7 @@ its own queue only. So a keepalive job stands in that queue whatever else works 
 the lease is renewed. Renewals cost no call of SkyPilot (setting `autostop` anew would not postpone it: only a
 job, or cancelling it first, does). Without renewals the runs end (their supervisors look at the same lease),
 then the keepalive, then SkyPilot's autostop fires; and if SkyPilot does not end the machine, its own shutdown
-switch does (the agent's `switch`).
+switch does (`agent/dead_man_switch.py`).
 
 The keepalive comes by `sky exec` once the machine is up; as the `run` of the launch it would hold all GPUs.
 It holds a lock that every exchange looks at: a killed one is replaced, and a second one ends soon.

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from starburst.clouds.sky.journal import Journal, body_of
 from starburst.clouds.sky.machines.naming import run_name
 from starburst.core.model.events import RunEnd, RunEnded
-from starburst.runs.exits import Exit, exit_of
 from starburst.runs.files import directory_name
 from starburst.runs.outcome import verdict
+from starburst.runs.supervisor.exits import Exit, exit_of
 
 log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ class RankEntry:
     """One task of a run: its machine, and what is known of it. Field names are stored."""
 
     where: str
-    #: What the machine is to run (see the agent); emptied once the run is over.
+    #: What the machine is to run (a `TaskSpec` of `agent/protocol.py`); emptied once the run is over.
     spec: dict[str, Any] = field(default_factory=dict)
     started: bool = False
     #: None of its processes is alive.

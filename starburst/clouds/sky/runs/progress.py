@@ -10,10 +10,9 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 
-from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.core.model.events import Progress
-from starburst.runs.report import MAX_BYTES, Report, parse_report
+from starburst.runs.supervisor.progress_report import MAX_BYTES, ProgressReport, digest, parse_report
 
 #: Wall seconds between two questions for reports to one machine, however often it is talked to.
 HEAR_S = 1.0
@@ -29,7 +28,7 @@ class ProgressCollector:
         self._report = report
         self._wall = wall
         #: By run and task: the digest of the last report, and the report unless it was invalid.
-        self._known: dict[tuple[str, int], dict[int, tuple[str, Report | None]]] = {}
+        self._known: dict[tuple[str, int], dict[int, tuple[str, ProgressReport | None]]] = {}
         self._reported: dict[tuple[str, int], Progress] = {}
         self._asked_at: dict[str, float] = {}
 

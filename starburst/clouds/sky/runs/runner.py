@@ -26,7 +26,8 @@ from starburst.clouds.sky.access.ports import (
     SkyError,
     SkyUnreachableError,
 )
-from starburst.clouds.sky.access.ssh import PYTHON, agent_path
+from starburst.clouds.sky.access.ssh import PYTHON
+from starburst.clouds.sky.agent.build import agent_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,6 @@ class ExecRunner:
         return SubmitAnswer({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
 
     async def _exec(self, cluster: str, task: TaskSubmission) -> str:
-        run = f"exec {PYTHON} -I {agent_path()}/guest.py run ~/starburst/runs/{task.dir}"
+        run = f"exec {PYTHON} -I {agent_path()} run ~/starburst/runs/{task.dir}"
         accelerators = {task.gpu_type: task.gpus} if task.gpus else {}
         return await self._api.exec(cluster, task.name, run, accelerators)
