@@ -45,7 +45,7 @@ def said(machine: Path) -> list[str]:
 def test_first_contact_asks_for_the_key_and_nothing_is_said_before_it_is_pinned(
     contact: SshTransport, machine: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", SECRET))
+    run(contact.call("c", ACCESS, "exchange", SECRET))
     first, *others = said(machine)
     assert first.endswith("bash -c true")
     assert "StrictHostKeyChecking=accept-new" in first
@@ -57,10 +57,10 @@ def test_first_contact_asks_for_the_key_and_nothing_is_said_before_it_is_pinned(
 def test_a_machine_with_another_key_than_at_first_is_told_nothing(
     contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     (tmp_path / "seen.key").write_text("another-key")
     for call in (
-        contact.call("c", ACCESS, "tend", SECRET),
+        contact.call("c", ACCESS, "exchange", SECRET),
         contact.send("c", ACCESS, tmp_path, "~/x"),
         contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
     ):
@@ -75,15 +75,15 @@ def test_a_machine_with_another_key_than_at_first_is_told_nothing(
 def test_the_key_is_remembered_by_the_next_scheduler_and_forgotten_with_its_machine(
     contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     (tmp_path / "seen.key").write_text("another-key")
     second = SshTransport(tmp_path / "ours")
     try:
         with pytest.raises(SkyError, match="not trusted"):
-            run(second.call("c", ACCESS, "tend", {}))
-        assert run(second.call("other", ACCESS, "tend", {}))["ranks"] == {}
+            run(second.call("c", ACCESS, "exchange", {}))
+        assert run(second.call("other", ACCESS, "exchange", {}))["ranks"] == {}
         second.forget("c")
-        assert run(second.call("c", ACCESS, "tend", {}))["ranks"] == {}
+        assert run(second.call("c", ACCESS, "exchange", {}))["ranks"] == {}
     finally:
         second.close()
     pinned = list((tmp_path / "ours" / "hosts").iterdir())
@@ -93,7 +93,7 @@ def test_the_key_is_remembered_by_the_next_scheduler_and_forgotten_with_its_mach
 
 def test_two_machines_share_no_connection_even_at_one_address(contact: SshTransport, machine: Path) -> None:
     for cluster in ("c", "d"):
-        run(contact.call(cluster, ACCESS, "tend", {}))
+        run(contact.call(cluster, ACCESS, "exchange", {}))
     paths = {part for line in said(machine) for part in line.split() if part.startswith("ControlPath=/")}
     assert len(paths) == 2
 
@@ -102,19 +102,19 @@ def test_two_machines_share_no_connection_even_at_one_address(contact: SshTransp
 
 
 def test_a_machine_that_answers_without_end_is_cut_off(contact: SshTransport, machine: Path) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     program = machine / agent_path().removeprefix("~/")
     program.write_text("import os\nwhile True: os.write(1, b'x' * 65536)")
     with pytest.raises(AnswerError, match=f"more than {ANSWER_BYTES >> 10} KiB"):
-        run(contact.call("c", ACCESS, "tend", {}))
+        run(contact.call("c", ACCESS, "exchange", {}))
 
 
 def test_what_its_agent_complains_of_does_nothing_to_a_terminal(contact: SshTransport, machine: Path) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     program = machine / agent_path().removeprefix("~/")
     program.write_text("raise SystemExit('\\x1b]0;owned\\x07')")
     with pytest.raises(SkyError) as told:
-        run(contact.call("c", ACCESS, "tend", {}))
+        run(contact.call("c", ACCESS, "exchange", {}))
     assert str(told.value).isprintable()
 
 

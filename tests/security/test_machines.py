@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, parse_sync, visible
+from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, parse_exchange, visible
 from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.agent import task_control
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
@@ -202,7 +202,7 @@ def test_an_answer_is_bounded_and_its_words_do_nothing_to_a_terminal() -> None:
     assert visible("\x1b]0;owned\x07\r\n\u202eevil") == r"\x1b]0;owned\x07\r\n\u202eevil"
     assert len(visible("x" * 10_000)) < 310
     with pytest.raises(AnswerError) as told:
-        parse_sync({"\x1b[31m": 1})
+        parse_exchange({"\x1b[31m": 1})
     assert str(told.value).isprintable()
 
 
@@ -452,7 +452,7 @@ def machine(tmp_path: Path) -> Machine:
 def all_of(machine: Machine, **ask: Any) -> dict[str, Any]:
     """A whole answer, of two tasks."""
     ask.setdefault("look", {A: 0, B: 0})
-    argv = [sys.executable, "-I", str(machine.agent), "tend"]
+    argv = [sys.executable, "-I", str(machine.agent), "exchange"]
     done = subprocess.run(
         argv, input=json.dumps(ask), capture_output=True, text=True, check=True, env=machine.env(), timeout=20
     )
@@ -486,7 +486,7 @@ def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
     for name in (A, B):
         machine.run(name).wait(20)
     for _ in range(100):  # what is left of the job is ended first
-        answer = parse_sync(all_of(machine), (A, B))
+        answer = parse_exchange(all_of(machine), (A, B))
         if answer.tasks[A].over:
             break
     assert not answer.broken
@@ -529,13 +529,13 @@ def test_a_stop_that_a_job_wrote_itself_gives_it_no_longer_grace(machine: Machin
     shell = (
         "trap '' TERM; printf '{\"grace_s\": 1e9}' >../stop.json; touch ../ready; while :; do sleep 0.1; done"
     )
-    machine.tend(lease_s=100, specs={A: spec("sh", "-c", shell)})
+    machine.exchange(lease_s=100, specs={A: spec("sh", "-c", shell)})
     process = machine.run()
     while not (machine.dir / "ready").exists():
         time.sleep(0.02)
-    machine.tend(stops={A: 0.1})
+    machine.exchange(stops={A: 0.1})
     process.wait(20)
-    assert machine.tend()["exit"]["signal"] == signal.SIGKILL
+    assert machine.exchange()["exit"]["signal"] == signal.SIGKILL
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, True, "1", 10**30])
@@ -564,7 +564,7 @@ def test_output_is_bounded_however_many_tasks_there_are(machine: Machine) -> Non
         machine.run(name).wait(20)
     answer = all_of(machine)
     assert len(json.dumps(answer)) < ANSWER_BYTES / 2
-    parts = parse_sync(answer, (A, B)).tasks
+    parts = parse_exchange(answer, (A, B)).tasks
     assert [(len(part.log), part.more) for part in parts.values()] == [(size // 2, True)] * 2
 
 

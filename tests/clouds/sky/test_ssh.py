@@ -101,7 +101,7 @@ def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
     contact: SshTransport, machine: Path
 ) -> None:
     for _ in range(2):
-        assert run(contact.call("c", ACCESS, "tend", {"lease_s": 100}))["ranks"] == {}
+        assert run(contact.call("c", ACCESS, "exchange", {"lease_s": 100}))["ranks"] == {}
     agent = machine / agent_path().removeprefix("~/")
     assert agent.read_bytes() == agent_archive()
     assert (machine / "starburst" / "lease.json").is_file()
@@ -110,7 +110,7 @@ def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
 def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(
     contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     (key,) = (tmp_path / "ours" / "keys").iterdir()
     assert key.read_text() == ACCESS.private_key
     assert key.stat().st_mode & 0o077 == 0
@@ -129,7 +129,7 @@ def test_a_machine_that_cannot_be_reached_is_told_from_an_agent_that_fails(
     assert type(failed.value) is SkyError
     (tmp_path / "seen.down").touch()
     for call in (
-        contact.call("c", ACCESS, "tend", {}),
+        contact.call("c", ACCESS, "exchange", {}),
         contact.send("c", ACCESS, tmp_path, "~/x"),
         contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
     ):
@@ -140,12 +140,12 @@ def test_a_machine_that_cannot_be_reached_is_told_from_an_agent_that_fails(
 def test_a_call_that_gets_no_answer_is_given_up(
     contact: SshTransport, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     monkeypatch.setattr(ssh, "CALL_S", 0.2)
     monkeypatch.setattr(contact, "_agent", "~/sleeps")
     (machine / "sleeps").write_text("import time; time.sleep(60)")
     with pytest.raises(SkyUnreachableError, match=r"c: no answer within 0\.2 s"):
-        run(contact.call("c", ACCESS, "tend", {}))
+        run(contact.call("c", ACCESS, "exchange", {}))
 
 
 def test_a_child_that_a_program_leaves_behind_holds_nobody_up() -> None:

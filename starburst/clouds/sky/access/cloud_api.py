@@ -1,8 +1,8 @@
-"""`CloudApi`: AWS by its own API and instances' ids; other clouds through SkyPilot's provisioner.
+"""`CloudApi`: AWS by its own API and instance ids; other clouds through SkyPilot's provisioner.
 
-Both use the credentials that are found where Starburst runs. AWS goes on telling of an instance for about an
-hour after its end. The provisioners of other clouds find instances by the name of their cluster, so there an
-instance whose tags were removed is absent like one that is over; what it answers over ssh decides then.
+Both use the credentials of the machine that Starburst runs on. AWS describes an instance for about an hour
+after its end. The provisioners of other clouds find instances by the name of their cluster, so an instance
+whose tags were removed is absent there, like a terminated one; then its answer over ssh decides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AWS_STATES = {
     "shutting-down": Presence.ENDING,
     "terminated": Presence.ENDED,
 }
-#: What EC2 writes of a stop or an end: "User initiated (2026-11-22 13:23:24 GMT)".
+#: EC2's reason of a stop or termination: "User initiated (2026-11-22 13:23:24 GMT)".
 _WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _STATES = {"INIT": Presence.RUNNING, "UP": Presence.RUNNING, "STOPPED": Presence.STOPPED}
 
@@ -89,7 +89,7 @@ class ProvisionApi:
 
 
 async def _ask(work: Callable[[], T]) -> T:
-    """What fails here says nothing of an instance, whatever it is."""
+    """The result of a call of a cloud; any failure means that the cloud does not answer."""
     try:
         return await within(CALL_S, in_thread(work), "the cloud")
     except SkyUnreachableError:
@@ -133,7 +133,7 @@ def _described(region: str, **only: Any) -> list[Observation]:
 
 def _read(one: Mapping[str, Any], region: str, account: str) -> Observation:
     at = InstanceRef(AWS, region, str(one["InstanceId"]), account=account)
-    # A state that is not known is not an end.
+    # An unknown state is not an end.
     presence = _AWS_STATES.get(one["State"]["Name"], Presence.RUNNING)
     ended_at = None
     if presence in (Presence.STOPPED, Presence.ENDED):

@@ -1,4 +1,4 @@
-"""`MachineTransport` over ssh: one connection per machine, kept open and shared by all exchanges (ControlMaster)."""
+"""`MachineTransport` over ssh: one connection per machine, shared by all exchanges (ControlMaster)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PYTHON = '"$([ -s ~/.sky/python_path ] && cat ~/.sky/python_path || command -v p
 
 
 class SshTransport:
-    """Machines by ssh. Keys, ours and theirs, are kept below `root`, for their owner only."""
+    """Machines by ssh. Private keys and pinned host keys are below `root`, readable by the owner only."""
 
     def __init__(self, root: Path) -> None:
         self._keys = root / "keys"
@@ -41,7 +41,7 @@ class SshTransport:
         self._agent = agent_path()
 
     def close(self) -> None:
-        """Forget the connections; they end a minute after their last use."""
+        """Drop the connections; ssh ends them a minute after their last use."""
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     def forget(self, cluster: str) -> None:
@@ -102,7 +102,7 @@ class SshTransport:
         return code, out, err
 
     async def _trust(self, cluster: str, access: Access) -> None:
-        """Pin the key that the machine has at first contact."""
+        """Pin the host key of a machine at the first contact with it."""
         if self._hosts.is_pinned(cluster):
             return
         with self._hosts.first_contact(cluster) as known:

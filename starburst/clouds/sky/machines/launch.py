@@ -13,7 +13,7 @@ import anyio
 import structlog
 
 from starburst.aio import Backoff
-from starburst.clouds.sky.access.answers import SyncAnswer
+from starburst.clouds.sky.access.answers import MachineState
 from starburst.clouds.sky.access.ports import (
     CapacityError,
     ClusterStatus,
@@ -166,7 +166,7 @@ async def _vanished(machine: RentedMachine, observer: CloudObserver) -> None:
 
 
 async def _logged_in(
-    machine: RentedMachine, observer: CloudObserver, status: ClusterStatus, answer: SyncAnswer
+    machine: RentedMachine, observer: CloudObserver, status: ClusterStatus, answer: MachineState
 ) -> None:
     """The machine has answered: note its price, its boot and its instance; from now on it takes runs."""
     entry = machine.entry

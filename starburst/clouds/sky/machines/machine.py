@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from starburst.aio import Wake
-from starburst.clouds.sky.access.answers import SyncAnswer, parse_sync
+from starburst.clouds.sky.access.answers import MachineState, parse_exchange
 from starburst.clouds.sky.access.ports import (
     Access,
     ClusterStatus,
@@ -19,6 +19,7 @@ from starburst.clouds.sky.access.ports import (
     SkyError,
     SkyUnreachableError,
 )
+from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.clouds.sky.machines.fitness import Fitness
@@ -106,19 +107,22 @@ class RentedMachine:
         """
         return await self.context.transport.call(self.cluster, self.access(), verb, payload)
 
-    async def greet(self) -> SyncAnswer:
+    async def greet(self) -> MachineState:
         """The first exchange: sets its lease and arms its shutdown switch.
 
         Raises:
             SkyError: as of `call`; also if the answer is not valid.
         """
-        hello = {"lease_s": self.context.settings.lease_s, "switch": {"after_s": self.switch_s}}
-        return parse_sync(await self.call("tend", hello))
+        hello: ExchangeRequest = {
+            "lease_s": self.context.settings.lease_s,
+            "switch": {"after_s": self.switch_s},
+        }
+        return parse_exchange(await self.call("exchange", hello))
 
     async def responds(self) -> bool:
         """Whether it lets us log in now."""
         try:
-            await self.call("tend", {})
+            await self.call("exchange", {})
         except SkyError:
             return False
         self.heard()

@@ -15,8 +15,9 @@ from typing import Any
 
 import structlog
 
-from starburst.clouds.sky.access.answers import TaskState, parse_sync
+from starburst.clouds.sky.access.answers import TaskState, parse_exchange
 from starburst.clouds.sky.access.ports import LocalError, SkyError, UnsafeError
+from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
@@ -63,7 +64,7 @@ class Exchanges:
         """
         table = self.table
         tasks = {entry.directory(rank): (entry, rank) for entry, rank in table.tasks_on(machine.id)}
-        ask: dict[str, Any] = {
+        ask: ExchangeRequest = {
             "lease_s": lease_s,
             "specs": self._specs(machine, tasks),
             "stops": {
@@ -72,7 +73,7 @@ class Exchanges:
             "look": {name: table.logs.seen(table.log_of(*task)) for name, task in tasks.items()},
             "hear": table.progress.ask(machine.id, tasks),
         }
-        answer = parse_sync(await machine.call("tend", ask), tasks)
+        answer = parse_exchange(await machine.call("exchange", ask), tasks)
         machine.host, machine.address = answer.host, answer.address
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from starburst.clouds.sky.access.answers import SubmitAnswer, parse_submit
+from starburst.clouds.sky.access.answers import QueueStates, parse_submit
 from starburst.clouds.sky.access.ports import (
     Access,
     JobState,
@@ -44,7 +44,7 @@ class TaskSubmission:
 class Runner(Protocol):
     """A queue on machines."""
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> QueueStates:
         """Put tasks into the machine's queue unless they are there; the state of each, or why it was refused.
 
         Raises:
@@ -59,7 +59,7 @@ class RayRunner:
     def __init__(self, contact: MachineTransport) -> None:
         self._contact = contact
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> QueueStates:
         """See `Runner`. The agent answers exchanges, so an agent that is silent here counts as a refusal."""
         asked = {task.name: {"dir": task.dir, "gpus": task.gpus} for task in tasks}
         try:
@@ -74,13 +74,13 @@ class ExecRunner:
     def __init__(self, api: SkyApi) -> None:
         self._api = api
 
-    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> SubmitAnswer:
+    async def submit(self, cluster: str, access: Access, tasks: Sequence[TaskSubmission]) -> QueueStates:
         """See `Runner`."""
         queue = await self._api.queue(cluster)
         missing = [task for task in tasks if task.name not in queue]
         requests = [await self._exec(cluster, task) for task in missing]
         await asyncio.gather(*(self._api.wait(request) for request in requests))
-        return SubmitAnswer({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
+        return QueueStates({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
 
     async def _exec(self, cluster: str, task: TaskSubmission) -> str:
         run = f"exec {PYTHON} -I {agent_path()} run ~/starburst/runs/{task.dir}"
