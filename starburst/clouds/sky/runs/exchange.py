@@ -28,8 +28,8 @@ from starburst.core.model.events import RunEnd
 
 log = structlog.get_logger()
 
-#: Tasks of a machine by directory.
-Tasks = Mapping[str, tuple[RunEntry, RankEntry]]
+#: The tasks of a machine by directory.
+MachineTasks = Mapping[str, tuple[RunEntry, RankEntry]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Exchanges:
 
     # --- there -------------------------------------------------------------------------------------------
 
-    def _specs(self, machine: RentedMachine, tasks: Tasks) -> dict[str, Any]:
+    def _specs(self, machine: RentedMachine, tasks: MachineTasks) -> dict[str, Any]:
         """What the machine is to run, of tasks whose checkpoints and values are in place."""
         copies = self._context.settings.bucket is None
         specs = {}
@@ -129,7 +129,7 @@ class Exchanges:
                 machine.fitness.refused(name, why, self._context.clock.wall())
             await asyncio.sleep(RETRY_S)
 
-    def _submit(self, machine: RentedMachine, states: Mapping[str, TaskState], tasks: Tasks) -> None:
+    def _submit(self, machine: RentedMachine, states: Mapping[str, TaskState], tasks: MachineTasks) -> None:
         """Put tasks that have not begun into the machine's queue."""
         waiting = []
         for name, state in states.items():

@@ -27,7 +27,7 @@ from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.clouds.sky.runs.prepare import prepare
 from starburst.clouds.sky.runs.progress import ProgressCollector
 from starburst.clouds.sky.runs.runtime_values import RuntimeValues
-from starburst.clouds.sky.runs.submission import Submitter
+from starburst.clouds.sky.runs.submission import TaskSubmitter
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
 from starburst.runs.outcome import verdict
@@ -59,7 +59,7 @@ class RunTable:
         self.checkpoints = CheckpointTransfer(context, machines)
         self.values = RuntimeValues(context.inputs.source, context.tasks, self.give_up)
         self.progress = ProgressCollector(context.report, clock.wall)
-        self.submitter = Submitter(context)
+        self.submitter = TaskSubmitter(context)
         self.deadlines = TaskDeadlines()
 
     # --- what the scheduler asks for ---------------------------------------------------------------------

@@ -25,7 +25,7 @@ class _Queued:
     state: JobState
 
 
-class Submitter:
+class TaskSubmitter:
     """Submits the tasks of one controller; submitting a task twice does no harm."""
 
     def __init__(self, context: SkyContext) -> None:
