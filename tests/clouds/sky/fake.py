@@ -6,7 +6,6 @@ import asyncio
 import base64
 import itertools
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,96 +32,12 @@ from starburst.clouds.sky.machines.keepalive import KEEPER
 from starburst.domain.money import Money
 from starburst.runs.supervisor.progress_report import digest
 from tests.app.virtual import wall
+from tests.clouds.sky.fake_vm import Task, Vm, look_at, observation
 
 T = TypeVar("T")
 
 #: Virtual seconds: a call, a VM's way to existing, to being up, to being gone, and ssh giving up.
 CALL_S, RENT_S, BOOT_S, DOWN_S, SSH_S = 0.2, 5.0, 30.0, 4.0, 10.0
-
-
-@dataclass(slots=True)
-class Task:
-    """One task on a VM: works as many seconds as its command says (`work SECONDS CODE`)."""
-
-    spec: dict[str, Any]
-    began_at: float | None = None
-    gpus: tuple[int, ...] = ()
-    stop_at: float | None = None
-    exit: dict[str, Any] | None = None
-    begun: int = 0
-    #: What lies where it is to say how far it is.
-    report: bytes | None = None
-
-    def settle(self, now: float, lease_until: float) -> None:
-        if self.exit is not None:
-            return
-        if self.began_at is None:
-            if self.stop_at is not None:
-                self.exit = _exit(None, "stop", now)
-            return
-        _, seconds, code = self.spec["command"]
-        done_at = self.began_at + float(seconds)
-        if self.stop_at is not None and self.stop_at <= min(now, done_at):
-            self.exit = _exit(143, "stop", self.stop_at)
-        elif lease_until <= min(now, done_at):
-            self.exit = _exit(143, "lease", lease_until)
-        elif done_at <= now:
-            self.exit = _exit(int(code), "itself", done_at)
-
-    @property
-    def log(self) -> bytes:
-        return b"" if self.began_at is None else f"gpus={self.gpus}\n".encode()
-
-
-@dataclass(slots=True)
-class Vm:
-    """A rented machine."""
-
-    cluster: str
-    spot: bool
-    gpus: int
-    made_at: float
-    id: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    ended_at: float | None = None
-    plugged: bool = True
-    #: SkyPilot's own tags are on the instance: without them it does not find it.
-    tagged: bool = True
-    stopped_at: float | None = None
-    #: It runs what it runs, and its queue takes nothing.
-    queue_down: bool = False
-    lease_until: float = 0.0
-    #: Keepers that were put there, and whether one stands.
-    keepers: int = 0
-    kept: bool = False
-    #: Seconds after its lease at which it shuts itself down, once its switch is set; whether it then ends.
-    switch_s: float | None = None
-    ends_when_shut_down: bool = False
-    tasks: dict[str, Task] = field(default_factory=dict)
-    files: dict[str, Path] = field(default_factory=dict)
-
-    def settle(self, now: float) -> None:
-        """Ends due, then GPUs to who waits."""
-        for task in self.tasks.values():
-            task.settle(now, self.lease_until)
-        if self.switch_s is not None and now >= self.lease_until + self.switch_s:
-            self.shut_down(self.lease_until + self.switch_s)
-
-    def shut_down(self, at: float) -> None:
-        """Its own power off: an end or a stop, as its cloud has been told."""
-        if self.ended_at is None and self.stopped_at is None:
-            self.stopped_at = at
-            self.ended_at = at if self.ends_when_shut_down or self.spot else None
-
-    def begin(self, task: Task, gpus: int, now: float) -> str:
-        self.settle(now)
-        if task.began_at is None and task.exit is None:
-            taken = {gpu for other in self.tasks.values() if other.exit is None for gpu in other.gpus}
-            free = [gpu for gpu in range(self.gpus) if gpu not in taken]
-            if len(free) < gpus:
-                return "PENDING"
-            task.gpus, task.began_at, task.begun = tuple(free[:gpus]), now, task.begun + 1
-        return "RUNNING" if task.exit is None else "SUCCEEDED"
 
 
 @dataclass(slots=True)
@@ -311,7 +226,7 @@ class FakeSky:
             task = vm.tasks.setdefault(name, Task({}))
             task.stop_at = task.stop_at or now + 1.0
         vm.settle(now)
-        ranks = {name: _look(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        ranks = {name: look_at(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
         for name, known in payload.get("hear", {}).items():
             said = vm.tasks[name].report if name in vm.tasks else None
             changed = said is not None and digest(said) != known
@@ -320,31 +235,6 @@ class FakeSky:
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
         answer = {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
         return answer if self.forge is None else self.forge(vm, answer)
-
-
-def _look(task: Task | None, seen: int | None) -> dict[str, Any]:
-    if task is None:
-        task = Task({})
-    began = task.began_at is not None or task.exit is not None
-    text = base64.b64encode(zlib.compress(task.log[seen or 0 :])).decode()
-    started = task.began_at is not None
-    over = task.exit is not None
-    state = {"known": bool(task.spec), "began": began, "started": started, "over": over}
-    return {**state, "exit": task.exit, "log": text, "more": False, "trouble": "", "report": None}
-
-
-def _exit(code: int | None, ended_by: str, at: float) -> dict[str, Any]:
-    facts = {"exit_code": code, "signal": None, "ended_by": ended_by, "message": ""}
-    return {**facts, "started_at": at, "ended_at": at}
-
-
-def _sighting(vm: Vm) -> Observation:
-    at = InstanceRef("aws", "us-east-1", vm.id)
-    if vm.ended_at is not None:
-        return Observation(at, Presence.ENDED, vm.made_at, vm.ended_at)
-    if vm.stopped_at is not None:
-        return Observation(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
-    return Observation(at, Presence.RUNNING, vm.made_at)
 
 
 async def _nothing(_what: str) -> None:
@@ -419,7 +309,7 @@ class Line:
 
     async def sight(self, at: InstanceRef) -> Observation:
         found = [vm for vm in await self._cloud("sight") if vm.id == at.instance]
-        return _sighting(found[0]) if found else Observation(at, Presence.ABSENT)
+        return observation(found[0]) if found else Observation(at, Presence.ABSENT)
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
@@ -427,7 +317,7 @@ class Line:
         vms = await self._cloud("search")
         if not self.sky.cloud_searches:
             return None
-        return [_sighting(vm) for vm in vms if set(labels) <= set(vm.labels)]
+        return [observation(vm) for vm in vms if set(labels) <= set(vm.labels)]
 
     async def arm(self, at: InstanceRef) -> bool:
         for vm in await self._cloud("arm"):

@@ -9,7 +9,8 @@ import pytest
 
 from starburst.core.model.events import Event, InstanceFailed, InstanceGone, InstanceReady
 from tests.app.virtual import run, wall
-from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky, Vm
+from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky
+from tests.clouds.sky.fake_vm import Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready
 
 

@@ -14,7 +14,8 @@ from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.progress import HEAR_S, ProgressCollector
 from starburst.core.model.events import Event, Progress, RunEnded, RunStarted
 from starburst.runs.supervisor.progress_report import MAX_BYTES
-from tests.clouds.sky.fake import FakeSky, Task
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_vm import Task
 from tests.clouds.sky.life import Life, play, ready, run_of
 
 
