@@ -27,6 +27,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
+from translator.carried import CloudStorage
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
