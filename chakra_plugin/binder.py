@@ -77,13 +77,13 @@ class Binder:
     def __init__(
         self,
         api: Api,
-        outcome: BindingListener,
+        listener: BindingListener,
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._api = api
-        self._outcome = outcome
+        self._listener = listener
         self._clock = clock
         self._sleep = sleep
         self._queue: asyncio.Queue[BindingAttempt] = asyncio.Queue()
@@ -115,34 +115,34 @@ class Binder:
 
     async def _work(self) -> None:
         while True:
-            errand = await self._queue.get()
+            attempt = await self._queue.get()
             self._busy += 1
             try:
-                await self._one(errand)
+                await self._one(attempt)
             finally:
                 self._busy -= 1
 
-    async def _one(self, errand: BindingAttempt) -> None:
-        bind, outcome = errand.bind, self._outcome
-        if not outcome.leading():
+    async def _one(self, attempt: BindingAttempt) -> None:
+        bind, listener = attempt.bind, self._listener
+        if not listener.leading():
             return  # the rounds end, too
-        valid = outcome.valid(bind)
-        if not valid and not errand.may_land_until:
-            self._again(errand, outcome.refused(bind, lost=True))
+        valid = listener.valid(bind)
+        if not valid and not attempt.may_land_until:
+            self._again(attempt, listener.refused(bind, lost=True))
             return
         answer, node = await _through(self._send(bind) if valid else self._ask(bind))
         if answer is BindingResult.BOUND:
-            outcome.bound(bind, node)
+            listener.bound(bind, node)
         elif answer is BindingResult.UNKNOWN and valid:
-            self._try_again(replace(errand, may_land_until=self._clock() + LANDING_S))
-        elif answer in (BindingResult.GONE, BindingResult.REFUSED) and not self._may_land(answer, errand):
-            self._again(BindingAttempt(bind), outcome.refused(bind, lost=not valid))
+            self._try_again(replace(attempt, may_land_until=self._clock() + LANDING_S))
+        elif answer in (BindingResult.GONE, BindingResult.REFUSED) and not self._may_land(answer, attempt):
+            self._again(BindingAttempt(bind), listener.refused(bind, lost=not valid))
         else:
-            self._try_again(errand)
+            self._try_again(attempt)
 
-    def _may_land(self, answer: BindingResult, errand: BindingAttempt) -> bool:
+    def _may_land(self, answer: BindingResult, attempt: BindingAttempt) -> bool:
         """Whether the pod may be bound yet by a call from before."""
-        return answer is not BindingResult.GONE and self._clock() < errand.may_land_until
+        return answer is not BindingResult.GONE and self._clock() < attempt.may_land_until
 
     async def _send(self, bind: Bind) -> tuple[BindingResult, str]:
         namespace, name = bind.pod.key
@@ -173,21 +173,21 @@ class Binder:
         node = pod["spec"].get("nodeName", "")
         return (BindingResult.BOUND, node) if node else (BindingResult.REFUSED, "")
 
-    def _try_again(self, errand: BindingAttempt) -> None:
-        self._outcome.unanswered()
-        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(errand.unanswered, 10), LAST_PAUSE_S)
-        self._again(replace(errand, unanswered=errand.unanswered + 1), self._clock() + pause_s)
+    def _try_again(self, attempt: BindingAttempt) -> None:
+        self._listener.unanswered()
+        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(attempt.unanswered, 10), LAST_PAUSE_S)
+        self._again(replace(attempt, unanswered=attempt.unanswered + 1), self._clock() + pause_s)
 
-    def _again(self, errand: BindingAttempt, at: float | None) -> None:
+    def _again(self, attempt: BindingAttempt, at: float | None) -> None:
         if at is None:
             return
-        task = asyncio.ensure_future(self._wait(errand, at))
+        task = asyncio.ensure_future(self._wait(attempt, at))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    async def _wait(self, errand: BindingAttempt, at: float) -> None:
+    async def _wait(self, attempt: BindingAttempt, at: float) -> None:
         await self._sleep(max(0.0, at - self._clock()))
-        self._queue.put_nowait(errand)
+        self._queue.put_nowait(attempt)
 
 
 async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingResult, str]:

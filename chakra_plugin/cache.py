@@ -26,7 +26,7 @@ class Nomination:
 class NodeInfo:
     """A node and what is left of it. Only the cache changes it."""
 
-    __slots__ = ("free", "kept", "name", "order", "pods", "ports", "stamp", "view")
+    __slots__ = ("free", "name", "nominations", "order", "pods", "ports", "stamp", "view")
 
     def __init__(self, name: str, order: int) -> None:
         self.name = name
@@ -39,18 +39,18 @@ class NodeInfo:
         self.pods: dict[str, PodView] = {}
         self.ports: Counter[str] = Counter()
         #: By uid of the pod it is kept for.
-        self.kept: dict[str, Nomination] = {}
+        self.nominations: dict[str, Nomination] = {}
         #: Grows with every change.
         self.stamp = 0
 
     def free_for(self, priority: int, uid: str = "") -> Amounts:
         """What a pod of this priority may have: room kept for another that is as important is not free."""
-        if not self.kept:
+        if not self.nominations:
             return self.free
         free = dict(self.free)
-        for owner, kept in self.kept.items():
-            if kept.priority >= priority and owner != uid:
-                for name, amount in kept.requests.items():
+        for owner, nominated in self.nominations.items():
+            if nominated.priority >= priority and owner != uid:
+                for name, amount in nominated.requests.items():
                     free[name] = free.get(name, 0) - amount
         return free
 
@@ -91,128 +91,128 @@ class Cache:
     """All rooms and places."""
 
     def __init__(self) -> None:
-        self.rooms: dict[str, NodeInfo] = {}
-        self.places: dict[str, Assignment] = {}
+        self.node_infos: dict[str, NodeInfo] = {}
+        self.assignments: dict[str, Assignment] = {}
         #: Rooms in the order in which they changed; whoever remembers a position in it knows what is new.
         self.log: list[NodeInfo] = []
         #: Names of nodes that may hold more than before.
         self.grown: set[str] = set()
         self._order = 0
-        self._kept: dict[str, str] = {}
+        self._nominated: dict[str, str] = {}
 
     def nodes(self) -> Iterator[NodeInfo]:
         """Of nodes that are there."""
-        return (room for room in self.rooms.values() if room.view is not None)
+        return (node_info for node_info in self.node_infos.values() if node_info.view is not None)
 
     # What the watch says.
 
     def node_is(self, view: NodeView) -> None:
         """A node is new or changed."""
-        room = self._room(view.name)
-        room._turn_into(view)
-        self._touch(room, grown=True)
+        node_info = self._node_info(view.name)
+        node_info._turn_into(view)
+        self._touch(node_info, grown=True)
 
     def node_gone(self, name: str) -> list[str]:
         """A node vanished; the pods on it are somebody else's care. For whom room was kept there, by uid."""
-        room = self.rooms[name]
-        room._turn_into(None)
-        kept = list(room.kept)
-        for uid in kept:
-            self.unkeep(uid)
-        self._touch(room)
-        self._sweep(room)
-        return kept
+        node_info = self.node_infos[name]
+        node_info._turn_into(None)
+        nominated = list(node_info.nominations)
+        for uid in nominated:
+            self.withdraw_nomination(uid)
+        self._touch(node_info)
+        self._sweep(node_info)
+        return nominated
 
     def bound(self, pod: PodView) -> None:
         """A pod is bound, by whomever."""
-        self.unkeep(pod.uid)
-        known = self.places.get(pod.uid)
+        self.withdraw_nomination(pod.uid)
+        known = self.assignments.get(pod.uid)
         if known is not None and known.node == pod.node and known.pod.requests == pod.requests:
-            self.places[pod.uid] = Assignment(pod, pod.node, False)
-            self.rooms[pod.node].pods[pod.uid] = pod
+            self.assignments[pod.uid] = Assignment(pod, pod.node, False)
+            self.node_infos[pod.node].pods[pod.uid] = pod
             return
         if known is not None:
             self._remove(pod.uid)
-        self._place(Assignment(pod, pod.node, False))
+        self._assign(Assignment(pod, pod.node, False))
 
     def gone(self, uid: str) -> None:
         """A pod was deleted, or is over."""
-        self.unkeep(uid)
-        if uid in self.places:
+        self.withdraw_nomination(uid)
+        if uid in self.assignments:
             self._remove(uid)
 
     # What Chakra decides.
 
     def assume(self, pod: PodView, node: str) -> None:
         """A binding is decided and will be sent."""
-        assert pod.uid not in self.places, f"{pod.key} has a place"
-        self.unkeep(pod.uid)
-        self._place(Assignment(pod, node, True))
+        assert pod.uid not in self.assignments, f"{pod.key} has a place"
+        self.withdraw_nomination(pod.uid)
+        self._assign(Assignment(pod, node, True))
 
     def refresh(self, pod: PodView) -> None:
         """A newer view of an assumed pod that is still unbound as far as the watch knows."""
-        place = self.places[pod.uid]
-        if place.assumed and place.pod.requests == pod.requests:
-            self.places[pod.uid] = replace(place, pod=pod)
-            self.rooms[place.node].pods[pod.uid] = pod
+        assignment = self.assignments[pod.uid]
+        if assignment.assumed and assignment.pod.requests == pod.requests:
+            self.assignments[pod.uid] = replace(assignment, pod=pod)
+            self.node_infos[assignment.node].pods[pod.uid] = pod
 
     def release(self, uid: str, *, undo: bool = False) -> PodView | None:
         """An assumed pod was surely not bound. The pod, or None if the place is not, or no more, a promise.
 
         `undo`: it was never meant to be; nobody else gains by it.
         """
-        place = self.places.get(uid)
-        if place is None or not place.assumed:
+        assignment = self.assignments.get(uid)
+        if assignment is None or not assignment.assumed:
             return None
         self._remove(uid, grown=not undo)
-        return place.pod
+        return assignment.pod
 
-    def keep(self, pod: PodView, node: str) -> None:
+    def nominate(self, pod: PodView, node: str) -> None:
         """Keep room for a pod whose victims leave."""
-        self.unkeep(pod.uid)
-        room = self.rooms[node]
-        room.kept[pod.uid] = Nomination(pod.requests, pod.priority)
-        self._kept[pod.uid] = node
-        self._touch(room)
+        self.withdraw_nomination(pod.uid)
+        node_info = self.node_infos[node]
+        node_info.nominations[pod.uid] = Nomination(pod.requests, pod.priority)
+        self._nominated[pod.uid] = node
+        self._touch(node_info)
 
-    def unkeep(self, uid: str) -> str:
+    def withdraw_nomination(self, uid: str) -> str:
         """Keep no room any more; the node's name, "" if there was none."""
-        node = self._kept.pop(uid, "")
+        node = self._nominated.pop(uid, "")
         if node:
-            del self.rooms[node].kept[uid]
-            self._touch(self.rooms[node], grown=True)
+            del self.node_infos[node].nominations[uid]
+            self._touch(self.node_infos[node], grown=True)
         return node
 
-    def kept_on(self, uid: str) -> str:
+    def nominated_node(self, uid: str) -> str:
         """The node that keeps room for a pod, or ""."""
-        return self._kept.get(uid, "")
+        return self._nominated.get(uid, "")
 
-    def _place(self, place: Assignment) -> None:
-        room = self._room(place.node)
-        self.places[place.pod.uid] = place
-        room._put(place.pod)
-        self._touch(room)
+    def _assign(self, assignment: Assignment) -> None:
+        node_info = self._node_info(assignment.node)
+        self.assignments[assignment.pod.uid] = assignment
+        node_info._put(assignment.pod)
+        self._touch(node_info)
 
     def _remove(self, uid: str, *, grown: bool = True) -> None:
-        place = self.places.pop(uid)
-        room = self.rooms[place.node]
-        room._take_away(uid)
-        self._touch(room, grown=grown)
-        self._sweep(room)
+        assignment = self.assignments.pop(uid)
+        node_info = self.node_infos[assignment.node]
+        node_info._take_away(uid)
+        self._touch(node_info, grown=grown)
+        self._sweep(node_info)
 
-    def _room(self, name: str) -> NodeInfo:
-        room = self.rooms.get(name)
-        if room is None:
+    def _node_info(self, name: str) -> NodeInfo:
+        node_info = self.node_infos.get(name)
+        if node_info is None:
             self._order += 1
-            room = self.rooms[name] = NodeInfo(name, self._order)
-        return room
+            node_info = self.node_infos[name] = NodeInfo(name, self._order)
+        return node_info
 
-    def _touch(self, room: NodeInfo, *, grown: bool = False) -> None:
-        room.stamp += 1
-        self.log.append(room)
-        if grown and room.view is not None:
-            self.grown.add(room.name)
+    def _touch(self, node_info: NodeInfo, *, grown: bool = False) -> None:
+        node_info.stamp += 1
+        self.log.append(node_info)
+        if grown and node_info.view is not None:
+            self.grown.add(node_info.name)
 
-    def _sweep(self, room: NodeInfo) -> None:
-        if room.view is None and not room.pods and not room.kept:
-            del self.rooms[room.name]
+    def _sweep(self, node_info: NodeInfo) -> None:
+        if node_info.view is None and not node_info.pods and not node_info.nominations:
+            del self.node_infos[node_info.name]

@@ -31,7 +31,7 @@ class Bind:
     node: str
     rank: int | None
     #: As it was when this was decided.
-    standing: Disposition
+    disposition: Disposition
     #: Epoch seconds: when the pod was first seen to wait, and when this was decided.
     since: float
     decided_at: float
@@ -39,7 +39,7 @@ class Bind:
     @property
     def gang(self) -> Gang | None:
         """The gang it is a member of."""
-        return self.standing if isinstance(self.standing, Gang) else None
+        return self.disposition if isinstance(self.disposition, Gang) else None
 
 
 @dataclass(frozen=True, slots=True)

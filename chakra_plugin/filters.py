@@ -37,38 +37,42 @@ def barred(demand: Demand, node: NodeView) -> str:
     return ""
 
 
-def fits(demand: Demand, room: NodeInfo, uid: str = "", *, kept: bool = True) -> bool:
+def fits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:
     """Whether there is room; `kept` says whether what is kept for pods other than `uid` is taken for used."""
-    free = room.free_for(demand.priority, uid) if kept and room.kept else room.free
+    free = node_info.free_for(demand.priority, uid) if nominated and node_info.nominations else node_info.free
     for name, amount in demand.requests:
         if free.get(name, 0) < amount:
             return False
-    return not demand.ports or not any(port in room.ports for port in demand.ports)
+    return not demand.ports or not any(port in node_info.ports for port in demand.ports)
 
 
-def admits(demand: Demand, room: NodeInfo, uid: str = "", *, kept: bool = True) -> bool:
+def admits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:
     """Whether a node takes a pod of this demand now."""
-    return room.view is not None and fits(demand, room, uid, kept=kept) and not barred(demand, room.view)
+    return (
+        node_info.view is not None
+        and fits(demand, node_info, uid, nominated=nominated)
+        and not barred(demand, node_info.view)
+    )
 
 
-def lacking(demand: Demand, room: NodeInfo) -> list[str]:
+def lacking(demand: Demand, node_info: NodeInfo) -> list[str]:
     """What there is too little of; nothing if it fits."""
-    free = room.free_for(demand.priority)
+    free = node_info.free_for(demand.priority)
     found = [
         "Too many pods" if name == "pods" else f"Insufficient {name}"
         for name, amount in demand.requests
         if free.get(name, 0) < amount
     ]
-    if any(port in room.ports for port in demand.ports):
+    if any(port in node_info.ports for port in demand.ports):
         found.append("node(s) didn't have free ports for the requested pod ports")
     return found
 
 
-def rejections(demand: Demand, room: NodeInfo) -> list[str]:
+def rejections(demand: Demand, node_info: NodeInfo) -> list[str]:
     """All that is in the way on a node, as kube-scheduler counts it; nothing if nothing is."""
-    assert room.view is not None
-    bar = barred(demand, room.view)
-    return [bar] if bar else lacking(demand, room)
+    assert node_info.view is not None
+    bar = barred(demand, node_info.view)
+    return [bar] if bar else lacking(demand, node_info)
 
 
 def unavailable(found: Iterable[list[str]]) -> str:

@@ -33,7 +33,7 @@ class Metrics:
             buckets=WAIT_BUCKETS_S,
             registry=self.registry,
         )
-        self._round = Histogram(
+        self._cycle = Histogram(
             "chakra_scheduling_round_duration_seconds",
             "One round over the pending pods, without the calls that bind them.",
             buckets=ROUND_BUCKETS_S,
@@ -68,9 +68,9 @@ class Metrics:
         """So many pods wait now."""
         self._pending.set(count)
 
-    def round_took(self, seconds: float) -> None:
+    def cycle_took(self, seconds: float) -> None:
         """A round is over."""
-        self._round.observe(seconds)
+        self._cycle.observe(seconds)
 
     def leader(self, flag: bool) -> None:
         """Whether this replica schedules."""

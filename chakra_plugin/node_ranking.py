@@ -35,23 +35,23 @@ class NodeRanking:
         self._score = score
         self._heap: list[tuple[Any, int, int, NodeInfo]] = []
         self._seen = len(cache.log)
-        for room in cache.nodes():
-            self._look(room)
+        for node_info in cache.nodes():
+            self._look(node_info)
 
     def best(self) -> NodeInfo | None:
         """The best node of now, or None."""
         log, heap = self._cache.log, self._heap
-        for room in dict.fromkeys(log[self._seen :]):
-            self._look(room)
+        for node_info in dict.fromkeys(log[self._seen :]):
+            self._look(node_info)
         self._seen = len(log)
         while heap:
-            _, _, stamp, room = heap[0]
-            if room.stamp == stamp:
-                return room
+            _, _, stamp, node_info = heap[0]
+            if node_info.stamp == stamp:
+                return node_info
             heappop(heap)
         return None
 
-    def _look(self, room: NodeInfo) -> None:
-        if room.view is not None and admits(self._demand, room):
-            score = self._score(triple(room.free), triple(room.view.allocatable), self._amount)
-            heappush(self._heap, (score, room.order, room.stamp, room))
+    def _look(self, node_info: NodeInfo) -> None:
+        if node_info.view is not None and admits(self._demand, node_info):
+            score = self._score(triple(node_info.free), triple(node_info.view.allocatable), self._amount)
+            heappush(self._heap, (score, node_info.order, node_info.stamp, node_info))

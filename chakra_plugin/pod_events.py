@@ -57,7 +57,7 @@ class LastEvent:
 
 def event_of(entry: QueuedPod, message: str) -> PodEvent:
     """Of a pod that waits: held pods are nobody's failure."""
-    if isinstance(entry.standing, Hold):
+    if isinstance(entry.disposition, Hold):
         return PodEvent(entry.pod, NORMAL, "Waiting", message)
     return PodEvent(entry.pod, WARNING, "FailedScheduling", message, condition=True)
 

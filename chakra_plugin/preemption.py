@@ -29,7 +29,7 @@ class Eviction:
 def eviction(
     demand: Demand,
     uid: str,
-    rooms: Iterable[NodeInfo],
+    node_infos: Iterable[NodeInfo],
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> Eviction | None:
@@ -38,29 +38,29 @@ def eviction(
     `leaving`: pods that are on their way out; they cost nothing. `movable`: pods that may be victims at all.
     """
     best: tuple[tuple[int, int, int, int], Eviction] | None = None
-    for room in rooms:
-        if room.view is None or barred(demand, room.view):
+    for node_info in node_infos:
+        if node_info.view is None or barred(demand, node_info.view):
             continue
-        victims = _victims(demand, uid, room, leaving, movable)
+        victims = _victims(demand, uid, node_info, leaving, movable)
         if victims is None:
             continue
         highest = max((pod.priority for pod in victims), default=-(2**31))
-        cost = (highest, len(victims), sum(pod.priority for pod in victims), room.order)
+        cost = (highest, len(victims), sum(pod.priority for pod in victims), node_info.order)
         if best is None or cost < best[0]:
-            best = cost, Eviction(room.name, tuple(victims))
+            best = cost, Eviction(node_info.name, tuple(victims))
     return best[1] if best else None
 
 
 def _victims(
     demand: Demand,
     uid: str,
-    room: NodeInfo,
+    node_info: NodeInfo,
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> list[PodView] | None:
-    free, ports = dict(room.free_for(demand.priority, uid)), set(room.ports)
+    free, ports = dict(node_info.free_for(demand.priority, uid)), set(node_info.ports)
     lower = []
-    for pod in room.pods.values():
+    for pod in node_info.pods.values():
         if leaving(pod):
             _give(free, ports, pod)
         elif pod.priority < demand.priority and movable(pod):

@@ -42,7 +42,7 @@ class SchedulerMetrics(Protocol):
     def bind_error(self) -> None: ...
     def preempted(self, count: int) -> None: ...
     def pending(self, count: int) -> None: ...
-    def round_took(self, seconds: float) -> None: ...
+    def cycle_took(self, seconds: float) -> None: ...
 
 
 class ChakraScheduler:
@@ -66,7 +66,7 @@ class ChakraScheduler:
         self._draw = draw or random.Random()
         self._wake = Wake()
         self._reporter = PodEventReporter(
-            api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep
+            api, options.scheduler, self.planner.state.queue, clock=clock, sleep=sleep
         )
         self._leading: Callable[[], bool] = lambda: True
         self._binder = Binder(api, self, clock=clock, sleep=sleep)
@@ -80,13 +80,13 @@ class ChakraScheduler:
         self._leading = still_leading
         planner, clock = self.planner, self._clock
         parts = {
-            "watch nodes": self._watch(NODES, read_node, planner.node_changed),
+            "watch nodes": self._watch(NODES, read_node, planner.state.node_changed),
             "watch pods": self._watch(
-                PODS, read_relevant_pod, lambda old, new: planner.pod_changed(old, new, clock())
+                PODS, read_relevant_pod, lambda old, new: planner.state.pod_changed(old, new, clock())
             ),
             **{
                 f"watch jobs {namespace}": self._watch(
-                    JOBS, read_job, lambda old, new: planner.job_changed(old, new, clock()), namespace
+                    JOBS, read_job, lambda old, new: planner.state.job_changed(old, new, clock()), namespace
                 )
                 for namespace in self._job_namespaces
             },
@@ -123,30 +123,30 @@ class ChakraScheduler:
             if self._unsynced or ahead < AHEAD // 2:
                 continue  # whatever changes that, wakes us
             self._cycle(ahead)
-            if self.planner.queue.ready:
+            if self.planner.state.queue.ready:
                 self._wake.ring()  # the round had its fill, or changed something for pods it had tried
             await self._sleep(GATHER_S)
 
     async def _news(self) -> None:
         """Wait until a round may find something to do."""
-        at = self.planner.queue.next_wake()
+        at = self.planner.state.queue.next_wake()
         await self._wake.wait(math.inf if at is None else max(0.0, at - self._clock()))
 
     def _cycle(self, limit: int) -> None:
         began = time.perf_counter()
-        this = self.planner.plan(self._clock(), limit)
+        cycle = self.planner.plan(self._clock(), limit)
         took_s = time.perf_counter() - began
-        for bind in this.binds:
+        for bind in cycle.binds:
             self._binder.send(bind)
-        for preemption in this.preemptions:
+        for preemption in cycle.preemptions:
             task = asyncio.ensure_future(self._evict(preemption))
             self._evictions.add(task)
             task.add_done_callback(self._evictions.discard)
-        for _ in range(this.failed):
+        for _ in range(cycle.failed):
             self._meter.unschedulable()
-        if this.binds or this.failed:
-            self._meter.round_took(took_s)
-        self._meter.pending(len(self.planner.queue.entries))
+        if cycle.binds or cycle.failed:
+            self._meter.cycle_took(took_s)
+        self._meter.pending(len(self.planner.state.queue.entries))
         self._reporter.look()
 
     # What became of bindings.
@@ -156,9 +156,9 @@ class ChakraScheduler:
         self._wake.ring()
         if node != bind.node:
             log.warning("bound-by-another", pod="/".join(bind.pod.key), node=node, meant=bind.node)
-            self.planner.found(bind, node)
+            self.planner.state.found(bind, node)
             return
-        self.planner.bound(bind)
+        self.planner.state.bound(bind)
         self._meter.scheduled(self._clock() - bind.since)
         words = f"Successfully assigned {'/'.join(bind.pod.key)} to {node}"
         self._reporter.tell(PodEvent(bind.pod, NORMAL, "Scheduled", words))
@@ -167,7 +167,7 @@ class ChakraScheduler:
         """The pod was surely not bound."""
         self._wake.ring()
         self._meter.bind_error()
-        return self.planner.refused(bind, self._clock(), lost=lost)
+        return self.planner.state.refused(bind, self._clock(), lost=lost)
 
     def unanswered(self) -> None:
         """It is not known what became of a binding; it will be tried again."""
@@ -175,7 +175,7 @@ class ChakraScheduler:
 
     def valid(self, bind: Bind) -> bool:
         """Whether a binding may still be sent."""
-        return self.planner.valid(bind)
+        return self.planner.state.valid(bind)
 
     def leading(self) -> bool:
         """Whether this process may bind at all."""
@@ -198,7 +198,7 @@ class ChakraScheduler:
                 words = f"Preempted by {'/'.join(pod.key)} on node {preemption.node}"
                 self._reporter.tell(PodEvent(victim, NORMAL, "Preempted", words))
             else:
-                self.planner.spared(preemption, victim)
+                self.planner.state.victim_spared(preemption, victim)
                 self._wake.ring()
 
     async def _delete(self, victim: PodView) -> bool:

@@ -49,7 +49,7 @@ class QueuedPod:
     order: QueueOrder
     #: Epoch seconds at which it was first seen to wait.
     since: float
-    standing: Disposition
+    disposition: Disposition
     #: In none of the lines before that time.
     not_before: float = 0.0
 
@@ -89,24 +89,24 @@ class SchedulingQueue:
         self.entries: dict[str, QueuedPod] = {}
         self.ready: dict[PendingGroup, None] = {}
         self.blocked: dict[PendingGroup, None] = {}
-        self._lines: dict[PodShape | Gang, PendingGroup] = {}
+        self._pending_groups: dict[PodShape | Gang, PendingGroup] = {}
         self._groups: dict[object, dict[PendingGroup, None]] = {}
         self._asleep: list[tuple[float, str]] = []
         self._counter = 0
 
-    def put(self, pod: PodView, standing: Disposition, now: float, since: float | None = None) -> None:
+    def put(self, pod: PodView, disposition: Disposition, now: float, since: float | None = None) -> None:
         """A pod waits, is another than it was, or is to be treated in another way than before."""
         known = self.entries.get(pod.uid)
-        if known is not None and known.standing == standing:
+        if known is not None and known.disposition == disposition:
             known.pod = pod
             return
         if known is not None:
             self.remove(pod.uid)
-            entry = QueuedPod(pod, known.order, known.since, standing, known.not_before)
+            entry = QueuedPod(pod, known.order, known.since, disposition, known.not_before)
         else:
             self._counter += 1
             order = (-pod.priority, pod.created_at, self._counter)
-            entry = QueuedPod(pod, order, now if since is None else since, standing)
+            entry = QueuedPod(pod, order, now if since is None else since, disposition)
         self.entries[pod.uid] = entry
         if entry.not_before <= now:
             self._join(entry)
@@ -143,76 +143,82 @@ class SchedulingQueue:
         """When the next of them wakes."""
         return self._asleep[0][0] if self._asleep else None
 
-    def block(self, line: PendingGroup, why: str) -> None:
+    def block(self, pending_group: PendingGroup, why: str) -> None:
         """It fits nowhere."""
-        line.blocked = why
-        if line in self.ready:
-            del self.ready[line]
-            self.blocked[line] = None
+        pending_group.blocked = why
+        if pending_group in self.ready:
+            del self.ready[pending_group]
+            self.blocked[pending_group] = None
 
-    def unblock(self, line: PendingGroup) -> None:
+    def unblock(self, pending_group: PendingGroup) -> None:
         """It is worth a try again; what was said of it stays true until then."""
-        if line in self.blocked:
-            del self.blocked[line]
-            self.ready[line] = None
+        if pending_group in self.blocked:
+            del self.blocked[pending_group]
+            self.ready[pending_group] = None
 
     def unblock_group(self, group: object) -> None:
         """Something about a gang, or the pods of an owner, is new."""
-        for line in self._groups.get(group, ()):
-            self.unblock(line)
+        for pending_group in self._groups.get(group, ()):
+            self.unblock(pending_group)
 
-    def line(self, shape: PodShape) -> PendingGroup | None:
+    def pending_group(self, shape: PodShape) -> PendingGroup | None:
         """The line of a shape, if somebody waits in it."""
-        return self._lines.get(shape)
+        return self._pending_groups.get(shape)
 
     def reason(self, uid: str) -> str:
         """What there is to say of a pod that waits; "" if nothing."""
         entry = self.entries.get(uid)
         if entry is None:
             return ""
-        standing = entry.standing
-        if isinstance(standing, InvalidPod):
-            return standing.why
-        if isinstance(standing, Hold):
-            return standing.why if standing.told else ""
-        line = self._lines.get(standing)
-        return line.blocked if line is not None else ""
+        disposition = entry.disposition
+        if isinstance(disposition, InvalidPod):
+            return disposition.why
+        if isinstance(disposition, Hold):
+            return disposition.why if disposition.told else ""
+        pending_group = self._pending_groups.get(disposition)
+        return pending_group.blocked if pending_group is not None else ""
 
     def reasons(self) -> Iterator[tuple[QueuedPod, str]]:
         """Every pod of which there is something to say, with its words."""
         return ((entry, why) for uid, entry in self.entries.items() if (why := self.reason(uid)))
 
     def _join(self, entry: QueuedPod) -> None:
-        standing = entry.standing
-        if isinstance(standing, (Hold, InvalidPod)):
+        disposition = entry.disposition
+        if isinstance(disposition, (Hold, InvalidPod)):
             return
-        line = self._lines.get(standing)
-        if line is None:
-            line = self._lines[standing] = PendingGroup(standing)
-            self.ready[line] = None
-            self._groups.setdefault(_group(line), {})[line] = None
-        line.join(entry)
-        if isinstance(standing, Gang):
-            self.unblock(line)
+        pending_group = self._pending_groups.get(disposition)
+        if pending_group is None:
+            pending_group = self._pending_groups[disposition] = PendingGroup(disposition)
+            self.ready[pending_group] = None
+            self._groups.setdefault(_group(pending_group), {})[pending_group] = None
+        pending_group.join(entry)
+        if isinstance(disposition, Gang):
+            self.unblock(pending_group)
 
     def _leave(self, entry: QueuedPod) -> None:
-        standing = entry.standing
-        line = None if isinstance(standing, (Hold, InvalidPod)) else self._lines.get(standing)
-        if line is None or line.waiting.pop(entry.pod.uid, None) is None or line.waiting:
+        disposition = entry.disposition
+        pending_group = (
+            None if isinstance(disposition, (Hold, InvalidPod)) else self._pending_groups.get(disposition)
+        )
+        if (
+            pending_group is None
+            or pending_group.waiting.pop(entry.pod.uid, None) is None
+            or pending_group.waiting
+        ):
             return
-        del self._lines[line.key]
-        self.ready.pop(line, None)
-        self.blocked.pop(line, None)
-        group = self._groups[_group(line)]
-        del group[line]
+        del self._pending_groups[pending_group.key]
+        self.ready.pop(pending_group, None)
+        self.blocked.pop(pending_group, None)
+        group = self._groups[_group(pending_group)]
+        del group[pending_group]
         if not group:
-            del self._groups[_group(line)]
+            del self._groups[_group(pending_group)]
 
 
-def _group(line: PendingGroup) -> object:
-    if isinstance(line.key, Gang):
-        return line.key
-    return line.key.directive.group if line.key.directive else None
+def _group(pending_group: PendingGroup) -> object:
+    if isinstance(pending_group.key, Gang):
+        return pending_group.key
+    return pending_group.key.directive.group if pending_group.key.directive else None
 
 
 def backoff_s(failures: int) -> float:
