@@ -1,4 +1,8 @@
-"""Sends bindings, many at once, and finds out what became of each before its room is anybody's again."""
+"""Sends bindings, many at once, and resolves each before its node's resources are given to another pod.
+
+A call without an answer may still be carried out by the server. So the binding is asked for again, on the
+same node, until the server answers; a refusal counts only once no earlier call can land (`LANDING_S`).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ LANDING_S = 60.0
 
 
 class BindingResult(Enum):
-    """What is known of a binding."""
+    """What is known about a binding."""
 
     BOUND = "bound"
     REFUSED = "refused"
@@ -42,10 +46,10 @@ class BindingResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BindingAttempt:
-    """A binding, and what is not known of it from before."""
+    """A binding, and how its earlier calls ended."""
 
     bind: Bind
-    #: How often in a row there was no answer.
+    #: Calls in a row without an answer.
     unanswered: int = 0
     #: Until then a call that was not answered may still be carried out: a later refusal does not mean that
     #: the pod stays unbound. Epoch seconds.
@@ -53,22 +57,22 @@ class BindingAttempt:
 
 
 class BindingListener(Protocol):
-    """Whom the binder asks, and to whom it tells what became of a binding."""
+    """Callbacks of the binder."""
 
     def leading(self) -> bool:
-        """Whether this process may bind at all."""
+        """Whether this process holds the Lease, so that it may bind."""
 
     def valid(self, bind: Bind) -> bool:
         """Whether a binding may still be sent."""
 
     def bound(self, bind: Bind, node: str) -> None:
-        """The pod is on this node; not on the one it was meant for if another scheduler was faster."""
+        """The pod is bound to this node, which is another than `bind.node` if another scheduler was faster."""
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
-        """Surely not bound; the epoch second at which to send it again, if it keeps its place."""
+        """The pod is not bound; returns the epoch second of the next try, None if it is given up."""
 
     def unanswered(self) -> None:
-        """It is not known what became of a call; it will be made again."""
+        """A call had no answer; it is repeated."""
 
 
 class Binder:
@@ -93,15 +97,15 @@ class Binder:
 
     @property
     def outstanding(self) -> int:
-        """Bindings that wait for their turn or their answer."""
+        """Number of bindings that are queued or under way."""
         return self._queue.qsize() + self._busy
 
     def send(self, bind: Bind) -> None:
-        """Take a binding."""
+        """Queue a binding."""
         self._queue.put_nowait(BindingAttempt(bind))
 
     async def run(self) -> None:
-        """Work until cancelled; calls that are under way then still get their answer, others are not made."""
+        """Send until cancelled; calls under way then are awaited, queued ones are dropped."""
         self._workers = [asyncio.ensure_future(self._work()) for _ in range(WORKERS)]
         try:
             await asyncio.gather(*self._workers)
@@ -125,7 +129,7 @@ class Binder:
     async def _one(self, attempt: BindingAttempt) -> None:
         bind, listener = attempt.bind, self._listener
         if not listener.leading():
-            return  # the rounds end, too
+            return  # the Lease is lost, and this scheduler ends
         valid = listener.valid(bind)
         if not valid and not attempt.may_land_until:
             self._again(attempt, listener.refused(bind, lost=True))
@@ -141,7 +145,7 @@ class Binder:
             self._try_again(attempt)
 
     def _may_land(self, answer: BindingResult, attempt: BindingAttempt) -> bool:
-        """Whether the pod may be bound yet by a call from before."""
+        """Whether an earlier call may still bind the pod."""
         return answer is not BindingResult.GONE and self._clock() < attempt.may_land_until
 
     async def _send(self, bind: Bind) -> tuple[BindingResult, str]:
@@ -163,7 +167,7 @@ class Binder:
         return BindingResult.BOUND, bind.node
 
     async def _ask(self, bind: Bind) -> tuple[BindingResult, str]:
-        """Where the pod is by now."""
+        """Read where the pod is now."""
         try:
             pod = await self._api.find(PODS, *bind.pod.key)
         except (ApiError, UnreachableError):
@@ -191,7 +195,7 @@ class Binder:
 
 
 async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingResult, str]:
-    """The answer of a call, also to one who is cancelled meanwhile."""
+    """Await a call that is finished even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
@@ -201,7 +205,7 @@ async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingR
 
 
 def binding(bind: Bind) -> Object:
-    """The body; its annotations land on the pod."""
+    """The body of a binding; the server copies its annotations to the pod."""
     namespace, name = bind.pod.key
     metadata: Object = {"name": name, "namespace": namespace, "uid": bind.pod.uid}
     if bind.rank is not None:

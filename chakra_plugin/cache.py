@@ -1,8 +1,8 @@
-"""What is free on every node: what the API server says, and what Chakra has promised since.
+"""The free resources of every node: as watched, less what Chakra has decided since.
 
-A pod is *assumed* on a node from the moment Chakra decides so. The watch confirms it, a refused binding gives
-the room back; a pod that is bound never becomes unbound again, whatever old news arrives. Room belongs to a
-node's name: pods bound to a node that vanished count again when it comes back.
+A pod is *assumed* on a node as soon as Chakra decides to bind it. The watch confirms the assignment, a
+refused binding releases it. A pod that is bound never becomes unbound again, whatever stale event arrives.
+Assignments belong to a node's name: pods of a node that vanished count again when it comes back.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from translator.podspec import Amounts
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """Room kept on a node for a pod whose victims are on their way out."""
+    """Resources set aside on a node for a pod whose victims are being deleted (nominatedNodeName)."""
 
     requests: Amounts
     priority: int
 
 
 class NodeInfo:
-    """A node and what is left of it. Only the cache changes it."""
+    """A node and its free resources. Only the cache changes it."""
 
     __slots__ = ("free", "name", "nominations", "order", "pods", "ports", "stamp", "view")
 
@@ -38,13 +38,13 @@ class NodeInfo:
         self.free: Amounts = {}
         self.pods: dict[str, PodView] = {}
         self.ports: Counter[str] = Counter()
-        #: By uid of the pod it is kept for.
+        #: By uid of the nominated pod.
         self.nominations: dict[str, Nomination] = {}
         #: Grows with every change.
         self.stamp = 0
 
     def free_for(self, priority: int, uid: str = "") -> Amounts:
-        """What a pod of this priority may have: room kept for another that is as important is not free."""
+        """What a pod of this priority may use: not what is nominated to pods of equal or higher priority."""
         if not self.nominations:
             return self.free
         free = dict(self.free)
@@ -79,7 +79,7 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where a pod is."""
+    """The node of a pod."""
 
     pod: PodView
     node: str
@@ -88,12 +88,12 @@ class Assignment:
 
 
 class Cache:
-    """All rooms and places."""
+    """All nodes and assignments."""
 
     def __init__(self) -> None:
         self.node_infos: dict[str, NodeInfo] = {}
         self.assignments: dict[str, Assignment] = {}
-        #: Rooms in the order in which they changed; whoever remembers a position in it knows what is new.
+        #: Nodes in the order of their changes; a reader remembers its position in this list.
         self.log: list[NodeInfo] = []
         #: Names of nodes that may hold more than before.
         self.grown: set[str] = set()
@@ -101,10 +101,10 @@ class Cache:
         self._nominated: dict[str, str] = {}
 
     def nodes(self) -> Iterator[NodeInfo]:
-        """Of nodes that are there."""
+        """The nodes that exist."""
         return (node_info for node_info in self.node_infos.values() if node_info.view is not None)
 
-    # What the watch says.
+    # Events of the watches.
 
     def node_is(self, view: NodeView) -> None:
         """A node is new or changed."""
@@ -113,7 +113,7 @@ class Cache:
         self._touch(node_info, grown=True)
 
     def node_gone(self, name: str) -> list[str]:
-        """A node vanished; the pods on it are somebody else's care. For whom room was kept there, by uid."""
+        """A node was deleted. Returns the uids of the pods that were nominated to it."""
         node_info = self.node_infos[name]
         node_info._turn_into(None)
         nominated = list(node_info.nominations)
@@ -124,7 +124,7 @@ class Cache:
         return nominated
 
     def bound(self, pod: PodView) -> None:
-        """A pod is bound, by whomever."""
+        """A pod is bound, by any scheduler."""
         self.withdraw_nomination(pod.uid)
         known = self.assignments.get(pod.uid)
         if known is not None and known.node == pod.node and known.pod.requests == pod.requests:
@@ -136,15 +136,15 @@ class Cache:
         self._assign(Assignment(pod, pod.node, False))
 
     def gone(self, uid: str) -> None:
-        """A pod was deleted, or is over."""
+        """A pod was deleted, or has ended."""
         self.withdraw_nomination(uid)
         if uid in self.assignments:
             self._remove(uid)
 
-    # What Chakra decides.
+    # Decisions.
 
     def assume(self, pod: PodView, node: str) -> None:
-        """A binding is decided and will be sent."""
+        """Assign a pod whose binding is decided and will be sent."""
         assert pod.uid not in self.assignments, f"{pod.key} has a place"
         self.withdraw_nomination(pod.uid)
         self._assign(Assignment(pod, node, True))
@@ -157,9 +157,9 @@ class Cache:
             self.node_infos[assignment.node].pods[pod.uid] = pod
 
     def release(self, uid: str, *, undo: bool = False) -> PodView | None:
-        """An assumed pod was surely not bound. The pod, or None if the place is not, or no more, a promise.
+        """Take back an assumed assignment whose pod was not bound; None if there is none, or it is confirmed.
 
-        `undo`: it was never meant to be; nobody else gains by it.
+        `undo`: the assignment was a trial of this cycle, so no other pod gains from it.
         """
         assignment = self.assignments.get(uid)
         if assignment is None or not assignment.assumed:
@@ -168,7 +168,7 @@ class Cache:
         return assignment.pod
 
     def nominate(self, pod: PodView, node: str) -> None:
-        """Keep room for a pod whose victims leave."""
+        """Set resources aside for a pod whose victims are being deleted."""
         self.withdraw_nomination(pod.uid)
         node_info = self.node_infos[node]
         node_info.nominations[pod.uid] = Nomination(pod.requests, pod.priority)
@@ -176,7 +176,7 @@ class Cache:
         self._touch(node_info)
 
     def withdraw_nomination(self, uid: str) -> str:
-        """Keep no room any more; the node's name, "" if there was none."""
+        """Drop the nomination of a pod; returns the node's name, "" if there was none."""
         node = self._nominated.pop(uid, "")
         if node:
             del self.node_infos[node].nominations[uid]
@@ -184,7 +184,7 @@ class Cache:
         return node
 
     def nominated_node(self, uid: str) -> str:
-        """The node that keeps room for a pod, or ""."""
+        """The node that a pod is nominated to, or ""."""
         return self._nominated.get(uid, "")
 
     def _assign(self, assignment: Assignment) -> None:

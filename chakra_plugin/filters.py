@@ -1,6 +1,6 @@
-"""Which nodes can take a pod, and what is in the way on the others, in kube-scheduler's words.
+"""Which nodes a pod fits on, and why it does not fit on the others, in kube-scheduler's messages.
 
-Source of the words: Kubernetes 1.20, pkg/scheduler/framework/plugins, and for node affinity 1.22.
+Source of the messages: Kubernetes 1.20, pkg/scheduler/framework/plugins, and for node affinity 1.22.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from chakra_plugin.demand import Demand
 from starburst.domain.constraints import Taint
 from starburst.kube.objects import NodeView
 
-#: The taint that stands for a cordon; who tolerates it is let in.
+#: The taint of a cordoned node; pods that tolerate it may go there.
 CORDON = Taint("node.kubernetes.io/unschedulable")
 
 
 def barred(demand: Demand, node: NodeView) -> str:
-    """Why a node takes no pod of this demand however empty it is; "" if it does."""
+    """Why a pod of this demand fits on the node not even if it is empty; "" if it does."""
     if demand.unsupported:
         return f"unsupported demand {', '.join(demand.unsupported)}"
     if not node.schedulable and not any(each.tolerates(CORDON) for each in demand.rules.tolerations):
@@ -38,7 +38,7 @@ def barred(demand: Demand, node: NodeView) -> str:
 
 
 def fits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:
-    """Whether there is room; `kept` says whether what is kept for pods other than `uid` is taken for used."""
+    """Whether enough is free; `nominated`: nominations of pods other than `uid` count as used."""
     free = node_info.free_for(demand.priority, uid) if nominated and node_info.nominations else node_info.free
     for name, amount in demand.requests:
         if free.get(name, 0) < amount:
@@ -47,7 +47,7 @@ def fits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool 
 
 
 def admits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:
-    """Whether a node takes a pod of this demand now."""
+    """Whether a pod of this demand fits on the node now."""
     return (
         node_info.view is not None
         and fits(demand, node_info, uid, nominated=nominated)
@@ -56,7 +56,7 @@ def admits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: boo
 
 
 def lacking(demand: Demand, node_info: NodeInfo) -> list[str]:
-    """What there is too little of; nothing if it fits."""
+    """The resources that are too scarce; empty if the pod fits."""
     free = node_info.free_for(demand.priority)
     found = [
         "Too many pods" if name == "pods" else f"Insufficient {name}"
@@ -69,14 +69,14 @@ def lacking(demand: Demand, node_info: NodeInfo) -> list[str]:
 
 
 def rejections(demand: Demand, node_info: NodeInfo) -> list[str]:
-    """All that is in the way on a node, as kube-scheduler counts it; nothing if nothing is."""
+    """Every reason why a pod does not fit on a node, as kube-scheduler counts them; empty if it fits."""
     assert node_info.view is not None
     bar = barred(demand, node_info.view)
     return [bar] if bar else lacking(demand, node_info)
 
 
 def unavailable(found: Iterable[list[str]]) -> str:
-    """The message of a FailedScheduling event from what each node has against the pod."""
+    """The message of a FailedScheduling event, from the reasons of each node."""
     nodes, counted = 0, Counter[str]()
     for reasons in found:
         nodes += 1

@@ -95,13 +95,13 @@ def chakra(
     except CredentialsError as error:
         _fail(str(error))
     except LeaseLostError as error:
-        _fail(str(error), code=1)  # start anew with an empty mind
+        _fail(str(error), code=1)  # a restart begins with an empty state
 
 
 async def _run(
     kubeconfig: Path | None, options: SchedulerOptions, metrics: Metrics, lease: tuple[str, str] | None
 ) -> None:
-    """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and who we are."""
+    """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and the identity of this process."""
     async with await Api.connect(kubeconfig) as api:
         work = asyncio.ensure_future(_schedule(api, options, metrics, lease))
         for number in (signal.SIGINT, signal.SIGTERM):

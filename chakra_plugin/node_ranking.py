@@ -24,8 +24,9 @@ def triple(found: dict[str, int]) -> Amount:
 class NodeRanking:
     """Nodes that fit a demand, the best first; ties go to the node that was known first.
 
-    Rooms that changed since the last question are looked at again, all others are not: a pod costs as much as
-    there were changes, not as there are nodes. Entries of rooms that changed are told by their stamp.
+    A heap of scores is kept between calls. Only nodes that changed since the last call are scored again, so
+    a pod costs as much as there were changes, not as there are nodes. An entry of the heap is stale if the
+    stamp of its node has grown since.
     """
 
     def __init__(self, demand: Demand, cache: Cache, score: Score) -> None:

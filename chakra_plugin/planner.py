@@ -40,7 +40,7 @@ class Planner:
         self._rankings: dict[Demand, NodeRanking] = {}
 
     def plan(self, now: float, limit: int = 10**9) -> Cycle:
-        """Place what can be placed, until there are `limit` bindings; what is left over stays ready."""
+        """Run one cycle, until there are `limit` bindings; groups that were not tried stay ready."""
         self.state.queue.wake(now)
         self._unblock()
         cycle = Cycle()
@@ -65,7 +65,7 @@ class Planner:
         return cycle
 
     def _order(self, pending_group: PendingGroup) -> QueueOrder:
-        """Whose turn it is; the rest of a gang that stands by halves goes before others of its priority."""
+        """The sort key of a group; a gang that is placed in part goes before others of its priority."""
         order = pending_group.first().order
         if (
             isinstance(pending_group.key, Gang)
@@ -79,7 +79,7 @@ class Planner:
         return missing(gang, self.state.groups.there(gang, owners))
 
     def _try(self, pending_group: PendingGroup, cycle: Cycle, aside: list[QueuedPod], now: float) -> str:
-        """One pod, or one gang, of a line. Why it fits nowhere, or ""."""
+        """Try one pod, or one gang, of a group. Returns why it fits nowhere, or ""."""
         if isinstance(pending_group.key, Gang):
             return self._try_gang(pending_group, pending_group.key, cycle, now)
         entry = pending_group.first()
@@ -121,7 +121,7 @@ class Planner:
         )
 
     def _try_gang(self, pending_group: PendingGroup, gang: Gang, cycle: Cycle, now: float) -> str:
-        """All places that the gang needs, or none."""
+        """Assign all pods that the gang needs, or none."""
         waiting = sorted(pending_group.waiting.values(), key=lambda entry: entry.order)
         needed = self._needed(pending_group, gang)
         if len(waiting) < needed:
@@ -146,7 +146,7 @@ class Planner:
         return ""
 
     def _try_preemption(self, entry: QueuedPod, demand: Demand, cycle: Cycle, aside: list[QueuedPod]) -> str:
-        """Room at the cost of others. Why there is none, or ""; then the pod waits until they left."""
+        """Choose victims for a pod, which then waits until they are gone. Returns why there are none, or ""."""
         pod, cache = entry.pod, self.state.cache
         if self.state.options.preempt and pod.preempts:
             found = eviction(demand, pod.uid, cache.nodes(), self.state.is_leaving, self.state.is_movable)
@@ -162,7 +162,7 @@ class Planner:
         return unavailable(rejections(demand, node_info) for node_info in cache.nodes())
 
     def _put_back(self, entry: QueuedPod) -> None:
-        """A pod whose room is being made waits blocked, until pods have left."""
+        """Block the group of a nominated pod until its victims are gone."""
         self.state.queue.back(entry)
         shape = entry.disposition
         assert isinstance(shape, PodShape)

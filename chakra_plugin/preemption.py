@@ -1,9 +1,9 @@
-"""Whose place a more important pod may take.
+"""Preemption: which pods to delete so that one of higher priority fits.
 
 As kube-scheduler does it (documentation, "Pod Priority and Preemption"), without PodDisruptionBudgets: on a
-node all pods of lower priority are thought away; then as many as possible come back, the most important
-first. Of all nodes the one is chosen whose most important victim is the least important, then the one with
-the fewest victims.
+node all pods of lower priority are removed in thought; then as many as possible are put back, the highest
+priority first. The rest are the victims. Of all nodes the one is chosen whose highest victim has the lowest
+priority, then the one with the fewest victims.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from translator.podspec import Amounts
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Who has to leave which node; nobody, if those that leave anyhow are enough."""
+    """The victims on a node; none if the pods that are ending anyhow make enough room."""
 
     node: str
     victims: tuple[PodView, ...]
@@ -33,9 +33,9 @@ def eviction(
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> Eviction | None:
-    """The cheapest one that makes room for a pod, or None.
+    """The cheapest eviction after which a pod fits, or None.
 
-    `leaving`: pods that are on their way out; they cost nothing. `movable`: pods that may be victims at all.
+    `leaving`: pods that are ending; they cost nothing. `movable`: pods that may be victims.
     """
     best: tuple[tuple[int, int, int, int], Eviction] | None = None
     for node_info in node_infos:

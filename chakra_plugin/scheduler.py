@@ -1,4 +1,4 @@
-"""The scheduler process: watches feed the planner, rounds feed the binder, and what came of it goes back."""
+"""The scheduler process: watches feed the state, cycles feed the binder, results of bindings come back."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
 
 log = structlog.get_logger()
 
-#: Bindings that may be decided before they are made: enough to keep the binder busy, and few enough for a pod
-#: of high priority to be soon among them.
+#: Bindings decided ahead of the binder: enough to keep it busy, and few enough that a new pod of high
+#: priority does not wait behind many.
 AHEAD = 4 * WORKERS
-#: Wall seconds in which news gather before a round.
+#: Wall seconds in which events gather before a cycle.
 GATHER_S = 0.005
 #: How often a victim's deletion is tried, and wall seconds between.
 EVICTION_TRIES, EVICTION_PAUSE_S = 5, 1.0
 
 
 class SchedulerMetrics(Protocol):
-    """What is counted; `chakra_plugin.metrics.Metrics` is one."""
+    """Counters; `chakra_plugin.metrics.Metrics` implements them."""
 
     def scheduled(self, latency_s: float) -> None: ...
     def unschedulable(self) -> None: ...
@@ -46,13 +46,13 @@ class SchedulerMetrics(Protocol):
 
 
 class ChakraScheduler:
-    """One life of it, from the first list to the loss of the Lease or the end of the process."""
+    """One term of the scheduler, from the first list to the loss of the Lease or the end of the process."""
 
     def __init__(
         self,
         api: Api,
         options: SchedulerOptions,
-        meter: SchedulerMetrics,
+        metrics: SchedulerMetrics,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -60,7 +60,7 @@ class ChakraScheduler:
     ) -> None:
         self.planner = Planner(options)
         self._api = api
-        self._meter = meter
+        self._metrics = metrics
         self._clock = clock
         self._sleep = sleep
         self._draw = draw or random.Random()
@@ -76,7 +76,7 @@ class ChakraScheduler:
         self._evictions: set[asyncio.Task[None]] = set()
 
     async def run(self, still_leading: Callable[[], bool] = lambda: True) -> None:
-        """Schedule until cancelled; nothing is bound while `still_leading` says no."""
+        """Schedule until cancelled; nothing is bound while `still_leading` is false."""
         self._leading = still_leading
         planner, clock = self.planner, self._clock
         parts = {
@@ -121,14 +121,14 @@ class ChakraScheduler:
             await self._news()
             ahead = AHEAD - self._binder.outstanding
             if self._unsynced or ahead < AHEAD // 2:
-                continue  # whatever changes that, wakes us
+                continue  # its change wakes this loop
             self._cycle(ahead)
             if self.planner.state.queue.ready:
-                self._wake.ring()  # the round had its fill, or changed something for pods it had tried
+                self._wake.ring()  # the cycle reached its limit, or changed something for groups it had tried
             await self._sleep(GATHER_S)
 
     async def _news(self) -> None:
-        """Wait until a round may find something to do."""
+        """Wait until a cycle may find something to do."""
         at = self.planner.state.queue.next_wake()
         await self._wake.wait(math.inf if at is None else max(0.0, at - self._clock()))
 
@@ -143,13 +143,13 @@ class ChakraScheduler:
             self._evictions.add(task)
             task.add_done_callback(self._evictions.discard)
         for _ in range(cycle.failed):
-            self._meter.unschedulable()
+            self._metrics.unschedulable()
         if cycle.binds or cycle.failed:
-            self._meter.cycle_took(took_s)
-        self._meter.pending(len(self.planner.state.queue.entries))
+            self._metrics.cycle_took(took_s)
+        self._metrics.pending(len(self.planner.state.queue.entries))
         self._reporter.look()
 
-    # What became of bindings.
+    # Results of bindings (see `BindingListener`).
 
     def bound(self, bind: Bind, node: str) -> None:
         """The pod is on this node."""
@@ -159,19 +159,19 @@ class ChakraScheduler:
             self.planner.state.found(bind, node)
             return
         self.planner.state.bound(bind)
-        self._meter.scheduled(self._clock() - bind.since)
+        self._metrics.scheduled(self._clock() - bind.since)
         words = f"Successfully assigned {'/'.join(bind.pod.key)} to {node}"
         self._reporter.tell(PodEvent(bind.pod, NORMAL, "Scheduled", words))
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
-        """The pod was surely not bound."""
+        """The pod was not bound."""
         self._wake.ring()
-        self._meter.bind_error()
+        self._metrics.bind_error()
         return self.planner.state.refused(bind, self._clock(), lost=lost)
 
     def unanswered(self) -> None:
-        """It is not known what became of a binding; it will be tried again."""
-        self._meter.bind_error()
+        """A binding had no answer; it is tried again."""
+        self._metrics.bind_error()
 
     def valid(self, bind: Bind) -> bool:
         """Whether a binding may still be sent."""
@@ -184,7 +184,7 @@ class ChakraScheduler:
     # Preemption.
 
     async def _evict(self, preemption: Preemption) -> None:
-        """Nominate the node, then ask the victims to leave, with their grace period."""
+        """Nominate the node, then delete the victims with their grace periods."""
         pod = preemption.pod
         log.info("preempting", pod="/".join(pod.key), node=preemption.node, victims=len(preemption.victims))
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": preemption.node}}
@@ -194,7 +194,7 @@ class ChakraScheduler:
             log.warning("not-nominated", pod="/".join(pod.key), error=str(error))
         for victim in preemption.victims:
             if await self._delete(victim):
-                self._meter.preempted(1)
+                self._metrics.preempted(1)
                 words = f"Preempted by {'/'.join(pod.key)} on node {preemption.node}"
                 self._reporter.tell(PodEvent(victim, NORMAL, "Preempted", words))
             else:
@@ -218,7 +218,7 @@ class ChakraScheduler:
 
 
 def read_relevant_pod(item: Object) -> PodView | None:
-    """Pods that take room or wait for it, and ended ones whose rank is still theirs."""
+    """Pods that use resources or wait for them, and succeeded ones that keep their rank; None for others."""
     phase = (item.get("status") or {}).get("phase")
     if phase == "Failed":
         return None

@@ -1,4 +1,4 @@
-"""Pods that wait: by priority, then age, in lines of those that fit or fail together.
+"""The queue of waiting pods: by priority, then age, in groups that fit or fail together.
 
 A line that failed is blocked: its pods are not tried again before something changed that may help them.
 """
@@ -24,7 +24,7 @@ QueueOrder = tuple[int, float, int]
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """Pods of one shape can stand in for each other."""
+    """Demand and directive of a pod: pods of one shape are interchangeable."""
 
     demand: Demand
     directive: Directive | None = None
@@ -32,31 +32,31 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class InvalidPod:
-    """The pod itself is wrong; no change of the cluster will help."""
+    """The pod itself is wrong; no change of the cluster can help."""
 
     why: str
 
 
-#: What is to be done with a pod.
+#: How a waiting pod is treated: placed by shape or gang, held for Starburst, or never placed.
 Disposition = PodShape | Gang | Hold | InvalidPod
 
 
 @dataclass(slots=True)
 class QueuedPod:
-    """A pod that waits."""
+    """A waiting pod."""
 
     pod: PodView
     order: QueueOrder
-    #: Epoch seconds at which it was first seen to wait.
+    #: When it was first seen to wait, epoch seconds.
     since: float
     disposition: Disposition
-    #: In none of the lines before that time.
+    #: Backoff: in no group before that time, epoch seconds.
     not_before: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class PendingGroup:
-    """Pods that fit or fail together: of one shape, or one gang."""
+    """Waiting pods that fit or fail together: of one shape, or of one gang."""
 
     key: PodShape | Gang
     waiting: dict[str, QueuedPod] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class PendingGroup:
     _heap: list[tuple[QueueOrder, str]] = field(default_factory=list)
 
     def first(self) -> QueuedPod:
-        """The one whose turn it is; the line is not empty."""
+        """The first pod in order; the group is not empty."""
         heap = self._heap
         while True:
             entry = self.waiting.get(heap[0][1])
@@ -74,7 +74,7 @@ class PendingGroup:
             heappop(heap)
 
     def join(self, entry: QueuedPod) -> None:
-        """A pod waits in this line."""
+        """Add a pod."""
         self.waiting[entry.pod.uid] = entry
         heappush(self._heap, (entry.order, entry.pod.uid))
         if len(self._heap) > 2 * len(self.waiting) + 16:
@@ -83,7 +83,7 @@ class PendingGroup:
 
 
 class SchedulingQueue:
-    """All lines, and the pods that are in none: held, faulty, or waiting after an error."""
+    """All groups, and the pods that are in none: held, invalid, or in backoff."""
 
     def __init__(self) -> None:
         self.entries: dict[str, QueuedPod] = {}
@@ -95,7 +95,7 @@ class SchedulingQueue:
         self._counter = 0
 
     def put(self, pod: PodView, disposition: Disposition, now: float, since: float | None = None) -> None:
-        """A pod waits, is another than it was, or is to be treated in another way than before."""
+        """Add a pod, or update the pod or its disposition."""
         known = self.entries.get(pod.uid)
         if known is not None and known.disposition == disposition:
             known.pod = pod
@@ -112,26 +112,26 @@ class SchedulingQueue:
             self._join(entry)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """A pod waits no more."""
+        """Remove a pod."""
         entry = self.entries.pop(uid, None)
         if entry is not None:
             self._leave(entry)
         return entry
 
     def back(self, entry: QueuedPod) -> None:
-        """A pod that was removed waits again, in its old place."""
+        """Add a removed pod again, in its old order."""
         self.entries[entry.pod.uid] = entry
         self._join(entry)
 
     def delay(self, uid: str, until: float) -> None:
-        """Not before that time."""
+        """Keep a pod out of its group until that time (epoch seconds)."""
         entry = self.entries[uid]
         self._leave(entry)
         entry.not_before = until
         heappush(self._asleep, (until, uid))
 
     def wake(self, now: float) -> None:
-        """Pods whose time has come are in their lines again."""
+        """Put pods whose backoff is over back into their groups."""
         while self._asleep and self._asleep[0][0] <= now:
             until, uid = heappop(self._asleep)
             entry = self.entries.get(uid)
@@ -140,33 +140,33 @@ class SchedulingQueue:
                 self._join(entry)
 
     def next_wake(self) -> float | None:
-        """When the next of them wakes."""
+        """When the next backoff ends; None if there is none."""
         return self._asleep[0][0] if self._asleep else None
 
     def block(self, pending_group: PendingGroup, why: str) -> None:
-        """It fits nowhere."""
+        """Block a group, since it fits nowhere."""
         pending_group.blocked = why
         if pending_group in self.ready:
             del self.ready[pending_group]
             self.blocked[pending_group] = None
 
     def unblock(self, pending_group: PendingGroup) -> None:
-        """It is worth a try again; what was said of it stays true until then."""
+        """Make a blocked group ready; its reason stays until it is tried."""
         if pending_group in self.blocked:
             del self.blocked[pending_group]
             self.ready[pending_group] = None
 
     def unblock_group(self, group: object) -> None:
-        """Something about a gang, or the pods of an owner, is new."""
+        """Unblock what waits for this gang, or for the pods of this owner."""
         for pending_group in self._groups.get(group, ()):
             self.unblock(pending_group)
 
     def pending_group(self, shape: PodShape) -> PendingGroup | None:
-        """The line of a shape, if somebody waits in it."""
+        """The group of a shape, None if no pod waits in it."""
         return self._pending_groups.get(shape)
 
     def reason(self, uid: str) -> str:
-        """What there is to say of a pod that waits; "" if nothing."""
+        """Why a pod waits, for its event; "" if there is nothing to report."""
         entry = self.entries.get(uid)
         if entry is None:
             return ""
@@ -179,7 +179,7 @@ class SchedulingQueue:
         return pending_group.blocked if pending_group is not None else ""
 
     def reasons(self) -> Iterator[tuple[QueuedPod, str]]:
-        """Every pod of which there is something to say, with its words."""
+        """Every pod with a reason to report, and the reason."""
         return ((entry, why) for uid, entry in self.entries.items() if (why := self.reason(uid)))
 
     def _join(self, entry: QueuedPod) -> None:
@@ -222,5 +222,5 @@ def _group(pending_group: PendingGroup) -> object:
 
 
 def backoff_s(failures: int) -> float:
-    """Seconds to wait after so many failed bindings, from 1."""
+    """Seconds to wait after this many failed bindings in a row, from 1."""
     return float(min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 10), LAST_BACKOFF_S))

@@ -40,7 +40,7 @@ class SchedulerState:
         self._failures: dict[str, int] = {}
 
     def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
-        """As a watch tells it."""
+        """An event of the watch of nodes."""
         if old == new:
             return
         self.nodes_changed = True
@@ -52,7 +52,7 @@ class SchedulerState:
             self.cache.node_is(new)
 
     def job_changed(self, old: JobView | None, new: JobView | None, now: float) -> None:
-        """As a watch tells it; pods that wait may have to be treated in another way."""
+        """An event of the watch of Jobs; the disposition of waiting pods may change with it."""
         job = new or old
         assert job is not None
         if new is None:
@@ -65,7 +65,7 @@ class SchedulerState:
                 self._wait(entry.pod, now)
 
     def pod_changed(self, old: PodView | None, new: PodView | None, now: float) -> None:
-        """As a watch tells it."""
+        """An event of the watch of pods."""
         if new is None:
             assert old is not None
             self._forget(old)
@@ -87,11 +87,11 @@ class SchedulerState:
             self._forget_waiting(new)
 
     def bound(self, bind: Bind) -> None:
-        """The server took it; the place stays assumed until the watch says so, too."""
+        """The server accepted a binding; the assignment stays assumed until the watch confirms it."""
         self._failures.pop(bind.pod.uid, None)
 
     def found(self, bind: Bind, node: str) -> None:
-        """The server has the pod on this node, whoever bound it."""
+        """The pod is bound to this node, perhaps by another scheduler."""
         assignment = self.cache.assignments.get(bind.pod.uid)
         if assignment is not None and assignment.assumed and assignment.node != node:
             self.cache.release(bind.pod.uid)
@@ -99,11 +99,11 @@ class SchedulerState:
         self.bound(bind)
 
     def refused(self, bind: Bind, now: float, *, lost: bool = False) -> float | None:
-        """The pod was surely not bound; `lost`: because the node is none any more.
+        """The pod was not bound; `lost`: its node is not fit for it any more.
 
         Returns:
-            When to send the same binding again; None if its place was given back, and the pod waits again.
-            Members of a gang keep their places for a while: the others are there, or coming.
+            When to send the same binding again (epoch seconds); None if the assignment was released and the
+            pod waits again. Members of a gang keep theirs for a while, since the others are placed.
         """
         uid = bind.pod.uid
         assignment = self.cache.assignments.get(uid)
@@ -122,19 +122,19 @@ class SchedulerState:
         return None
 
     def valid(self, bind: Bind) -> bool:
-        """Whether a decided binding may still be sent: the pod waits for it, the node is fit."""
+        """Whether a decided binding may still be sent: the pod waits for it, and the node is fit for it."""
         node_info = self.cache.node_infos.get(bind.node)
         assignment = self.cache.assignments.get(bind.pod.uid)
         if assignment is None or not assignment.assumed or assignment.node != bind.node:
             return False
         if self._disposition(assignment.pod) != bind.disposition:
-            return False  # Starburst has another mind by now
+            return False  # Starburst has changed its instruction
         if node_info is None or node_info.view is None or barred(demand_of(bind.pod), node_info.view):
             return False
         return all(node_info.free.get(name, 0) >= 0 for name, amount in bind.pod.requests.items() if amount)
 
     def victim_spared(self, preemption: Preemption, victim: PodView) -> None:
-        """A victim could not be deleted: it will be nobody's victim any more."""
+        """A victim could not be deleted; it is never chosen again."""
         self.evicted.discard(victim.uid)
         self.spared.add(victim.uid)
         self.cache.withdraw_nomination(preemption.pod.uid)
@@ -168,7 +168,7 @@ class SchedulerState:
         return PodShape(demand_of(pod), found)
 
     def _forget(self, pod: PodView) -> None:
-        """It is gone, or over."""
+        """The pod is deleted, or has ended."""
         self._forget_waiting(pod)
         self.cache.gone(pod.uid)
         self.evicted.discard(pod.uid)
@@ -202,7 +202,7 @@ class SchedulerState:
         return pod.deleting or pod.uid in self.evicted
 
     def is_movable(self, pod: PodView) -> bool:
-        """What Starburst placed is its own to move."""
+        """Whether a pod may be a victim; pods that Starburst placed are moved by Starburst alone."""
         if pod.uid in self.spared:
             return False
         return not managed(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
