@@ -66,7 +66,7 @@ class BindingListener(Protocol):
         """Whether a binding may still be sent."""
 
     def bound(self, bind: Bind, node: str) -> None:
-        """The pod is bound to this node, which is another than `bind.node` if another scheduler was faster."""
+        """The pod is on this node, which is not `bind.node` if another scheduler was faster."""
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
         """The pod is not bound; returns the epoch second of the next try, None if it is given up."""

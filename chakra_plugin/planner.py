@@ -146,7 +146,7 @@ class Planner:
         return ""
 
     def _try_preemption(self, entry: QueuedPod, demand: Demand, cycle: Cycle, aside: list[QueuedPod]) -> str:
-        """Choose victims for a pod, which then waits until they are gone. Returns why there are none, or ""."""
+        """Choose victims for a pod, which then waits for their end. Returns why there are none, or ""."""
         pod, cache = entry.pod, self.state.cache
         if self.state.options.preempt and pod.preempts:
             found = eviction(demand, pod.uid, cache.nodes(), self.state.is_leaving, self.state.is_movable)

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it: a kubeconfig, or the account of the pod we run in."""
+"""Address and credentials of the API server: from a kubeconfig, or from the account of our own pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubernetes.aio.client import Configuration
 
 from starburst.kube.errors import CredentialsError
 
-#: What the library raises of a kubeconfig that says something wrong, and of a file that is something else.
+#: What the library raises for wrong values in a kubeconfig, and for a file that is no kubeconfig.
 _WRONG = (library.ConfigException, yaml.YAMLError, OSError, ValueError)
 _ELSE = (KeyError, TypeError, AttributeError)
 
@@ -51,6 +51,6 @@ async def _from_file(paths: str, context: str | None) -> Configuration:
     except _ELSE as error:
         raise CredentialsError(f"{paths}: it is no kubeconfig ({error!r})") from None
     if plugin and "BearerToken" not in configuration.api_key and not configuration.cert_file:
-        # The library logs what went wrong and goes on as nobody.
+        # The library logs what went wrong and goes on without credentials.
         raise CredentialsError(f"{paths}: the exec plugin {plugin} gave no credentials; run it to see why")
     return configuration

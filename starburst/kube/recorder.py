@@ -84,7 +84,7 @@ class EventWriter:
             self._counts.popitem(last=False)
 
     async def _count_written(self, namespace: str, name: str, body: Object) -> int:
-        """How often the event happened, this time included."""
+        """How often the event has happened, this time included."""
         count = self._counts.get((namespace, name))
         if count is not None and await self._raised(namespace, name, body, count + 1):
             return count + 1

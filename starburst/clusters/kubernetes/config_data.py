@@ -1,4 +1,4 @@
-"""What jobs that run elsewhere take from the cluster's ConfigMaps and Secrets, read as they start."""
+"""ConfigMaps and Secrets of the cluster, read when a job that refers to them starts in a cloud."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from translator.tasks.runtime_values import NotNowError, ReferencedData, Unresol
 
 
 class ClusterValues:
-    """Reads for one manifest at a time; `namespace` is that of manifests which name none."""
+    """Reads what one manifest refers to; `namespace` is the default of manifests."""
 
     def __init__(self, connect: Callable[[], Awaitable[Api]], namespace: str) -> None:
         self._connect = connect
