@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
+from starburst.aio import in_thread
 from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.domain.job import Submission
@@ -18,7 +20,7 @@ from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.resources import JOBS, PODS, Object
-from starburst.runs.ports import Desk, NoRoomError
+from starburst.runs.ports import AdoptionPort, QueueFullError
 
 log = structlog.get_logger()
 
@@ -47,7 +49,7 @@ class Adoption:
     def __init__(
         self,
         api: Api,
-        desk: Desk,
+        desk: AdoptionPort,
         *,
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
@@ -101,7 +103,7 @@ class Adoption:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
                 denied = isinstance(error, ApiError) and error.status == 403
                 self._later(uid, DENIED_PAUSE_S if denied else PAUSE_S)
-            except NoRoomError as error:
+            except QueueFullError as error:
                 self._put_off(view, str(error))
             except Exception:  # whatever is wrong is wrong with this object alone
                 log.exception("unreadable", object=f"{view.namespace}/{view.name}")
@@ -134,7 +136,7 @@ class Adoption:
         submission = replace(submission, job=replace(submission.job, confined=confined))
         self._found(job_id, view)
         self._handed_in.add(view.uid)
-        self._desk.submit(submission)
+        await in_thread(partial(self._desk.submit, submission))  # it waits for the disk
         await self._api.patch(resource, view.namespace, view.name, self._mark(there, submission))
         log.info("adopted", job=job_id, object=f"{view.namespace}/{view.name}")
 

@@ -25,7 +25,7 @@ from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.kube.reviews import may
-from starburst.runs.ports import Desk, Report, Run
+from starburst.runs.ports import AdoptionPort, Report, Run
 
 log = structlog.get_logger()
 
@@ -43,7 +43,9 @@ class KubernetesCluster:
     runs and adopted jobs; a run that starts in another namespace adds it.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[Api]], desk: Desk, options: ClusterOptions) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[Api]], desk: AdoptionPort, options: ClusterOptions
+    ) -> None:
         self._connect = connect
         self._desk = desk
         self._options = options

@@ -29,7 +29,7 @@ from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView, read_job, read_pod
 from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.runs.attempt_dir import AttemptDir
-from starburst.runs.ports import Desk, Report, Run
+from starburst.runs.ports import AdoptionPort, Report, Run
 
 
 class ObjectWriter:
@@ -40,7 +40,7 @@ class ObjectWriter:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: AdoptionPort,
         registry: RunRegistry,
         options: ClusterOptions,
         report: Report,

@@ -17,7 +17,7 @@ from starburst.kube.access import offload_permission
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.reviews import account_may
-from starburst.runs.ports import Desk, Report
+from starburst.runs.ports import AdoptionPort, Report
 
 #: The ClusterRole of deploy/leave.yaml, which has the right to use every queue.
 ROLE = "starburst-leave"
@@ -69,7 +69,7 @@ async def why_confined(api: Api, who: OffloadSubject) -> str:
 class OffloadRights:
     """Reviews the rights of all adopted jobs that may still leave, in rounds, and reports changes."""
 
-    def __init__(self, api: Api, desk: Desk, report: Report) -> None:
+    def __init__(self, api: Api, desk: AdoptionPort, report: Report) -> None:
         self._api = api
         self._desk = desk
         self._report = report

@@ -25,7 +25,7 @@ from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import EventType, Recorder, api_time, reference_to
 from starburst.kube.resources import JOBS, PODS, Object, Resource
-from starburst.runs.ports import Desk
+from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
 
@@ -58,7 +58,7 @@ class StatusWriter:
     """Keeps the objects of one scheduler's jobs in step with its records."""
 
     def __init__(
-        self, api: Api, features: Features, desk: Desk, registry: RunRegistry, recorder: Recorder
+        self, api: Api, features: Features, desk: AdoptionPort, registry: RunRegistry, recorder: Recorder
     ) -> None:
         self._api = api
         self._features = features

@@ -19,7 +19,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Site
 from starburst.kube import names
 from starburst.kube.objects import JobView
-from starburst.runs.ports import Desk
+from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ class Sweeper:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: AdoptionPort,
         registry: RunRegistry,
         displace: Callable[[RunKey, RunEnd, str], Awaitable[None]],
         limits: StartLimits,

@@ -21,7 +21,7 @@ from starburst.kube.api import Api
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
-from starburst.runs.ports import Desk, Report
+from starburst.runs.ports import AdoptionPort, Report
 
 #: Changes are gathered for this long before nodes and runs are reported. Wall seconds.
 GATHER_S = 0.05
@@ -37,7 +37,7 @@ class ClusterWatcher:
         self,
         api: Api,
         *,
-        desk: Desk,
+        desk: AdoptionPort,
         registry: RunRegistry,
         status_writer: StatusWriter,
         adoption: Adoption,
