@@ -1,4 +1,4 @@
-"""Whether a Kubernetes cluster has what Starburst needs of it, and what to do if not."""
+"""Checks of a Kubernetes cluster for what Starburst needs, with the remedy for each failure."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _words(permission: Permission) -> str:
 
 
 async def _chakra(api: Api, sleep: Sleep) -> DoctorCheck:
-    """Its Lease, looked at until it is renewed or would have run out: nobody's clock is trusted."""
+    """Watch Chakra's Lease until it is renewed or would have expired; no other machine's clock counts."""
     mend = "run it: chakra, or deploy it as docs/kubernetes.md says"
     try:
         lease = await _lease(api)
@@ -209,7 +209,7 @@ async def _namespace(api: Api, name: str) -> DoctorCheck:
 
 
 def _pod_security(tenancy: Tenancy) -> DoctorCheck:
-    """What those who are no admins may ask of a node."""
+    """The Pod Security level of submitters without the role admin."""
     told = f"jobs of those who are no admins are held to {tenancy.pod_security}"
     if tenancy.pod_security == PRIVILEGED:
         return warn("pod-security", told, "whoever has a token to submit owns the nodes; write restricted")
@@ -217,7 +217,7 @@ def _pod_security(tenancy: Tenancy) -> DoctorCheck:
 
 
 async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[DoctorCheck]:
-    """Whether what people apply in these namespaces may leave, under the account that pods have at first."""
+    """Whether adopted jobs of the default service account may be offloaded, by namespace and queue."""
     if config.cloud.kind == "local" and not config.cloud.known_offers():
         return []
     queues = [queue.name for queue in config.queues] or ["default"]

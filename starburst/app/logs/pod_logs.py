@@ -97,7 +97,7 @@ class _Reader:
         self._gang = part.rank is None and len(submission.job.tasks) > 1
         #: Bytes written of each pod's log; what was written of its last pod was written of a task.
         self._position = position
-        #: Who writes, and moves the position on.
+        #: Lock of the writer, which also advances the position.
         self._turn = asyncio.Lock()
         self._silent = True
         self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -111,7 +111,7 @@ class _Reader:
         await asyncio.gather(*self._streams.values(), return_exceptions=True)
 
     async def begun(self) -> None:
-        """There was a first look: tell of the position if nothing else did."""
+        """Report the position after the first look, if no line did."""
         async with self._turn:
             if self._silent:
                 await self._write("")
