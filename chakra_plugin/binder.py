@@ -14,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from chakra_plugin.cycle import Bind
+from chakra_plugin.scheduling.cycle import Bind
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import PODS, Object
 
 log = structlog.get_logger()
@@ -161,7 +161,7 @@ class Binder:
             if error.status == 404:
                 return BindingResult.GONE, ""
             return (BindingResult.UNKNOWN if error.status >= 500 else BindingResult.REFUSED), ""
-        except UnreachableError as error:
+        except ApiUnreachableError as error:
             log.warning("bind-unanswered", pod=f"{namespace}/{name}", node=bind.node, error=str(error))
             return (BindingResult.UNKNOWN if error.sent else BindingResult.UNSENT), ""
         return BindingResult.BOUND, bind.node
@@ -170,7 +170,7 @@ class Binder:
         """Read where the pod is now."""
         try:
             pod = await self._api.find(PODS, *bind.pod.key)
-        except (ApiError, UnreachableError):
+        except (ApiError, ApiUnreachableError):
             return BindingResult.UNKNOWN, ""
         if pod is None or pod["metadata"]["uid"] != bind.pod.uid:
             return BindingResult.GONE, ""

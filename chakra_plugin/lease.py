@@ -25,7 +25,7 @@ from typing import Any
 import structlog
 
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import LEASES, Object
 
 log = structlog.get_logger()
@@ -251,7 +251,7 @@ class _Elector:
             limit_s = min(limit_s, self._until - self._clock())
         try:
             await asyncio.wait_for(self._look(), limit_s)
-        except (ApiError, UnreachableError, asyncio.TimeoutError) as error:
+        except (ApiError, ApiUnreachableError, asyncio.TimeoutError) as error:
             if not (isinstance(error, ApiError) and error.status == 409):  # another one was faster
                 log.warning("lease-trouble", lease=self._who.lease, error=repr(error))
 
@@ -269,7 +269,7 @@ class _Elector:
         """Give it back, if it is ours; a try is enough, since it runs out by itself."""
         try:
             await asyncio.wait_for(self._release(), self._who.timing.deadline_s / 2)
-        except (ApiError, UnreachableError, asyncio.TimeoutError) as error:
+        except (ApiError, ApiUnreachableError, asyncio.TimeoutError) as error:
             log.warning("lease-not-released", lease=self._who.lease, error=repr(error))
 
     async def _release(self) -> None:

@@ -12,11 +12,11 @@ from typing import Literal
 
 import structlog
 
-from chakra_plugin.directives import Hold
-from chakra_plugin.scheduling_queue import QueuedPod, SchedulingQueue
+from chakra_plugin.scheduling.directives import Hold
+from chakra_plugin.scheduling.queue import QueuedPod, SchedulingQueue
 from starburst.aio import Wake
 from starburst.kube.api import STRATEGIC, Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import PodView
 from starburst.kube.recorder import EventType, EventWriter, api_time, reference_to
 from starburst.kube.resources import PODS, Object
@@ -160,7 +160,7 @@ class PodEventReporter:
                 await self._writer.write(
                     reference_to(report.pod), report.kind, report.reason, report.message, one_per_reason=True
                 )
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, ApiUnreachableError) as error:
             if not (isinstance(error, ApiError) and error.status in (404, 409)):  # the pod is gone
                 log.warning("not-reported", pod="/".join(report.pod.key), error=str(error))
             return False

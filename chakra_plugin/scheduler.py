@@ -12,13 +12,13 @@ from typing import Protocol
 import structlog
 
 from chakra_plugin.binder import WORKERS, Binder
-from chakra_plugin.cycle import Bind, Preemption, SchedulerOptions
-from chakra_plugin.planner import Planner
 from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
+from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
+from chakra_plugin.scheduling.planner import Planner
 from starburst.aio import Wake, first_of
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
@@ -190,7 +190,7 @@ class ChakraScheduler:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": preemption.node}}
         try:
             await self._api.patch(PODS, *pod.key, body, sub="status")
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, ApiUnreachableError) as error:
             log.warning("not-nominated", pod="/".join(pod.key), error=str(error))
         for victim in preemption.victims:
             if await self._delete(victim):
@@ -208,7 +208,7 @@ class ChakraScheduler:
             try:
                 await self._api.delete(PODS, *victim.key, uid=victim.uid)
                 return True  # or it was gone already
-            except (ApiError, UnreachableError) as error:
+            except (ApiError, ApiUnreachableError) as error:
                 log.warning("not-evicted", pod="/".join(victim.key), error=str(error))
                 if isinstance(error, ApiError) and error.status < 500:
                     return False

@@ -22,7 +22,7 @@ class ApiError(Exception):
         self.retry_after_s = min(retry_after_s, LONGEST_PAUSE_S)
 
 
-class UnreachableError(Exception):
+class ApiUnreachableError(Exception):
     """There was no answer in time: the call may have been carried out, unless it was never `sent`."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
@@ -30,7 +30,7 @@ class UnreachableError(Exception):
         self.sent = sent
 
 
-class CredentialsError(Exception):
+class KubeCredentialsError(Exception):
     """There is no usable kubeconfig."""
 
 

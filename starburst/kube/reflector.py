@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import Object, Resource
 
 log = structlog.get_logger()
@@ -96,7 +96,7 @@ class Reflector(Generic[T]):
                     await self._sleep(self._draw.uniform(0, FIRST_PAUSE_S))
                     continue
                 log.warning("watch-empty", of=self._resource.plural)
-            except UnreachableError as error:
+            except ApiUnreachableError as error:
                 log.warning("watch-broken", of=self._resource.plural, error=str(error))
             except ApiError as error:
                 asked_s = error.retry_after_s
@@ -119,7 +119,7 @@ class Reflector(Generic[T]):
                 if entry is not None:
                     found[key] = entry
         if _number(version) < self._newest:
-            raise UnreachableError(
+            raise ApiUnreachableError(
                 f"a list of {self._resource.plural} from before what is known ({version} < {self._newest}); "
                 "if the cluster was restored from a backup, restart this process"
             )

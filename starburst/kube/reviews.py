@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starburst.kube.access import Permission
 from starburst.kube.api import Api
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import Object, Resource
 from starburst.kube.transport import Impersonation
 
@@ -54,5 +54,5 @@ async def _allowed(api: Api, resource: Resource, body: Object, impersonation: Im
     answer = await api.call("POST", resource.path(), body=body, impersonation=impersonation)
     status = answer.get("status")
     if not isinstance(status, dict):
-        raise UnreachableError(f"POST {resource.path()}: the answer is no review")
+        raise ApiUnreachableError(f"POST {resource.path()}: the answer is no review")
     return status.get("allowed") is True and status.get("denied") is not True

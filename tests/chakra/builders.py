@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from chakra_plugin.cache import Cache
-from chakra_plugin.cycle import Bind, SchedulerOptions
-from chakra_plugin.planner import Planner
+from chakra_plugin.scheduling.cache import Cache
+from chakra_plugin.scheduling.cycle import Bind, SchedulerOptions
+from chakra_plugin.scheduling.planner import Planner
 from starburst.domain.constraints import Taint
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, Owner, PodView, read_job, read_node, read_pod

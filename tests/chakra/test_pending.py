@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import chakra_plugin.filters
+import chakra_plugin.scheduling.filters
 from tests.chakra.builders import World, bound, node, placed, pod
 
 
@@ -98,14 +98,14 @@ def test_pods_of_other_schedulers_are_left_alone():
 
 def test_a_round_costs_changes_and_shapes_and_not_pods_times_nodes(monkeypatch):
     looked = 0
-    fits = chakra_plugin.filters.fits
+    fits = chakra_plugin.scheduling.filters.fits
 
     def counting(*args, **kwargs):
         nonlocal looked
         looked += 1
         return fits(*args, **kwargs)
 
-    monkeypatch.setattr(chakra_plugin.filters, "fits", counting)
+    monkeypatch.setattr(chakra_plugin.scheduling.filters, "fits", counting)
     world = World(*(node(f"n{i}") for i in range(50)))
     world.add(*(pod(f"p{i}", i % 2) for i in range(400)))
     assert len(placed(world.binds())) == 400

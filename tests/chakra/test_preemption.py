@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from chakra_plugin.cycle import Cycle
+from chakra_plugin.scheduling.cycle import Cycle
 from starburst.kube import names
 from tests.chakra.builders import World, bound, node, placed, pod
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chakra_plugin.cycle import Bind, SchedulerOptions
-from chakra_plugin.planner import Planner
+from chakra_plugin.scheduling.cycle import Bind, SchedulerOptions
+from chakra_plugin.scheduling.planner import Planner
 from starburst.kube.objects import PodView
 from tests.chakra.builders import GPU, bound, node, pod
 from translator.podspec import plus

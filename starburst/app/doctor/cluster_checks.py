@@ -14,7 +14,7 @@ from starburst.app.wiring.build import connect
 from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node
@@ -50,7 +50,7 @@ async def cluster_checks(
     assert tenancy is not None
     try:
         api = await connect(cluster)
-    except CredentialsError as error:
+    except KubeCredentialsError as error:
         return failed("kubeconfig", error)
     async with api:
         found = [ok("kubeconfig", _source(cluster))]
@@ -69,7 +69,7 @@ async def cluster_checks(
                 found += await _leaving(api, config, tenancy)
             found.append(await _checkpoints(api, cluster))
             found += _checkpoints_here(cluster.checkpoints_here)
-        except UnreachableError as error:
+        except ApiUnreachableError as error:
             found.append(_unreachable(api, error))
         return found
 
@@ -85,7 +85,7 @@ async def _server(api: Api) -> list[DoctorCheck]:
     """That it answers, and is new enough."""
     try:
         features = await detect(api)
-    except UnreachableError as error:
+    except ApiUnreachableError as error:
         return [_unreachable(api, error)]
     except ApiError as error:
         if error.status == 401:
@@ -110,7 +110,7 @@ async def _server(api: Api) -> list[DoctorCheck]:
     return [server, ok("version", ", ".join(said))]
 
 
-def _unreachable(api: Api, error: UnreachableError) -> DoctorCheck:
+def _unreachable(api: Api, error: ApiUnreachableError) -> DoctorCheck:
     why = " ".join(str(error.__cause__ or error).split())
     mend = "check that the server runs, its address in the kubeconfig, and the network between"
     return silent("server", f"{api.host} does not answer ({why})", mend)

@@ -16,7 +16,7 @@ from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.resources import JOBS, PODS, Object
@@ -99,7 +99,7 @@ class Adoption:
                 continue
             try:
                 await self._adopt(view)
-            except (ApiError, UnreachableError) as error:
+            except (ApiError, ApiUnreachableError) as error:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
                 denied = isinstance(error, ApiError) and error.status == 403
                 self._later(uid, DENIED_PAUSE_S if denied else PAUSE_S)

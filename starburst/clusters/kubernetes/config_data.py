@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.kube.resources import CONFIG_MAPS, SECRETS
 from translator.manifests.references import SECRET, Reference
 from translator.tasks.runtime_values import NotNowError, ReferencedData, UnresolvedError, references
@@ -38,7 +38,7 @@ class ClusterValues:
         try:
             async with await self._connect() as api:
                 return {each: await _data(api, each) for each in wanted}
-        except (UnreachableError, CredentialsError) as error:
+        except (ApiUnreachableError, KubeCredentialsError) as error:
             raise NotNowError(str(error)) from None
 
 

@@ -17,7 +17,7 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import OVER
 from starburst.kube.resources import PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
@@ -83,11 +83,11 @@ class LogKeeper:
                 try:
                     await self._copy(namespace, pod, target)
                     return
-                except UnreachableError:
+                except ApiUnreachableError:
                     if not left:
                         raise
                     await asyncio.sleep(PAUSE_S)
-        except (ApiError, UnreachableError, OSError) as error:
+        except (ApiError, ApiUnreachableError, OSError) as error:
             if not (isinstance(error, ApiError) and error.status in _NO_LOG):
                 log.warning("log-not-kept", pod=f"{namespace}/{pod}", error=str(error))
         finally:

@@ -15,7 +15,7 @@ from starburst.core.model.events import LeaveRuled
 from starburst.domain.job import CloudChoice, Submission
 from starburst.kube.access import offload_permission
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.reviews import account_may
 from starburst.runs.ports import AdoptionPort, Report
 
@@ -53,7 +53,7 @@ async def why_confined(api: Api, who: OffloadSubject) -> str:
     try:
         if await account_may(api, offload_permission(who.queue), who.namespace, who.account):
             return ""
-    except (ApiError, UnreachableError) as error:
+    except (ApiError, ApiUnreachableError) as error:
         asked = f"whether service account {who.account} of {who.namespace} may use queue {who.queue}"
         return f"the cluster does not say {asked}: {error}"
     account = f"--serviceaccount={who.namespace}:{who.account}"

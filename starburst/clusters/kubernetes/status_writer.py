@@ -20,7 +20,7 @@ from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import EventType, Recorder, api_time, reference_to
@@ -136,7 +136,7 @@ class StatusWriter:
                 except ApiError as error:
                     if error.status != 404:  # else it was deleted meanwhile
                         self._retry(job_id, error)
-                except UnreachableError as error:
+                except ApiUnreachableError as error:
                     self._retry(job_id, error)
 
     def _retry(self, job_id: str, error: Exception) -> None:

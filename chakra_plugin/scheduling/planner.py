@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from heapq import heapify, heappop, heappush
 
-from chakra_plugin.cache import NodeInfo
-from chakra_plugin.cycle import Bind, Cycle, Preemption, SchedulerOptions
-from chakra_plugin.demand import Demand, demand_of
-from chakra_plugin.directives import Directive
-from chakra_plugin.filters import admits, rejections, unavailable
-from chakra_plugin.gangs import Gang, missing
-from chakra_plugin.node_ranking import NodeRanking, triple
-from chakra_plugin.preemption import eviction
-from chakra_plugin.scheduling_queue import PendingGroup, PodShape, QueuedPod, QueueOrder
-from chakra_plugin.state import SchedulerState
+from chakra_plugin.scheduling.cache import NodeInfo
+from chakra_plugin.scheduling.cycle import Bind, Cycle, Preemption, SchedulerOptions
+from chakra_plugin.scheduling.demand import Demand, demand_of
+from chakra_plugin.scheduling.directives import Directive
+from chakra_plugin.scheduling.filters import admits, rejections, unavailable
+from chakra_plugin.scheduling.gangs import Gang, missing
+from chakra_plugin.scheduling.node_ranking import NodeRanking, triple
+from chakra_plugin.scheduling.preemption import eviction
+from chakra_plugin.scheduling.queue import PendingGroup, PodShape, QueuedPod, QueueOrder
+from chakra_plugin.scheduling.state import SchedulerState
 from starburst.kube import names
 from starburst.kube.objects import PodView
 from starburst.policy.placement import PLACEMENTS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from chakra_plugin.cache import Cache, NodeInfo
-from chakra_plugin.demand import Demand
-from chakra_plugin.filters import admits
+from chakra_plugin.scheduling.cache import Cache, NodeInfo
+from chakra_plugin.scheduling.demand import Demand
+from chakra_plugin.scheduling.filters import admits
 from starburst.kube.objects import MIB
 from starburst.policy.placement import Amount, Score
 from translator.manifests.amounts import GPUS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chakra_plugin.gangs import owner_key
+from chakra_plugin.scheduling.gangs import owner_key
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 

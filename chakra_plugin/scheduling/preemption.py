@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from chakra_plugin.cache import NodeInfo
-from chakra_plugin.demand import Demand
-from chakra_plugin.filters import barred
+from chakra_plugin.scheduling.cache import NodeInfo
+from chakra_plugin.scheduling.demand import Demand
+from chakra_plugin.scheduling.filters import barred
 from starburst.kube.objects import PodView
 from translator.podspec import Amounts
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from chakra_plugin.cache import NodeInfo
-from chakra_plugin.demand import Demand
+from chakra_plugin.scheduling.cache import NodeInfo
+from chakra_plugin.scheduling.demand import Demand
 from starburst.domain.constraints import Taint
 from starburst.kube.objects import NodeView
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chakra_plugin.gangs import Gang
-from chakra_plugin.scheduling_queue import Disposition
+from chakra_plugin.scheduling.gangs import Gang
+from chakra_plugin.scheduling.queue import Disposition
 from starburst.kube import names
 from starburst.kube.objects import PodView
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from chakra_plugin.demand import Demand
-from chakra_plugin.directives import Directive, Hold
-from chakra_plugin.gangs import Gang
+from chakra_plugin.scheduling.demand import Demand
+from chakra_plugin.scheduling.directives import Directive, Hold
+from chakra_plugin.scheduling.gangs import Gang
 from starburst.kube.objects import PodView
 
 #: Seconds that a pod waits after a failed binding, doubled each time (kube-scheduler's defaults).

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from chakra_plugin.cache import Cache
-from chakra_plugin.cycle import Bind, Preemption, SchedulerOptions
-from chakra_plugin.demand import demand_of
-from chakra_plugin.directives import Hold, directive_of, managed
-from chakra_plugin.filters import barred
-from chakra_plugin.gangs import Gang, RankGroups, gang_of
-from chakra_plugin.scheduling_queue import Disposition, InvalidPod, PodShape, SchedulingQueue, backoff_s
+from chakra_plugin.scheduling.cache import Cache
+from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
+from chakra_plugin.scheduling.demand import demand_of
+from chakra_plugin.scheduling.directives import Hold, directive_of, managed
+from chakra_plugin.scheduling.filters import barred
+from chakra_plugin.scheduling.gangs import Gang, RankGroups, gang_of
+from chakra_plugin.scheduling.queue import Disposition, InvalidPod, PodShape, SchedulingQueue, backoff_s
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, PodView
 
