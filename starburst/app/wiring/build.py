@@ -35,6 +35,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
 from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
+from starburst.runs.processes import ProcessRunner
 from starburst.store import queries
 from starburst.store.store import Store
 from translator.manifests.tenancy import Tenancy, rule
@@ -135,17 +136,17 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
             stores=config.stores(),
             admit=partial(_admit, config.tenancy()),
         )
+    run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)
+    checkpoints, max_log = checkpoints_of(home, config), config.home.max_log
     return LocalCloud(
         config.cloud.catalog(),
         home.cloud,
-        checkpoints_of(home, config),
+        ProcessRunner(home.cloud / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log),
         pace=pace,
         now=now,
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
-        run_as=config.on_this_machine().get("cloud", config.cloud).runs_as(home),
-        max_log=config.home.max_log,
     )
 
 
