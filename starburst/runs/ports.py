@@ -86,6 +86,9 @@ class AdoptionPort(Protocol):
     def adopted(self) -> dict[str, Adopted]:
         """Jobs that were found in the cluster and are not over, by id."""
 
+    def on_cluster(self) -> list[str]:
+        """Every job that has a run on the cluster, by id."""
+
     def submit(self, submission: Submission) -> None:
         """Submit a job that was found; may be repeated.
 

@@ -23,7 +23,14 @@ from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.inputs import ValueSource
 from starburst.clouds.sky.runs.spec import filled
 from starburst.domain.job import Workload
-from translator.tasks.runtime_values import Found, Here, NotNowError, UnresolvedError, evaluate, is_late
+from translator.tasks.runtime_values import (
+    NotNowError,
+    ReferencedData,
+    TaskHost,
+    UnresolvedError,
+    evaluate,
+    is_late,
+)
 
 log = structlog.get_logger()
 
@@ -53,14 +60,14 @@ class RuntimeValues:
         self._source = source
         self._tasks = tasks
         self._give_up = give_up
-        self._found: dict[tuple[str, int], Found] = {}
+        self._found: dict[tuple[str, int], ReferencedData] = {}
 
     def spec(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> TaskSpec | None:
         """The spec of a task with its values; None until they are read and the machine has answered once."""
         found = self._found.get(entry.key)
         if found is None or entry.late is None or not machine.host:
             return None
-        here = Here(entry.number(rank), machine.address, machine.host)
+        here = TaskHost(entry.number(rank), machine.address, machine.host)
         try:
             return filled(cast("TaskSpec", rank.spec), evaluate(json.loads(entry.late), found, here))
         except UnresolvedError as error:

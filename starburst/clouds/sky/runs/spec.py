@@ -12,7 +12,7 @@ from starburst.core.model.actions import Slot
 from starburst.domain.job import Site
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from translator.tasks.runtime_values import UnresolvedError, Values
+from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 
 #: Prefixes of variables that the scheduler sets, whatever the user sets.
 _OURS = ("STARBURST_", "JOB_COMPLETION_INDEX")
@@ -55,7 +55,7 @@ def spec_of(run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool) -
     }
 
 
-def filled(spec: TaskSpec, values: Values) -> TaskSpecWithSecrets:
+def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     """A task's spec with late values in it; those of Secrets under `secrets`.
 
     Raises:
