@@ -19,7 +19,7 @@ from starburst.core.model.events import Event
 from starburst.domain.clock import Pace
 from starburst.runs.ports import Report
 from starburst.runs.processes import unwatched
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,6 @@ class SkyContext:
         return Naming(self.settings.owner, self.settings.controller)
 
     @cached_property
-    def mounts(self) -> tuple[tuple[str, Store], ...]:
+    def mounts(self) -> tuple[tuple[str, CloudStorage], ...]:
         """What every machine mounts, and where."""
         return all_mounts(self.inputs.stores)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.money import Money
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 
 class SkyError(Exception):
@@ -148,7 +148,7 @@ class LaunchSpec:
     #: URL of a bucket to mount at `BUCKET`; None: no bucket.
     bucket: str | None = None
     #: Path and store of all other mounts.
-    mounts: tuple[tuple[str, Store], ...] = ()
+    mounts: tuple[tuple[str, CloudStorage], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

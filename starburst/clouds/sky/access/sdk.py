@@ -31,7 +31,7 @@ from starburst.clouds.sky.access.ports import (
     SkyUnreachableError,
 )
 from starburst.domain.money import Money
-from translator.tasks.stores import Bucket, SkyVolume
+from translator.carried import Bucket, SkyVolume
 
 T = TypeVar("T")
 

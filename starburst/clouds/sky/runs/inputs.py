@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from starburst.runs.ports import Run
-from translator.tasks.runtime_values import Found
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
+from translator.tasks.runtime_values import ReferencedData
 
 #: Reads what a manifest (JSON) refers to. Raises NotNowError, UnresolvedError.
-ValueSource = Callable[[str], Awaitable[Found]]
+ValueSource = Callable[[str], Awaitable[ReferencedData]]
 
 #: Checks whether a run may have what it takes from the cluster. Raises UnresolvedError.
 Admit = Callable[[Run], None]
@@ -29,5 +29,5 @@ class RunInputs:
     """
 
     source: ValueSource | None = None
-    stores: Mapping[str, Store] = field(default_factory=dict)
+    stores: Mapping[str, CloudStorage] = field(default_factory=dict)
     admit: Admit = admit_all

@@ -22,7 +22,14 @@ from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.inputs import ValueSource
 from starburst.clouds.sky.runs.spec import filled
 from starburst.domain.job import Workload
-from translator.tasks.runtime_values import Found, Here, NotNowError, UnresolvedError, evaluate, is_late
+from translator.tasks.runtime_values import (
+    NotNowError,
+    ReferencedData,
+    TaskHost,
+    UnresolvedError,
+    evaluate,
+    is_late,
+)
 
 log = structlog.get_logger()
 
@@ -43,7 +50,7 @@ def manifest_to_keep(workload: Workload, source: ValueSource | None) -> str | No
     return workload.manifest
 
 
-class RuntimeValues:
+class ValueReader:
     """The values of all runs of one controller. `give_up` ends a run whose values are not to be had."""
 
     def __init__(
@@ -52,14 +59,14 @@ class RuntimeValues:
         self._source = source
         self._tasks = tasks
         self._give_up = give_up
-        self._found: dict[tuple[str, int], Found] = {}
+        self._found: dict[tuple[str, int], ReferencedData] = {}
 
     def spec(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> dict[str, Any] | None:
         """The spec of a task with its values; None until they are read and the machine has answered once."""
         found = self._found.get(entry.key)
         if found is None or entry.late is None or not machine.host:
             return None
-        here = Here(entry.number(rank), machine.address, machine.host)
+        here = TaskHost(entry.number(rank), machine.address, machine.host)
         try:
             return filled(rank.spec, evaluate(json.loads(entry.late), found, here))
         except UnresolvedError as error:

@@ -12,15 +12,15 @@ from typing import Any
 
 from starburst.clouds.sky.runs.docker import runs_in_container
 from starburst.domain.job import Workload
-from translator.tasks.mounts import told
+from translator.carried import Bucket, CloudStorage
 from translator.tasks.runtime_values import mounts_of
-from translator.tasks.stores import Bucket, Store
+from translator.tasks.storage.mounts import told
 
 #: The directory that stores are mounted in.
 ROOT = "~/starburst-volumes"
 
 
-def place(store: Store) -> str:
+def place(store: CloudStorage) -> str:
     """The path of a store on every machine.
 
     It is derived from the store, not from its key in the config: on a machine that was rented before the key
@@ -30,12 +30,12 @@ def place(store: Store) -> str:
     return f"{ROOT}/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
-def all_mounts(stores: Mapping[str, Store]) -> tuple[tuple[str, Store], ...]:
+def all_mounts(stores: Mapping[str, CloudStorage]) -> tuple[tuple[str, CloudStorage], ...]:
     """Path and store of all mounts of a machine; a store that two keys name is mounted once."""
     return tuple(sorted({place(store): store for store in stores.values()}.items(), key=lambda pair: pair[0]))
 
 
-def volumes_of(workload: Workload, stores: Mapping[str, Store]) -> list[dict[str, Any]]:
+def volumes_of(workload: Workload, stores: Mapping[str, CloudStorage]) -> list[dict[str, Any]]:
     """The volumes of a run as the agent takes them.
 
     Raises:
