@@ -51,7 +51,7 @@ def manifest_to_keep(workload: Workload, source: ValueSource | None) -> str | No
     return workload.manifest
 
 
-class RuntimeValues:
+class ValueReader:
     """The values of all runs of one controller. `give_up` ends a run whose values are not to be had."""
 
     def __init__(
