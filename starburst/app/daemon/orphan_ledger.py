@@ -25,7 +25,7 @@ class FactStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reaped:
+class ReapedMachine:
     """One of them. Times are scheduler seconds."""
 
     id: str
@@ -42,23 +42,23 @@ class Reaped:
     ended_at: float | None = None
 
     @classmethod
-    def of(cls, machine: Instance, why: str, rate: Money | None, now: float) -> Reaped:
+    def of(cls, machine: Instance, why: str, rate: Money | None, now: float) -> ReapedMachine:
         """A machine that is about to be told."""
         micro = None if rate is None else rate.micro_usd
         return cls(machine.id, machine.controller, machine.offer_name, micro, machine.launched_at, now, why)
 
 
-class ReapedBook:
+class OrphanLedger:
     """What is in the store of such machines."""
 
     def __init__(self, facts: FactStore) -> None:
         self._facts = facts
 
-    def all(self) -> list[Reaped]:
+    def all(self) -> list[ReapedMachine]:
         """In the order they were told."""
-        return [Reaped(**entry) for entry in self._facts.fact(FACT) or ()]
+        return [ReapedMachine(**entry) for entry in self._facts.fact(FACT) or ()]
 
-    def note(self, reaped: Reaped) -> bool:
+    def note(self, reaped: ReapedMachine) -> bool:
         """Write one down; False if it stands there already and has not ended."""
         book = self.all()
         if any(known.id == reaped.id and known.ended_at is None for known in book):
@@ -76,5 +76,5 @@ class ReapedBook:
         if settled != book:
             self._write(settled)
 
-    def _write(self, book: list[Reaped]) -> None:
+    def _write(self, book: list[ReapedMachine]) -> None:
         self._facts.set_fact(FACT, [asdict(reaped) for reaped in book[-KEPT:]])

@@ -10,7 +10,7 @@ from itertools import count
 import structlog
 
 from starburst.aio import Backoff, TaskSet, answer_within
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
 from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
@@ -40,7 +40,7 @@ class Performer:
         find: Callable[[str], Awaitable[tuple[Job, Workload]]],
         offer: Callable[[str], Offer],
         done: Callable[[str], Awaitable[None]],
-        patience: Patience,
+        patience: ShortageRetry,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud

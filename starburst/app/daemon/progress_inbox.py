@@ -18,8 +18,8 @@ from urllib.parse import quote
 from starburst.aio import Wake, first_of
 from starburst.app.config import Config
 from starburst.app.daemon.controller import Companion
-from starburst.app.daemon.shortages import Patience
-from starburst.bus.hints import Outcome, RefusedError, Throughput
+from starburst.app.daemon.shortages import ShortageRetry
+from starburst.bus.hints import HintOutcome, HintRefusedError, ThroughputHint
 from starburst.core.scheduler import Scheduler
 from starburst.runs.ports import Report, Run
 from starburst.runs.supervisor.progress_report import VARIABLE
@@ -43,7 +43,7 @@ class _Run:
     told_at: float = -inf
 
 
-class Tasks:
+class GangProgress:
     """Words of tasks as events: a gang is as far as the task that ends last. To be told in the loop."""
 
     def __init__(
@@ -54,15 +54,15 @@ class Tasks:
         self._clock = clock
         self._runs: dict[tuple[str, int], _Run] = {}
 
-    def hear(self, said: Throughput) -> None:
+    def hear(self, said: ThroughputHint) -> None:
         """Take in what a task says; `Controller` decides whether that is any news.
 
         Raises:
-            RefusedError: its run is over, or never was.
+            HintRefusedError: its run is over, or never was.
         """
         record = self._scheduler.current(said.job, said.attempt)
         if record is None:
-            raise RefusedError(Outcome.LATE)
+            raise HintRefusedError(HintOutcome.LATE)
         if said.rank >= len(record.job.tasks):
             return  # nobody knows this task
         key, now = (said.job, said.attempt), self._clock()
@@ -76,16 +76,16 @@ class Tasks:
             self._report(said.event())
 
 
-class Inbox:
+class ProgressInbox:
     """Where other threads put what tasks say. One place for each task, and the latest word counts."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, int], Throughput] = {}
+        self._said: dict[tuple[str, int], ThroughputHint] = {}
         self._lock = Lock()
         #: Wakes up the scheduler's loop, while that goes on.
         self._wake: Callable[[], object] | None = None
 
-    def put(self, said: Throughput) -> None:
+    def put(self, said: ThroughputHint) -> None:
         """Leave a word; any thread may. It is dropped if nobody takes any and there are too many."""
         with self._lock:
             known = (said.job, said.rank) in self._said
@@ -95,7 +95,7 @@ class Inbox:
                 with suppress(RuntimeError):  # the loop has just ended
                     self._wake()
 
-    async def run(self, tasks: Tasks) -> None:
+    async def run(self, tasks: GangProgress) -> None:
         """Hand on what comes in, until cancelled."""
         loop, news = asyncio.get_running_loop(), Wake()
         with self._lock:
@@ -105,7 +105,7 @@ class Inbox:
                 with self._lock:
                     said, self._said = self._said, {}
                 for word in said.values():
-                    with suppress(RefusedError):  # it ended meanwhile
+                    with suppress(HintRefusedError):  # it ended meanwhile
                         tasks.hear(word)
                 await news.wait()
         finally:
@@ -113,16 +113,16 @@ class Inbox:
                 self._wake = None
 
 
-def inbox_of(inbox: Inbox, scheduler: Scheduler) -> Companion:
+def inbox_of(inbox: ProgressInbox, scheduler: Scheduler) -> Companion:
     """Takes from the inbox what the scheduler is told."""
 
     async def run(report: Report) -> None:
-        await inbox.run(Tasks(scheduler, report))
+        await inbox.run(GangProgress(scheduler, report))
 
     return run
 
 
-def together(companions: Iterable[Companion | None], patience: Patience) -> Companion | None:
+def together(companions: Iterable[Companion | None], patience: ShortageRetry) -> Companion | None:
     """Those that there are, as one; what the machine lacks for one of them is waited out."""
     there = [companion for companion in companions if companion is not None]
 

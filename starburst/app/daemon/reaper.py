@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from starburst.aio import answer_within
-from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud
@@ -75,7 +75,7 @@ class Reaper:
         self,
         cloud: Cloud,
         rules: ReapRules,
-        book: ReapedBook,
+        book: OrphanLedger,
         *,
         claimed: Callable[[], Collection[str]],
         now: Callable[[], float],
@@ -156,7 +156,7 @@ class Reaper:
 
     async def end(self, machine: Instance, fate: Fate) -> bool:
         """Have a machine ended, and note it first; whether the cloud took the order."""
-        reaped = Reaped.of(machine, fate.value, self._rate(machine.offer_name), self._now())
+        reaped = ReapedMachine.of(machine, fate.value, self._rate(machine.offer_name), self._now())
         if await self._in_order(lambda: self._book.note(reaped)):
             told = {"instance": machine.id, "offer": machine.offer_name, "controller": machine.controller}
             log.warning("reaped", **told, why=fate.value)

@@ -27,7 +27,7 @@ LAST_PAUSE_S = 5.0
 #: What was begun again counts as going on after so many wall seconds.
 STEADY_S = 1.0
 
-LACKS = {
+SHORTAGES = {
     errno.ENOSPC: DiskFullError.kind,
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the file system is read-only",
@@ -39,38 +39,38 @@ LACKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class Shortage:
     """What there is too little of: in a few words, and with the place and the mend."""
 
     kind: str
     detail: str
 
 
-def lack(error: BaseException | None) -> Lack | None:
+def shortage_of(error: BaseException | None) -> Shortage | None:
     """What there is too little of, if that is what an error comes from."""
     while error is not None:
         if isinstance(error, UnusableError):
-            return Lack(error.kind, str(error))
+            return Shortage(error.kind, str(error))
         if isinstance(error, MemoryError):
-            return Lack(LACKS[errno.ENOMEM], LACKS[errno.ENOMEM])
-        if isinstance(error, OSError) and error.errno in LACKS:
-            kind = LACKS[error.errno]
-            return Lack(kind, f"{error.filename}: {kind}" if error.filename else kind)
+            return Shortage(SHORTAGES[errno.ENOMEM], SHORTAGES[errno.ENOMEM])
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            kind = SHORTAGES[error.errno]
+            return Shortage(kind, f"{error.filename}: {kind}" if error.filename else kind)
         error = error.__cause__
     return None
 
 
-class Patience:
+class ShortageRetry:
     """Knows what is waited for, and says so when that begins and when it is over."""
 
     def __init__(self, tell: Callable[[str, str], None] = lambda _kind, _detail: None) -> None:
         """`tell` is given what is waited for, in a few words and in a line; twice "" when nothing is."""
         self._tell = tell
-        self._lacks: dict[str, Lack] = {}
+        self._lacks: dict[str, Shortage] = {}
 
     def notes(self, who: str, error: BaseException) -> bool:
         """Whether an error that `who` ran into is to be waited out."""
-        what = lack(error)
+        what = shortage_of(error)
         if what is None:
             self.over(who)
         elif who not in self._lacks:
