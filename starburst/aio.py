@@ -68,6 +68,9 @@ class TaskSet:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._tasks
+
     def ensure(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """The task of this key that goes on, also if it was cancelled; a new one if there is none."""
         task = self._tasks.get(key)
@@ -118,7 +121,7 @@ async def first_of(parts: Mapping[str, Coroutine[Any, Any, object]]) -> str:
 
 
 @asynccontextmanager
-async def running(work: Coroutine[Any, Any, object], name: str) -> AsyncIterator[asyncio.Task[object]]:
+async def running(work: Coroutine[Any, Any, T], name: str) -> AsyncIterator[asyncio.Task[T]]:
     """Do `work` in the background during the block; it is cancelled and waited for at the end of it.
 
     A failure of `work` does not end the block: await the task, or see to it that `work` does not fail.

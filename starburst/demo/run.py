@@ -120,7 +120,7 @@ class _Demo:
                 await asyncio.sleep(max(0.0, began + job.arrival_s - time.monotonic()))
                 store.submit([job.submission], time.time())
 
-    async def _until_done(self, controller: asyncio.Task[object], live: Live | None) -> None:
+    async def _until_done(self, controller: asyncio.Task[None], live: Live | None) -> None:
         while not self._done():
             if controller.done():
                 controller.result()

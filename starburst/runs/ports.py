@@ -81,6 +81,9 @@ class AdoptionPort(Protocol):
     def adopted(self) -> dict[str, Adopted]:
         """Every job that is not over and was found in the cluster, by id."""
 
+    def on_cluster(self) -> list[str]:
+        """Every job that has a run on the cluster, by id."""
+
     def submit(self, submission: Submission) -> None:
         """Hand in a job that was found; doing it twice is doing it once.
 
