@@ -103,16 +103,16 @@ async def _run(
     kubeconfig: Path | None, options: SchedulerOptions, metrics: Metrics, lease: tuple[str, str] | None
 ) -> None:
     """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and who we are."""
-    async with await Api.connect(kubeconfig) as api:
-        async with running(_schedule(api, options, metrics, lease), "scheduler") as work:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-            log = structlog.get_logger()
-            log.info("up", pid=os.getpid(), server=api.host, scheduler=options.scheduler)
-            try:
-                await work
-            except asyncio.CancelledError:
-                log.info("down")
+    connected = await Api.connect(kubeconfig)
+    async with connected as api, running(_schedule(api, options, metrics, lease), "scheduler") as work:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+        log = structlog.get_logger()
+        log.info("up", pid=os.getpid(), server=api.host, scheduler=options.scheduler)
+        try:
+            await work
+        except asyncio.CancelledError:
+            log.info("down")
 
 
 async def _schedule(
