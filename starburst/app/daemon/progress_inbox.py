@@ -1,6 +1,6 @@
-"""What runs say of themselves from afar, by HTTP or over the bus, on its way to the scheduler.
+"""Progress that runs report by HTTP or over the bus, on its way to the scheduler.
 
-Nothing of it is written: a word that is lost is followed by another within seconds.
+Reports are not stored: a lost one is followed by another within seconds.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from starburst.store.store import Store
 
 #: The variable of the token that a run reports with.
 TOKEN_VARIABLE = "STARBURST_REPORT_TOKEN"
-#: Runs of which the ends of tasks are remembered, and words that may wait for the scheduler.
+#: Limit of the runs whose tasks are remembered, and of the reports that wait for the scheduler.
 MOST = 10_000
-#: A run is news once in so many seconds at most: each that is costs a step of the scheduler.
+#: Seconds between two reports of one run that are passed on: each costs a step of the scheduler.
 LEAST_S = 1.0
 
 
 @dataclass(slots=True)
 class _Run:
-    """What the tasks of a run said last; times by the clock."""
+    """The latest reports of the tasks of a run; times by the clock."""
 
-    #: When each task ends, infinite if nobody knows, and then how slow it is.
+    #: Expected end of each task (infinite if unknown), then its negative rate to break ties.
     ends: dict[int, tuple[float, float]] = field(default_factory=dict)
     told_at: float = -inf
 
 
 class GangProgress:
-    """Words of tasks as events: a gang is as far as the task that ends last. To be told in the loop."""
+    """Turns reports of tasks into events: a gang is as far as its slowest task. Not thread-safe."""
 
     def __init__(
         self, scheduler: Scheduler, report: Report, clock: Callable[[], float] = time.monotonic
@@ -55,7 +55,7 @@ class GangProgress:
         self._runs: dict[tuple[str, int], _Run] = {}
 
     def hear(self, said: ThroughputHint) -> None:
-        """Take in what a task says; `Controller` decides whether that is any news.
+        """Take a report of a task; `Controller` decides whether it changes anything.
 
         Raises:
             HintRefusedError: its run is over, or never was.
@@ -77,7 +77,7 @@ class GangProgress:
 
 
 class ProgressInbox:
-    """Where other threads put what tasks say. One place for each task, and the latest word counts."""
+    """The latest report of each task, put in by other threads."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, int], ThroughputHint] = {}
@@ -86,7 +86,7 @@ class ProgressInbox:
         self._wake: Callable[[], object] | None = None
 
     def put(self, said: ThroughputHint) -> None:
-        """Leave a word; any thread may. It is dropped if nobody takes any and there are too many."""
+        """Leave a report; any thread may. It is dropped if too many wait."""
         with self._lock:
             known = (said.job, said.rank) in self._said
             if known or len(self._said) < MOST:
@@ -96,7 +96,7 @@ class ProgressInbox:
                     self._wake()
 
     async def run(self, tasks: GangProgress) -> None:
-        """Hand on what comes in, until cancelled."""
+        """Pass reports on until cancelled."""
         loop, news = asyncio.get_running_loop(), Wake()
         with self._lock:
             self._wake = lambda: loop.call_soon_threadsafe(news.ring)
@@ -114,7 +114,7 @@ class ProgressInbox:
 
 
 def inbox_of(inbox: ProgressInbox, scheduler: Scheduler) -> Companion:
-    """Takes from the inbox what the scheduler is told."""
+    """The companion that passes the reports of an inbox to the scheduler."""
 
     async def run(report: Report) -> None:
         await inbox.run(GangProgress(scheduler, report))
@@ -123,7 +123,7 @@ def inbox_of(inbox: ProgressInbox, scheduler: Scheduler) -> Companion:
 
 
 def together(companions: Iterable[Companion | None], patience: ShortageRetry) -> Companion | None:
-    """Those that there are, as one; what the machine lacks for one of them is waited out."""
+    """All companions as one, None if there are none; each is begun again after a shortage."""
     there = [companion for companion in companions if companion is not None]
 
     async def run(report: Report) -> None:
@@ -134,7 +134,7 @@ def together(companions: Iterable[Companion | None], patience: ShortageRetry) ->
 
 
 def reporting(config: Config, store: Store) -> Callable[[Run], Mapping[str, str]]:
-    """Where a run of the cluster can say how far it is, and the token for that: as variables."""
+    """The variables that tell a run of the cluster where to report its progress, with its token."""
     url = config.http.report_url
     if url is None:
         return lambda _run: {}

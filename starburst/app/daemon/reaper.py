@@ -1,4 +1,4 @@
-"""Keeps our machines alive while we are, and ends those that nobody claims."""
+"""The reaper renews the leases of claimed machines and ends machines that no job claims."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ReapRules:
         return Fate.YOUNG if age_s < self.after_s else Fate.UNCLAIMED
 
     def ends(self, fate: Fate) -> bool:
-        """Whether this is the end of a machine."""
+        """Whether a machine of this fate is ended."""
         return fate is Fate.UNCLAIMED or (self.others and fate is Fate.ABANDONED)
 
 
@@ -69,7 +69,7 @@ class InOrder(Protocol):
 
 
 class Reaper:
-    """Looks at every machine of our owner, again and again."""
+    """Lists every machine of our owner in rounds, renews what is claimed and ends what is not."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from starburst.aio import in_thread
-from starburst.app.daemon.orphan_ledger import OrphanLedger
+from starburst.app.daemon.orphan_ledger import ReapedBook
 from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
@@ -27,6 +27,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
+from translator.carried import CloudStorage
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
@@ -158,7 +159,7 @@ def reaper_of(cloud: SkyCloud, *claimed: str, rules: ReapRules, now: Callable[[]
     return Reaper(
         cloud,
         rules,
-        OrphanLedger(Drawer()),
+        ReapedBook(Drawer()),
         claimed=lambda: set(claimed),
         now=now,
         rate=lambda _offer: None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.money import Money
+from translator.carried import CloudStorage
 
 
 class SkyError(Exception):
