@@ -41,7 +41,7 @@ class Machine:
         return [sys.executable, "-I", str(self.agent), *args]
 
     def exchange(self, **ask: Any) -> dict[str, Any]:
-        ask.setdefault("look", {NAME: 0})
+        ask.setdefault("look", {self.name: 0})
         done = subprocess.run(
             self._argv("exchange"),
             input=json.dumps(ask),
