@@ -7,14 +7,17 @@ same node, until the server answers; a refusal counts only once no earlier call 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from functools import partial
+from itertools import count
+from typing import Any, Protocol
 
 import structlog
 
 from chakra_plugin.scheduling.cycle import Bind
+from starburst.aio import TaskSet, running
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
@@ -91,8 +94,10 @@ class Binder:
         self._clock = clock
         self._sleep = sleep
         self._queue: asyncio.Queue[BindingAttempt] = asyncio.Queue()
-        self._workers: list[asyncio.Task[None]] = []
-        self._later: set[asyncio.Task[None]] = set()
+        self._workers = TaskSet()
+        #: Bindings that pause, by number.
+        self._later = TaskSet()
+        self._count = count()
         self._busy = 0
 
     @property
@@ -106,16 +111,15 @@ class Binder:
 
     async def run(self) -> None:
         """Send until cancelled; calls under way then are awaited, queued ones are dropped."""
-        self._workers = [asyncio.ensure_future(self._work()) for _ in range(WORKERS)]
+        workers = [self._workers.ensure(number, self._work) for number in range(WORKERS)]
         try:
-            await asyncio.gather(*self._workers)
+            await asyncio.gather(*workers)
         except asyncio.CancelledError:
             # gather has cancelled the workers, each of which sees its call through.
-            await asyncio.wait(self._workers, timeout=2 * TIMEOUT_S)
+            await asyncio.wait(workers, timeout=2 * TIMEOUT_S)
             raise
         finally:
-            for task in self._later:
-                task.cancel()
+            await self._later.cancel()
 
     async def _work(self) -> None:
         while True:
@@ -185,23 +189,21 @@ class Binder:
     def _again(self, attempt: BindingAttempt, at: float | None) -> None:
         if at is None:
             return
-        task = asyncio.ensure_future(self._wait(attempt, at))
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._later.ensure(next(self._count), partial(self._wait, attempt, at))
 
     async def _wait(self, attempt: BindingAttempt, at: float) -> None:
         await self._sleep(max(0.0, at - self._clock()))
         self._queue.put_nowait(attempt)
 
 
-async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingResult, str]:
+async def _through(call: Coroutine[Any, Any, tuple[BindingResult, str]]) -> tuple[BindingResult, str]:
     """Await a call that is finished even if the caller is cancelled meanwhile."""
-    task = asyncio.ensure_future(call)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise
+    async with running(call, "binding") as task:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait({task})
+            raise
 
 
 def binding(bind: Bind) -> Object:

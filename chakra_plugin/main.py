@@ -20,6 +20,7 @@ from chakra_plugin.lease import LeaseLostError, lead
 from chakra_plugin.metrics import Metrics
 from chakra_plugin.scheduler import ChakraScheduler
 from chakra_plugin.scheduling.cycle import SchedulerOptions
+from starburst.aio import running
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import KubeCredentialsError
@@ -102,8 +103,8 @@ async def _run(
     kubeconfig: Path | None, options: SchedulerOptions, metrics: Metrics, lease: tuple[str, str] | None
 ) -> None:
     """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and the identity of this process."""
-    async with await Api.connect(kubeconfig) as api:
-        work = asyncio.ensure_future(_schedule(api, options, metrics, lease))
+    connected = await Api.connect(kubeconfig)
+    async with connected as api, running(_schedule(api, options, metrics, lease), "scheduler") as work:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
         log = structlog.get_logger()

@@ -7,6 +7,8 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
 from typing import Protocol
 
 import structlog
@@ -15,7 +17,7 @@ from chakra_plugin.binder import WORKERS, Binder
 from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
 from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
 from chakra_plugin.scheduling.planner import Planner
-from starburst.aio import Wake, first_of
+from starburst.aio import TaskSet, Wake, first_of
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
@@ -73,7 +75,8 @@ class ChakraScheduler:
         #: "" is all of them.
         self._job_namespaces = sorted(options.namespaces) or [""]
         self._unsynced = {("nodes", ""), ("pods", ""), *(("jobs", each) for each in self._job_namespaces)}
-        self._evictions: set[asyncio.Task[None]] = set()
+        self._evictions = TaskSet()
+        self._count = count()
 
     async def run(self, still_leading: Callable[[], bool] = lambda: True) -> None:
         """Schedule until cancelled; nothing is bound while `still_leading` is false."""
@@ -139,9 +142,7 @@ class ChakraScheduler:
         for bind in cycle.binds:
             self._binder.send(bind)
         for preemption in cycle.preemptions:
-            task = asyncio.ensure_future(self._evict(preemption))
-            self._evictions.add(task)
-            task.add_done_callback(self._evictions.discard)
+            self._evictions.ensure(next(self._count), partial(self._evict, preemption))
         for _ in range(cycle.failed):
             self._metrics.unschedulable()
         if cycle.binds or cycle.failed:

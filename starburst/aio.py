@@ -121,7 +121,7 @@ async def first_of(parts: Mapping[str, Coroutine[Any, Any, object]]) -> str:
 
 
 @asynccontextmanager
-async def running(work: Coroutine[Any, Any, object], name: str) -> AsyncIterator[asyncio.Task[object]]:
+async def running(work: Coroutine[Any, Any, T], name: str) -> AsyncIterator[asyncio.Task[T]]:
     """Do `work` in the background during the block; it is cancelled and waited for at the end of it.
 
     A failure of `work` does not end the block: await the task, or see to it that `work` does not fail.

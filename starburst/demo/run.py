@@ -20,7 +20,7 @@ from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import CloudConfig
 from starburst.app.daemon.controller import Controller
-from starburst.app.daemon.observers import Stepped
+from starburst.app.daemon.observers import CommittedStep
 from starburst.app.wiring.build import build
 from starburst.demo.bills import Bill, replay, rivals
 from starburst.demo.jobs import SPEED, DemoJob, demo_jobs
@@ -120,7 +120,7 @@ class _Demo:
                 await asyncio.sleep(max(0.0, began + job.arrival_s - time.monotonic()))
                 store.submit([job.submission], time.time())
 
-    async def _until_done(self, controller: asyncio.Task[object], live: Live | None) -> None:
+    async def _until_done(self, controller: asyncio.Task[None], live: Live | None) -> None:
         while not self._done():
             if controller.done():
                 controller.result()
@@ -133,7 +133,7 @@ class _Demo:
         all_in = scheduler.arrivals == len(self.jobs)
         return all_in and not scheduler.jobs and not scheduler.fleet.instances
 
-    def stepped(self, step: Stepped) -> None:
+    def stepped(self, step: CommittedStep) -> None:
         """Show what was decided."""
         self._view.hear(step.changes.decisions)
         if not self._console.is_terminal:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from starburst.app.config.home import Home
-from starburst.app.daemon.progress_inbox import Inbox
-from starburst.bus.hints import Throughput
+from starburst.app.daemon.progress_inbox import ProgressInbox
+from starburst.bus.hints import ThroughputHint
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -19,7 +19,7 @@ STALL_LIMIT_S = 30.0
 class ProgressSink(Protocol):
     """Where to leave what runs say of themselves; any thread may."""
 
-    def put(self, said: Throughput) -> None:
+    def put(self, said: ThroughputHint) -> None:
         """Leave a word."""
 
 
@@ -42,7 +42,7 @@ class AppContext:
     home: Home
     store: Store
     #: The scheduler's, for what runs say of themselves.
-    inbox: ProgressSink = field(default_factory=Inbox)
+    inbox: ProgressSink = field(default_factory=ProgressInbox)
     #: The scheduler's, if this is another process.
     heartbeat: SchedulerHeartbeat | None = None
 

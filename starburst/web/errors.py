@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from starburst.app.daemon.shortages import lack
+from starburst.app.daemon.shortages import shortage_of
 from starburst.app.errors import UserError
 from starburst.store.errors import DamagedError, DiskFullError, JobNotFoundError, StoreError, UnusableError
 from starburst.store.quota import QuotaError
@@ -86,7 +86,7 @@ def not_now(error: Exception) -> Response | None:
     if isinstance(error, DamagedError):
         log.error("store-damaged", error=str(error))
         return answer(503, f"the store is damaged; {where}")
-    held = lack(error)
+    held = shortage_of(error)
     if held is None:
         return None
     full = held.kind == DiskFullError.kind

@@ -23,9 +23,9 @@ from starburst.app.config.home import Home
 from starburst.app.daemon import controller as controller_module
 from starburst.app.daemon.controller import REAP_S, Controller, Surroundings
 from starburst.app.daemon.observers import StepObserver
-from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.performer import TRIES
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.events import NodesChanged
 from starburst.core.model.settings import Settings
 from starburst.core.views.snapshot import restore
@@ -93,7 +93,7 @@ async def living(
     cloud: type[FakeSite] = FakeSite,
     jump_s: list[float] | None = None,
     observers: Sequence[StepObserver] = (),
-    patience: Patience | None = None,
+    patience: ShortageRetry | None = None,
     opened: type[Store] = Store,
     **more: Any,
 ) -> AsyncIterator[Life]:
@@ -420,7 +420,7 @@ def test_leases_of_our_machines_are_renewed_and_machines_that_nobody_claims_ende
             assert "terminate i-nobody" in life.cloud.calls
             assert "terminate them/i-000001" not in life.cloud.calls
             assert world.leases == {"i-000001": 3}
-            (reaped,) = ReapedBook(life.users).all()
+            (reaped,) = OrphanLedger(life.users).all()
             assert (reaped.id, reaped.why, reaped.rate) == ("i-nobody", "unclaimed", 1_000_000)
 
     run(main())

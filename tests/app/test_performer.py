@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from starburst.app.daemon.performer import CALL_TIMEOUT_S, TRIES, Performer
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.events import InstanceGone, RunEnd, RunEnded
 from starburst.domain.job import Job, Site, Workload
@@ -52,7 +52,7 @@ class Bench:
             find=find or found,
             offer={"small": OFFER}.__getitem__,
             done=self._done,
-            patience=Patience(),
+            patience=ShortageRetry(),
         )
 
     async def _done(self, key: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from starburst.app.daemon import orphan_ledger
-from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.app.daemon.reaper import CALL_TIMEOUT_S, Fate, Reaper, ReapRules
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.local import LocalCloud
@@ -67,13 +67,13 @@ def a_reaper(
     cloud: Any,
     claimed: Callable[[], Collection[str]] = set,
     rules: ReapRules = TELLS,
-    book: ReapedBook | None = None,
+    book: OrphanLedger | None = None,
     now: Callable[[], float] = wall,
 ) -> Reaper:
     return Reaper(
         cloud,
         rules,
-        book or ReapedBook(Drawer()),
+        book or OrphanLedger(Drawer()),
         claimed=claimed,
         now=now,
         rate={"small": OFFER.price_per_hour}.get,
@@ -126,7 +126,7 @@ def test_claims_are_read_after_the_listing():
 
 def test_a_machine_whose_end_is_confirmed_while_the_list_is_on_its_way_was_not_reaped():
     async def main() -> None:
-        claims, book = {"i-1"}, ReapedBook(Drawer())
+        claims, book = {"i-1"}, OrphanLedger(Drawer())
 
         class Late(FakeSite):
             async def owned(self) -> list[Instance]:
@@ -349,12 +349,12 @@ def test_one_call_that_fails_keeps_no_other_machine(broken: str):
 
 def test_what_was_ended_is_in_the_book_once_from_the_order_to_the_clouds_word():
     async def main() -> None:
-        cloud, book, began = a_cloud("i-1"), ReapedBook(Drawer()), wall()
+        cloud, book, began = a_cloud("i-1"), OrphanLedger(Drawer()), wall()
         with capture_logs() as logs:
             reaper = asyncio.create_task(a_reaper(cloud, book=book).rounds(0.3))
             await asyncio.sleep(0.7)
             (told,) = book.all()
-            assert told == Reaped("i-1", "us", "small", 1_000_000, began, began, "unclaimed")
+            assert told == ReapedMachine("i-1", "us", "small", 1_000_000, began, began, "unclaimed")
             await asyncio.sleep(5)
             reaper.cancel()
         (over,) = book.all()
@@ -371,7 +371,7 @@ def test_an_end_that_the_cloud_does_not_take_is_told_again_and_noted_once():
                 self.calls.append(f"terminate {instance_id}")
                 raise ConnectionError("no route")
 
-        cloud, book = a_cloud("i-1", site=Deaf), ReapedBook(Drawer())
+        cloud, book = a_cloud("i-1", site=Deaf), OrphanLedger(Drawer())
         reaper = asyncio.create_task(a_reaper(cloud, book=book).rounds(PERIOD_S))
         await asyncio.sleep(2.5 * PERIOD_S)
         reaper.cancel()
@@ -383,7 +383,7 @@ def test_an_end_that_the_cloud_does_not_take_is_told_again_and_noted_once():
 
 def test_the_book_keeps_the_newest(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(orphan_ledger, "KEPT", 3)
-    book = ReapedBook(Drawer())
+    book = OrphanLedger(Drawer())
     for number in range(5):
-        book.note(Reaped(f"i-{number}", "us", "small", None, 0, 0, "unclaimed"))
+        book.note(ReapedMachine(f"i-{number}", "us", "small", None, 0, 0, "unclaimed"))
     assert [entry.id for entry in book.all()] == ["i-2", "i-3", "i-4"]

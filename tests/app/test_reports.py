@@ -12,9 +12,9 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.app.daemon import progress_inbox
 from starburst.app.daemon.controller import Companion
-from starburst.app.daemon.progress_inbox import Inbox, Tasks, reporting, together
-from starburst.app.daemon.shortages import Patience
-from starburst.bus.hints import Outcome, RefusedError, Throughput
+from starburst.app.daemon.progress_inbox import GangProgress, ProgressInbox, reporting, together
+from starburst.app.daemon.shortages import ShortageRetry
+from starburst.bus.hints import HintOutcome, HintRefusedError, ThroughputHint
 from starburst.core.model.events import Event, JobSubmitted, NodesChanged, Progress, RunStarted
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
@@ -26,9 +26,11 @@ from starburst.store.report_tokens import report_key, report_token
 from starburst.store.store import Store
 
 
-def said(job: str, done: float, *, rank: int = 0, attempt: int = 1, total: float | None = 100) -> Throughput:
+def said(
+    job: str, done: float, *, rank: int = 0, attempt: int = 1, total: float | None = 100
+) -> ThroughputHint:
     """One iteration a second."""
-    return Throughput(job=job, attempt=attempt, done=done, total=total, per_s=1.0, rank=rank)
+    return ThroughputHint(job=job, attempt=attempt, done=done, total=total, per_s=1.0, rank=rank)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def scheduler() -> Scheduler:
 
 def test_a_gang_is_as_far_as_the_task_that_ends_last(scheduler: Scheduler) -> None:
     heard: list[Event] = []
-    tasks = Tasks(scheduler, heard.append, clock := Clock())
+    tasks = GangProgress(scheduler, heard.append, clock := Clock())
     tasks.hear(said("gang", 10, rank=0))
     tasks.hear(said("gang", 30, rank=1))
     assert heard == [Progress("gang", 1, 10, 100, 1.0)], "rank 1 ends before rank 0"
@@ -61,11 +63,11 @@ def test_a_gang_is_as_far_as_the_task_that_ends_last(scheduler: Scheduler) -> No
 
 def test_what_is_late_is_refused(scheduler: Scheduler) -> None:
     heard: list[Event] = []
-    tasks = Tasks(scheduler, heard.append)
+    tasks = GangProgress(scheduler, heard.append)
     for late in (said("one", 1, attempt=2), said("two", 1)):
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(HintRefusedError) as refused:
             tasks.hear(late)
-        assert refused.value.outcome is Outcome.LATE
+        assert refused.value.outcome is HintOutcome.LATE
     assert heard == []
 
 
@@ -73,7 +75,7 @@ def test_runs_not_heard_of_for_longest_are_forgotten(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress_inbox, "MOST", 1)
-    tasks = Tasks(scheduler, lambda _event: None)
+    tasks = GangProgress(scheduler, lambda _event: None)
     for job in ("one", "gang", "one"):
         tasks.hear(said(job, 1))
     assert [job for job, _ in tasks._runs] == ["one"]
@@ -81,7 +83,7 @@ def test_runs_not_heard_of_for_longest_are_forgotten(
 
 def test_a_flood_of_words_is_few_events(scheduler: Scheduler) -> None:
     heard: list[Event] = []
-    tasks = Tasks(scheduler, heard.append, clock := Clock())
+    tasks = GangProgress(scheduler, heard.append, clock := Clock())
     for number in range(400):
         tasks.hear(said("one", number % 100))
         clock.now += 0.025
@@ -89,7 +91,7 @@ def test_a_flood_of_words_is_few_events(scheduler: Scheduler) -> None:
 
 
 def test_words_of_threads_arrive_in_the_loop_the_latest_of_each_task(scheduler: Scheduler) -> None:
-    inbox, heard = Inbox(), list[tuple[Event, str]]()
+    inbox, heard = ProgressInbox(), list[tuple[Event, str]]()
 
     def report(event: Event) -> None:
         heard.append((event, threading.current_thread().name))
@@ -98,7 +100,7 @@ def test_words_of_threads_arrive_in_the_loop_the_latest_of_each_task(scheduler: 
         inbox.put(said("one", 1))  # before it listens
         inbox.put(said("one", 2))
         inbox.put(said("gone", 1))
-        task = asyncio.create_task(inbox.run(Tasks(scheduler, report, clock := Clock())))
+        task = asyncio.create_task(inbox.run(GangProgress(scheduler, report, clock := Clock())))
         while len(heard) < 1:
             await asyncio.sleep(0.001)
         clock.now += 10
@@ -116,7 +118,7 @@ def test_words_of_threads_arrive_in_the_loop_the_latest_of_each_task(scheduler: 
 
 def test_an_inbox_that_nobody_empties_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_inbox, "MOST", 2)
-    inbox = Inbox()
+    inbox = ProgressInbox()
     for number in range(5):
         inbox.put(said(f"job-{number}", 1))
     inbox.put(said("job-1", 2))
@@ -154,8 +156,8 @@ def test_companions_go_on_together(scheduler: Scheduler) -> None:
 
         return run
 
-    assert together([None, None], Patience()) is None
-    both = together([companion(1), None, companion(2)], Patience())
+    assert together([None, None], ShortageRetry()) is None
+    both = together([companion(1), None, companion(2)], ShortageRetry())
     assert both is not None
     asyncio.run(both(lambda _event: None))
     assert begun == [1, 2]

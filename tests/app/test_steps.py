@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.daemon.observers import KEEP_S, Stepped, StepTimes
+from starburst.app.daemon.observers import KEEP_S, CommittedStep, StepTimes
 from starburst.store import counters, queries
 from starburst.store.store import Store
 from tests.app.test_controller import a_world, living
@@ -33,11 +33,11 @@ class Witness:
     """Keeps every step; notes whether it was stored before."""
 
     store: Store
-    steps: list[Stepped] = field(default_factory=list)
+    steps: list[CommittedStep] = field(default_factory=list)
     unstored: list[int] = field(default_factory=list)
     closed: int = 0
 
-    def stepped(self, step: Stepped) -> None:
+    def stepped(self, step: CommittedStep) -> None:
         self.steps.append(step)
         known = {row.seq for row in queries.decisions(self.store)}
         self.unstored += [row.seq for row in step.changes.decisions if row.seq not in known]
@@ -109,7 +109,7 @@ def test_a_crash_takes_back_nothing_that_was_kept(store: Store, path: Path) -> N
             await asyncio.sleep(KEEP_S)
             before = kept(store)
             crashed = StepTimes(store)  # one that dies before its time has come
-            crashed.stepped(Stepped(0.0, 0.5, 0.5, [], life.controller.scheduler.changes, {}))
+            crashed.stepped(CommittedStep(0.0, 0.5, 0.5, [], life.controller.scheduler.changes, {}))
             assert kept(store) == before
 
     run(main())

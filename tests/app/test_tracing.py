@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.app.config.tracing import TracingConfig
-from starburst.app.daemon.observers import Stepped
+from starburst.app.daemon.observers import CommittedStep
 from starburst.app.doctor.doctor import CheckStatus, config_checks
 from starburst.app.errors import UserError
 from starburst.app.telemetry import otlp
@@ -59,11 +59,11 @@ def tracing(endpoint: str, controller: str = "us", **settings: Any) -> Tracing:
     return Tracing(TracingConfig(endpoint=endpoint, **settings), controller, Pace())
 
 
-def a_step(decisions: int = 1) -> Stepped:
+def a_step(decisions: int = 1) -> CommittedStep:
     """One that decides something about nothing in particular."""
     changes = Changes()
     changes.decisions = [Decision(n, 5.0, "all", "Tick", "turn", TURN) for n in range(decisions)]
-    return Stepped(1000.0, 0.25, 0.5, [], changes, {})
+    return CommittedStep(1000.0, 0.25, 0.5, [], changes, {})
 
 
 TURN = {"at_once": 1, "array": "x", "much": float("inf"), "none": None, "deep": {"a": [1]}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starburst.app.daemon.observers import Stepped
+from starburst.app.daemon.observers import CommittedStep
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.validate import validate
 
@@ -15,7 +15,7 @@ class Validated:
 
     scheduler: Scheduler
 
-    def stepped(self, _step: Stepped) -> None:
+    def stepped(self, _step: CommittedStep) -> None:
         validate(self.scheduler)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from starburst.app.config.bus import BusConfig
 from starburst.app.wiring.bus import bus_of, hints_of
 from starburst.bus import hints as hints_module
-from starburst.bus.hints import MAX_BYTES, Hints, Kind, Outcome
+from starburst.bus.hints import MAX_BYTES, HintKind, HintOutcome, Hints
 from starburst.bus.messages import Topics
 from starburst.core.model.events import (
     CancelRequested,
@@ -41,7 +41,7 @@ from tests.bus.story import Jobs
 from tests.cli.manifests import manifest
 from tests.store.samples import step, submission
 
-KINDS: list[Kind] = ["submit", "cancel", "throughput", "heartbeat"]
+KINDS: list[HintKind] = ["submit", "cancel", "throughput", "heartbeat"]
 ALL = BusConfig(kind="mqtt", accept=KINDS)
 OPEN = BusConfig(kind="mqtt", accept=KINDS, anybody=True)
 #: As docs/bus.md has it.
@@ -193,8 +193,8 @@ def test_nothing_that_comes_in_stops_the_bus_or_starts_anything(
     hints = Hints(["submit", "cancel", "heartbeat"], Noting())
     asyncio.run(hints.take(Topics("lab").hint(kind, user), payload))
     ((_, outcome),) = hints.counts
-    assert (outcome is Outcome.TAKEN) == bool(calls)
-    assert outcome is not Outcome.REFUSED
+    assert (outcome is HintOutcome.TAKEN) == bool(calls)
+    assert outcome is not HintOutcome.REFUSED
 
 
 def test_hints_are_off_unless_the_config_has_them(store: Store) -> None:
@@ -280,7 +280,7 @@ def test_a_heartbeat_of_what_is_believed_to_start_has_its_site_asked(store: Stor
     assert desk.take("heartbeat", beat) == "taken"
     assert desk.nudges == (1, 0), "that it runs is no news"
     assert not desk.reported
-    assert desk.hints.counts == {("heartbeat", Outcome.TAKEN): 2}
+    assert desk.hints.counts == {("heartbeat", HintOutcome.TAKEN): 2}
 
 
 def test_a_heartbeat_of_a_machine_that_is_not_believed_to_be_up_has_the_cloud_asked(store: Store) -> None:

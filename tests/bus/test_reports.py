@@ -10,7 +10,7 @@ from pathlib import Path
 
 import aiomqtt
 
-from starburst.bus.hints import Throughput
+from starburst.bus.hints import ThroughputHint
 from tests.bus.broker import Mosquitto, write_password
 from tests.test_iterator import ran
 
@@ -18,10 +18,10 @@ TOPIC = "starburst/lab/hints/ada/throughput"
 RUN = {"STARBURST_JOB": "train-x2x4b", "STARBURST_ATTEMPT": "3"}
 
 
-def last_heard(listener: Callable[[], aiomqtt.Client], where: str, **env: str) -> Throughput | None:
+def last_heard(listener: Callable[[], aiomqtt.Client], where: str, **env: str) -> ThroughputHint | None:
     """What comes last of a program that reports to `where`; None if nothing comes."""
 
-    async def main() -> Throughput | None:
+    async def main() -> ThroughputHint | None:
         async with listener() as client:
             await client.subscribe("#", 1)
             await asyncio.to_thread(ran, where, **RUN, **env)
@@ -32,7 +32,7 @@ def last_heard(listener: Callable[[], aiomqtt.Client], where: str, **env: str) -
                     return last
                 assert (str(message.topic), message.retain) == (TOPIC, False)
                 assert isinstance(message.payload, bytes)
-                last = Throughput.model_validate_json(message.payload)
+                last = ThroughputHint.model_validate_json(message.payload)
             return last
 
     return asyncio.run(asyncio.wait_for(main(), 20))

@@ -8,7 +8,7 @@ import time
 import pytest
 import yaml
 
-from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.core.model.events import InstanceFailed
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice
@@ -180,8 +180,8 @@ def test_a_machine_that_is_not_up_yet_costs_no_more_than_since_it_was_asked_for(
 
 def test_machines_that_nobody_claimed_are_listed_with_their_cost(cli, past):
     machine = Instance("them/i-1", "p3.2xlarge", InstancePhase.READY, NOON - 3600, controller="them")
-    book = ReapedBook(past.store)
-    book.note(Reaped.of(machine, "abandoned", Money.of("2.04"), NOON - 60))
+    book = OrphanLedger(past.store)
+    book.note(ReapedMachine.of(machine, "abandoned", Money.of("2.04"), NOON - 60))
     assert lines(cli("instances"))[-1].split() == [
         "them/i-1",
         "reaping",

@@ -15,7 +15,7 @@ import pytest
 
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
-from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.wiring.build import build, cloud_of
 from starburst.clouds.local import LocalCloud
 from starburst.domain.clock import Pace
@@ -101,7 +101,7 @@ def test_by_default_it_only_says_what_it_would_end_and_what_that_costs(
         "would end 2 machines, costing $3.06 per hour and the unknown price of 1; end with --no-dry-run",
     ]
     assert set(phases(home, store).values()) == {InstancePhase.LAUNCHING}
-    assert ReapedBook(store).all() == []
+    assert OrphanLedger(store).all() == []
 
 
 def test_it_ends_them_when_it_is_told_to_and_the_book_has_them(
@@ -113,7 +113,7 @@ def test_it_ends_them_when_it_is_told_to_and_the_book_has_them(
     assert answer.out.splitlines()[-1] == "told 1 machine to end, costing $3.06 per hour"
     assert f"no starburst runs in {home}" in answer.err, "the embedded cloud ends it with the next up"
     assert phases(home, store) == {"i-1": InstancePhase.TERMINATING}
-    assert [entry.id for entry in ReapedBook(store).all()] == ["i-1"]
+    assert [entry.id for entry in OrphanLedger(store).all()] == ["i-1"]
     assert json.loads(cli("instances", "-o", "json").out)[0]["phase"] == "reaping"
 
 
@@ -145,7 +145,7 @@ def test_machines_of_another_store_end_only_when_asked_for_and_only_when_their_l
     answer = cli("reap", "--others", "--no-dry-run", "-o", "json")
     assert [list(row) for row in rows(answer).values()] == [KEYS] * 2
     assert {id_: row["ends"] for id_, row in rows(answer).items()} == {"lost/i-1": True, "them/i-1": False}
-    assert [entry.id for entry in ReapedBook(store).all()] == ["lost/i-1"]
+    assert [entry.id for entry in OrphanLedger(store).all()] == ["lost/i-1"]
     assert phases(home, store)["them/i-1"] is InstancePhase.LAUNCHING
 
 
@@ -191,7 +191,7 @@ def test_a_running_scheduler_ends_what_is_told_here_and_it_is_waited_for(
     assert answer.code == 0
     assert "no starburst runs" not in answer.err
     assert phases(home, store) == {"i-1": InstancePhase.GONE}
-    (entry,) = ReapedBook(store).all()
+    (entry,) = OrphanLedger(store).all()
     assert entry.ended_at is not None
 
 

@@ -10,7 +10,7 @@ import typer
 
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
-from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.cli.main import COMMANDS, app
 from starburst.cli.service.server import REMOTE
 from starburst.domain.cloud import Instance, InstancePhase
@@ -92,7 +92,7 @@ def server(past, home):
         for n in range(11 if name == "map" else 2):
             past.submit(f"{array}-{n}", 4, name=f"{name}-{n}", array=Member(array, n, 20, 1))
     found = Instance("feed/i-1", "p3.2xlarge", InstancePhase.READY, NOON - 600, None, False, "feed")
-    ReapedBook(past.store).note(Reaped.of(found, "abandoned", Money.of(3), NOON - 60))
+    OrphanLedger(past.store).note(ReapedMachine.of(found, "abandoned", Money.of(3), NOON - 60))
     for rank in (0, 1):
         path = log_path(Home(home).cluster, "done-11111", 1, rank)
         path.parent.mkdir(parents=True)

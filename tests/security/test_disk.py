@@ -26,7 +26,7 @@ from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.home_watch import keep_watch
 from starburst.app.daemon.performer import TRIES
-from starburst.app.daemon.shortages import Patience, lack
+from starburst.app.daemon.shortages import ShortageRetry, shortage_of
 from starburst.app.errors import UserError
 from starburst.domain.job import Site
 from starburst.log import set_up_log
@@ -157,10 +157,10 @@ def test_what_the_machine_lacks_is_told_from_what_is_wrong(lacking: int):
         except OSError as error:
             raise RuntimeError("a layer above") from error
     except RuntimeError as error:
-        found = lack(error)
+        found = shortage_of(error)
     assert found is not None
     assert found.detail == f"/home/file: {found.kind}"
-    assert lack(FileNotFoundError(errno.ENOENT, "No such file")) is None
+    assert shortage_of(FileNotFoundError(errno.ENOENT, "No such file")) is None
 
 
 def test_a_site_that_lacks_files_costs_no_job_a_try(path: Path):
@@ -193,7 +193,7 @@ def test_a_watch_that_the_machine_interrupts_is_begun_again(path: Path):
             await FakeSite.watch(self, report)
 
     async def main() -> None:
-        patience = Patience(lambda kind, _detail: told.append(kind))
+        patience = ShortageRetry(lambda kind, _detail: told.append(kind))
         async with living(path, a_world(1), cluster=Interrupted, patience=patience) as life:
             life.submit(job("a", 1))
             await life.until(a="succeeded")
@@ -224,7 +224,7 @@ def test_a_write_lock_of_somebody_else_does_not_end_the_scheduler(
     told: list[str] = []
 
     async def main() -> None:
-        patience = Patience(lambda kind, _detail: told.append(kind))
+        patience = ShortageRetry(lambda kind, _detail: told.append(kind))
         async with living(path, a_world(1), patience=patience) as life:
             life.submit(job("a", 1))
             await life.until(a="running")
@@ -269,7 +269,7 @@ def watched(path: Path, harm: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr("starburst.app.daemon.home_watch.READ_S", 0.0)
 
     async def main() -> None:
-        watching = asyncio.create_task(keep_watch(Held(), path, path.stat(), Patience()))  # type: ignore[arg-type]
+        watching = asyncio.create_task(keep_watch(Held(), path, path.stat(), ShortageRetry()))  # type: ignore[arg-type]
         await asyncio.sleep(0.05)
         assert not watching.done()
         if harm == "damaged":

@@ -18,7 +18,7 @@ import pytest
 from starburst.app.config.home import Home
 from starburst.app.daemon import home_lock as module
 from starburst.app.daemon.home_watch import keep_watch
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.doctor.doctor import CheckStatus, home_checks
 from starburst.app.errors import UserError
 from starburst.store.store import Store
@@ -153,7 +153,7 @@ def test_a_home_that_is_moved_away_ends_its_scheduler_with_a_line(
         moved = home.root.rename(home.root.with_name("moved"))
         home.make()
         with pytest.raises(UserError, match="home: was moved or removed while starburst ran; put it back"):
-            asyncio.run(keep_watch(held, moved / "starburst.db", there, Patience()))
+            asyncio.run(keep_watch(held, moved / "starburst.db", there, ShortageRetry()))
 
 
 def test_a_link_planted_as_the_lock_file_is_not_followed(home: Home, tmp_path: Path):

@@ -18,7 +18,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.submitting import read_sources, submit
 from starburst.app.reading.sources import ManifestText
 from starburst.app.wiring.bus import hints_of
-from starburst.bus.hints import Outcome
+from starburst.bus.hints import HintOutcome
 from starburst.bus.messages import Topics
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
@@ -393,5 +393,5 @@ def test_a_hint_from_the_bus_has_the_rights_of_anybody(store: Store) -> None:
     hints = hints_of(store, bus, Scheduler(Settings()), lambda _: None, {})
     told = {"id": "1", "manifest": json.dumps(PWN)}
     asyncio.run(hints.take(Topics("lab").hint("submit", "ada"), json.dumps(told).encode()))
-    assert dict(hints.counts) == {("submit", Outcome.REFUSED): 1}
+    assert dict(hints.counts) == {("submit", HintOutcome.REFUSED): 1}
     assert store.requests(10) == []

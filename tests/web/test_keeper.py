@@ -18,8 +18,8 @@ import structlog
 
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
-from starburst.app.daemon.progress_inbox import Inbox
-from starburst.bus.hints import Throughput
+from starburst.app.daemon.progress_inbox import ProgressInbox
+from starburst.bus.hints import ThroughputHint
 from starburst.store.report_tokens import make_report_key, report_token
 from starburst.web.context import STALL_LIMIT_S, AppContext, SchedulerHeartbeat
 from starburst.web.serving.channel import MOST, MessageChannel
@@ -102,7 +102,7 @@ def test_a_process_that_ends_is_started_again_ever_more_slowly_until_it_did_well
     async def main() -> None:
         with socket.socket() as sock:
             keeping = asyncio.create_task(
-                ServerSupervisor(Home(tmp_path), HttpConfig(), sock, Inbox(), text=False).keep()
+                ServerSupervisor(Home(tmp_path), HttpConfig(), sock, ProgressInbox(), text=False).keep()
             )
             await asyncio.sleep(900)
             keeping.cancel()
@@ -127,7 +127,9 @@ def test_a_process_that_cannot_be_started_is_no_end_of_the_scheduler(
 
     async def main() -> str:
         with socket.socket() as sock:
-            return await ServerSupervisor(Home(tmp_path), HttpConfig(), sock, Inbox(), text=False)._live()
+            return await ServerSupervisor(
+                Home(tmp_path), HttpConfig(), sock, ProgressInbox(), text=False
+            )._live()
 
     before = len(os.listdir("/proc/self/fd"))
     assert "Too many open files" in asyncio.run(main())
@@ -139,10 +141,10 @@ def test_what_runs_say_over_http_comes_to_the_scheduler_from_the_other_process(
     app_context: AppContext,
 ) -> None:
     """And who connects while the process is starting waits in line."""
-    inbox, settings = Inbox(), HttpConfig(port=0)
+    inbox, settings = ProgressInbox(), HttpConfig(port=0)
     secret = report_token(make_report_key(app_context.store), "train-44444")
 
-    async def main() -> list[Throughput]:
+    async def main() -> list[ThroughputHint]:
         with listening(settings) as sock:
             assert sock is not None
             async with (
@@ -157,14 +159,14 @@ def test_what_runs_say_over_http_comes_to_the_scheduler_from_the_other_process(
                     await asyncio.sleep(0.01)
         return list(inbox._said.values())
 
-    assert asyncio.run(asyncio.wait_for(main(), 30)) == [Throughput(job="train-44444", attempt=1, **HALF)]
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == [ThroughputHint(job="train-44444", attempt=1, **HALF)]
 
 
 def test_what_the_process_makes_up_is_not_believed(
     tmp_path: Path, line: tuple[MessageChannel, MessageChannel]
 ) -> None:
     """It reads what strangers send, so the scheduler reads it as it would strangers."""
-    inbox = Inbox()
+    inbox = ProgressInbox()
     with socket.socket() as sock:
         supervisor = ServerSupervisor(Home(tmp_path), HttpConfig(), sock, inbox, text=False)
         ours, theirs = line
@@ -173,4 +175,4 @@ def test_what_the_process_makes_up_is_not_believed(
         for message in [*bad, json.dumps(good).encode()]:
             theirs.say(message)
         supervisor._hear(ours)
-    assert list(inbox._said.values()) == [Throughput(**good)]
+    assert list(inbox._said.values()) == [ThroughputHint(**good)]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from starburst.app.config.http import HttpConfig
-from starburst.bus.hints import Throughput
+from starburst.bus.hints import ThroughputHint
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.store.report_tokens import REPORT_PREFIX, make_report_key, report_token
 from starburst.store.store import Store
@@ -33,16 +33,16 @@ def of(app_context: AppContext) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def heard(app_context: AppContext) -> Callable[[], list[Throughput]]:
+def heard(app_context: AppContext) -> Callable[[], list[ThroughputHint]]:
     """What the scheduler will hear."""
     return lambda: list(app_context.inbox._said.values())
 
 
 def test_a_run_reports_on_its_job(
-    ask: Ask, of: Callable[[str], str], heard: Callable[[], list[Throughput]]
+    ask: Ask, of: Callable[[str], str], heard: Callable[[], list[ThroughputHint]]
 ) -> None:
     assert ask("PUT", TRAIN, of("train-44444"), json=HALF).status_code == 204
-    assert heard() == [Throughput(job="train-44444", attempt=1, done=5, total=10, per_s=0.5)]
+    assert heard() == [ThroughputHint(job="train-44444", attempt=1, done=5, total=10, per_s=0.5)]
     answer = ask("PUT", TRAIN, of("train-44444"), json={**HALF, "total": None, "rank": 3})
     assert (answer.status_code, answer.content) == (204, b"")
     assert [said.rank for said in heard()] == [0, 3]
@@ -89,7 +89,7 @@ def test_who_may_cancel_a_job_may_report_on_it(ask: Ask, token: Make, past: Past
 
 
 def test_what_is_late_is_told_to_stop_and_what_is_early_to_wait(
-    ask: Ask, of: Callable[[str], str], past: Past, heard: Callable[[], list[Throughput]]
+    ask: Ask, of: Callable[[str], str], past: Past, heard: Callable[[], list[ThroughputHint]]
 ) -> None:
     assert refused(ask("PUT", "/jobs/done-11111/attempts/1/progress", of("done-11111"), json=HALF), 410) == (
         "attempt 1 of job done-11111 is over; report no more of it"
@@ -121,7 +121,7 @@ def test_what_is_late_is_told_to_stop_and_what_is_early_to_wait(
 def test_what_has_another_shape_is_refused(
     ask: Ask,
     of: Callable[[str], str],
-    heard: Callable[[], list[Throughput]],
+    heard: Callable[[], list[ThroughputHint]],
     body: bytes,
     said: str,
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
-from starburst.app.daemon.progress_inbox import Inbox
+from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.app.wiring.build import build
 from starburst.store import queries
 from starburst.store.report_tokens import make_report_key, report_token
@@ -42,7 +42,7 @@ def test_what_a_run_says_is_in_its_explanation(tmp_path: Path) -> None:
     home, where, settings = Home(tmp_path / "home"), tmp_path / "where", HttpConfig(port=0)
     home.make()
 
-    async def main(store: Store, users: Store, url: str, inbox: Inbox) -> str:
+    async def main(store: Store, users: Store, url: str, inbox: ProgressInbox) -> str:
         controller = build(home, parse_config({}, "test"), store, inbox=inbox)
         stop = asyncio.Event()
         task = asyncio.create_task(controller.run(stop))
@@ -65,7 +65,7 @@ def test_what_a_run_says_is_in_its_explanation(tmp_path: Path) -> None:
         assert "by its own account" not in before
         return after
 
-    inbox = Inbox()
+    inbox = ProgressInbox()
     with (
         Store.open(home.database) as store,
         Store.open(home.database) as users,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from starburst.app.daemon.home_lock import Held, Word, hold, word
+from starburst.app.daemon.home_lock import HomeLock, LockHolder, lock_holder, lock_home
 from starburst.app.errors import UserError
 
 log = structlog.get_logger()
@@ -90,7 +90,7 @@ class Home:
                 f"{self.root}: cannot be read and written; set STARBURST_HOME to a directory of yours"
             )
 
-    def lock(self) -> Held:
+    def lock(self) -> HomeLock:
         """Become the one scheduler of this home; held until what is returned is closed or the process ends.
 
         Others than its owner then have no business in it.
@@ -103,7 +103,7 @@ class Home:
         give_up = time.monotonic() + LOCK_S
         while True:
             try:
-                held = hold(self.root)
+                held = lock_home(self.root)
             except OSError as error:
                 mend = "free some room there" if error.errno in FULL else "look at its owner and mode"
                 raise UserError(f"{self.root}: cannot be locked ({error.strerror}); {mend}") from None
@@ -121,12 +121,14 @@ class Home:
         said = self.scheduler()
         return None if said is None else said.pid
 
-    def scheduler(self) -> Word | None:
+    def scheduler(self) -> LockHolder | None:
         """What the scheduler that holds this home says of itself; None if none does."""
         try:
-            return word(self.root)
+            return lock_holder(self.root)
         except OSError as error:
-            return Word(0, "the home is out of reach", f"{self.root}: cannot be looked at ({error.strerror})")
+            return LockHolder(
+                0, "the home is out of reach", f"{self.root}: cannot be looked at ({error.strerror})"
+            )
 
     def exposed(self) -> str:
         """To whom else the home is open, a sentence with the mend; "" if to nobody.

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import structlog
 
 from starburst.aio import Wake, first_of
-from starburst.app.daemon.observers import StepObserver, Stepped
-from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.observers import CommittedStep, StepObserver
+from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.performer import Performer
 from starburst.app.daemon.reaper import Reaper, ReapRules
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, StartRun, StopRun
 from starburst.core.model.events import (
     CancelRequested,
@@ -104,7 +104,7 @@ class Controller:
         pace: Pace,
         *,
         wall: Callable[[], float] = time.time,
-        patience: Patience | None = None,
+        patience: ShortageRetry | None = None,
         around: Surroundings = Surroundings(),
     ) -> None:
         self.scheduler = scheduler
@@ -121,14 +121,14 @@ class Controller:
         self._reports: dict[Hashable, Event] = {}
         self._news = Wake()
         self._seen_version = -1
-        self._patience = patience or Patience()
+        self._patience = patience or ShortageRetry()
         self._performer = Performer(
             cluster, cloud, find=self._find, offer=self._offer, done=self._done, patience=self._patience
         )
         self._reaper = Reaper(
             cloud,
             around.reaping or ReapRules(str(store.fact("controller"))),
-            ReapedBook(store),
+            OrphanLedger(store),
             claimed=lambda: scheduler.fleet.instances,
             now=self.now,
             rate=self._rate,
@@ -272,7 +272,7 @@ class Controller:
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
-        step = Stepped(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
+        step = CommittedStep(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
         for observer in self._around.observers:
             observer.stepped(step)
 

@@ -20,7 +20,7 @@ SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class LockHolder:
     """What the scheduler of a home says of itself."""
 
     #: 0 if it does not say.
@@ -30,7 +30,7 @@ class Word:
     detail: str = ""
 
 
-class Held:
+class HomeLock:
     """The locks, held until this is closed or the process ends."""
 
     def __init__(self, root: Path, directory: int, file: int, *, whole: bool) -> None:
@@ -41,7 +41,7 @@ class Held:
         self._whole = whole
         self._lacks = ("", "")
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HomeLock:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +89,7 @@ class Held:
             self.write()
 
 
-def hold(root: Path) -> Held | None:
+def lock_home(root: Path) -> HomeLock | None:
     """Take the locks of a home; None if another process holds one.
 
     Raises:
@@ -102,7 +102,7 @@ def hold(root: Path) -> Held | None:
         if whole is not False:
             file = _open(root / NAME)
             if _try_lock(file, fcntl.LOCK_EX):
-                held = Held(root, directory, file, whole=whole is True)
+                held = HomeLock(root, directory, file, whole=whole is True)
                 held.write()
                 return held
     except BaseException:
@@ -112,7 +112,7 @@ def hold(root: Path) -> Held | None:
     return None
 
 
-def word(root: Path) -> Word | None:
+def lock_holder(root: Path) -> LockHolder | None:
     """What the scheduler that holds a home says; None if none holds it.
 
     Raises:
@@ -133,7 +133,7 @@ def word(root: Path) -> Word | None:
     finally:
         _close(directory, file)
     pid, kind, detail = [*map(str.strip, text.split("\n", 2)), "", ""][:3]
-    return Word(int(pid) if pid.isdecimal() else 0, kind, detail)
+    return LockHolder(int(pid) if pid.isdecimal() else 0, kind, detail)
 
 
 def _try_lock(fd: int, mode: int) -> bool | None:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from starburst.app.daemon.home_lock import Held
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.home_lock import HomeLock
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.errors import UserError
 from starburst.store.engine import damage
 from starburst.store.errors import DamagedError, DiskFullError, UnusableError
@@ -24,10 +24,10 @@ REST = 100.0
 
 
 async def keep_watch(
-    held: Held,
+    held: HomeLock,
     database: Path,
     there: os.stat_result,
-    patience: Patience,
+    patience: ShortageRetry,
     look_through: Callable[[Path], str] = damage,
 ) -> None:
     """Look again and again, until cancelled; a disk that fills is said before anything has to be written.
@@ -55,7 +55,7 @@ async def keep_watch(
             due = loop.time() + max(READ_S, REST * (time.monotonic() - began))
 
 
-def _look_for_room(database: Path, patience: Patience) -> None:
+def _look_for_room(database: Path, patience: ShortageRetry) -> None:
     full = no_room(database)
     if full:
         patience.notes("disk", DiskFullError(f"{database}: {full}; free some room there"))

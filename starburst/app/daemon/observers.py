@@ -23,7 +23,7 @@ KEEP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class CommittedStep:
     """A step that is stored. Times are of the wall, seconds."""
 
     began: float
@@ -39,7 +39,7 @@ class Stepped:
 class StepObserver(Protocol):
     """Called with every step, in the scheduler's own loop: it may neither block nor raise."""
 
-    def stepped(self, step: Stepped) -> None:
+    def stepped(self, step: CommittedStep) -> None:
         """A step is stored."""
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class StepTimes:
         with store.read() as conn:
             self._kept = counters.steps(conn)
 
-    def stepped(self, step: Stepped) -> None:
+    def stepped(self, step: CommittedStep) -> None:
         """Count it."""
         self._kept.core.add(step.core_s)
         self._kept.commit.add(step.commit_s)

@@ -1,4 +1,4 @@
-"""The book of machines that were ended because nobody claimed them: their bills are on no job's account."""
+"""The ledger of machines that were ended because no job claimed them: no job pays their bills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT = 500
 
 
 class FactStore(Protocol):
-    """The part of a store that the book is kept in."""
+    """The part of a store that keeps the ledger."""
 
     def fact(self, key: str) -> Any:
         """A small JSON document; None if it was never set."""
@@ -25,13 +25,13 @@ class FactStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reaped:
-    """One of them. Times are scheduler seconds."""
+class ReapedMachine:
+    """A machine of the ledger. Times are scheduler seconds."""
 
     id: str
     controller: str
     offer: str
-    #: Micro-dollars per hour; None if nobody knows.
+    #: Micro-dollars per hour; None if unknown.
     rate: int | None
     launched_at: float
     #: When it was told to end.
@@ -42,24 +42,24 @@ class Reaped:
     ended_at: float | None = None
 
     @classmethod
-    def of(cls, machine: Instance, why: str, rate: Money | None, now: float) -> Reaped:
-        """A machine that is about to be told."""
+    def of(cls, machine: Instance, why: str, rate: Money | None, now: float) -> ReapedMachine:
+        """A machine that is about to be ended."""
         micro = None if rate is None else rate.micro_usd
         return cls(machine.id, machine.controller, machine.offer_name, micro, machine.launched_at, now, why)
 
 
-class ReapedBook:
-    """What is in the store of such machines."""
+class OrphanLedger:
+    """The ledger, as one document of the store; the newest KEPT entries."""
 
     def __init__(self, facts: FactStore) -> None:
         self._facts = facts
 
-    def all(self) -> list[Reaped]:
-        """In the order they were told."""
-        return [Reaped(**entry) for entry in self._facts.fact(FACT) or ()]
+    def all(self) -> list[ReapedMachine]:
+        """In the order in which they were ended."""
+        return [ReapedMachine(**entry) for entry in self._facts.fact(FACT) or ()]
 
-    def note(self, reaped: Reaped) -> bool:
-        """Write one down; False if it stands there already and has not ended."""
+    def note(self, reaped: ReapedMachine) -> bool:
+        """Add an entry; False if the machine is in the ledger and has not ended."""
         book = self.all()
         if any(known.id == reaped.id and known.ended_at is None for known in book):
             return False
@@ -67,7 +67,7 @@ class ReapedBook:
         return True
 
     def confirm(self, alive: Collection[str], now: float) -> None:
-        """The cloud has these machines left: what else is in the book has ended."""
+        """Note the end of every machine of the ledger that is not among those alive."""
         book = self.all()
         settled = [
             replace(known, ended_at=now) if known.ended_at is None and known.id not in alive else known
@@ -76,5 +76,5 @@ class ReapedBook:
         if settled != book:
             self._write(settled)
 
-    def _write(self, book: list[Reaped]) -> None:
+    def _write(self, book: list[ReapedMachine]) -> None:
         self._facts.set_fact(FACT, [asdict(reaped) for reaped in book[-KEPT:]])

@@ -1,4 +1,4 @@
-"""Carries out actions: in order per job and machine, with timeouts, retries and an answer to "unknown"."""
+"""Performs actions: in order per job and machine, with timeouts, retries and an answer to "unknown"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import count
 import structlog
 
 from starburst.aio import Backoff, TaskSet, answer_within
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
 from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
@@ -40,7 +40,7 @@ class Performer:
         find: Callable[[str], Awaitable[tuple[Job, Workload]]],
         offer: Callable[[str], Offer],
         done: Callable[[str], Awaitable[None]],
-        patience: Patience,
+        patience: ShortageRetry,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
@@ -56,7 +56,7 @@ class Performer:
         self._given_up: dict[str, Exception] = {}
 
     def perform(self, action: Action) -> asyncio.Task[None]:
-        """Start on an action, after all earlier ones of the same job or machine."""
+        """Begin an action after all earlier ones of the same job or machine."""
         subject = action.job_id if isinstance(action, StartRun | StopRun) else action.instance_id
         previous = self._last.get(subject)
         task = self._tasks.ensure((action.key, next(self._count)), lambda: self._after(previous, action))
@@ -65,7 +65,7 @@ class Performer:
         return task
 
     def explained(self, event: Event) -> Event:
-        """A report; one that what was given up has ended says that it never began, and why."""
+        """A report; the end of a start or launch that was given up becomes "not started", with the cause."""
         match event:
             case RunEnded(job_id, attempt, end):
                 error = self._given_up.pop(f"start/{job_id}/{attempt}", None)
@@ -83,7 +83,7 @@ class Performer:
         await self._tasks.until_failure()
 
     async def close(self) -> None:
-        """Drop what is under way; what is not done stays owed in the store."""
+        """Cancel all actions under way; in the store they stay pending."""
         await self._tasks.cancel()
 
     def _forget(self, subject: str, task: asyncio.Task[None]) -> None:
@@ -102,9 +102,9 @@ class Performer:
         await self._done(action.key)
 
     async def _try(self, action: Action, tries: int | None) -> Exception | None:
-        """Repeat a call until it is taken; why it was not. No limit of tries for ends: they must happen.
+        """Repeat a call until its site takes it; the last error if it never did. Ends have no limit of tries.
 
-        A try that this machine held up says nothing of the site, and does not count.
+        A try that a shortage of this machine stopped says nothing about the site and does not count.
         """
         backoff, attempt = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0
         try:

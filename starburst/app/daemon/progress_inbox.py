@@ -1,6 +1,6 @@
-"""What runs say of themselves from afar, by HTTP or over the bus, on its way to the scheduler.
+"""Progress that runs report by HTTP or over the bus, on its way to the scheduler.
 
-Nothing of it is written: a word that is lost is followed by another within seconds.
+Reports are not stored: a lost one is followed by another within seconds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from urllib.parse import quote
 from starburst.aio import Wake, first_of
 from starburst.app.config import Config
 from starburst.app.daemon.controller import Companion
-from starburst.app.daemon.shortages import Patience
-from starburst.bus.hints import Outcome, RefusedError, Throughput
+from starburst.app.daemon.shortages import ShortageRetry
+from starburst.bus.hints import HintOutcome, HintRefusedError, ThroughputHint
 from starburst.core.scheduler import Scheduler
 from starburst.runs.ports import Report, Run
 from starburst.runs.supervisor.progress_report import VARIABLE
@@ -28,23 +28,23 @@ from starburst.store.store import Store
 
 #: The variable of the token that a run reports with.
 TOKEN_VARIABLE = "STARBURST_REPORT_TOKEN"
-#: Runs of which the ends of tasks are remembered, and words that may wait for the scheduler.
+#: Limit of the runs whose tasks are remembered, and of the reports that wait for the scheduler.
 MOST = 10_000
-#: A run is news once in so many seconds at most: each that is costs a step of the scheduler.
+#: Seconds between two reports of one run that are passed on: each costs a step of the scheduler.
 LEAST_S = 1.0
 
 
 @dataclass(slots=True)
 class _Run:
-    """What the tasks of a run said last; times by the clock."""
+    """The latest reports of the tasks of a run; times by the clock."""
 
-    #: When each task ends, infinite if nobody knows, and then how slow it is.
+    #: Expected end of each task (infinite if unknown), then its negative rate to break ties.
     ends: dict[int, tuple[float, float]] = field(default_factory=dict)
     told_at: float = -inf
 
 
-class Tasks:
-    """Words of tasks as events: a gang is as far as the task that ends last. To be told in the loop."""
+class GangProgress:
+    """Turns reports of tasks into events: a gang is as far as its slowest task. Not thread-safe."""
 
     def __init__(
         self, scheduler: Scheduler, report: Report, clock: Callable[[], float] = time.monotonic
@@ -54,15 +54,15 @@ class Tasks:
         self._clock = clock
         self._runs: dict[tuple[str, int], _Run] = {}
 
-    def hear(self, said: Throughput) -> None:
-        """Take in what a task says; `Controller` decides whether that is any news.
+    def hear(self, said: ThroughputHint) -> None:
+        """Take a report of a task; `Controller` decides whether it changes anything.
 
         Raises:
-            RefusedError: its run is over, or never was.
+            HintRefusedError: its run is over, or never was.
         """
         record = self._scheduler.current(said.job, said.attempt)
         if record is None:
-            raise RefusedError(Outcome.LATE)
+            raise HintRefusedError(HintOutcome.LATE)
         if said.rank >= len(record.job.tasks):
             return  # nobody knows this task
         key, now = (said.job, said.attempt), self._clock()
@@ -76,17 +76,17 @@ class Tasks:
             self._report(said.event())
 
 
-class Inbox:
-    """Where other threads put what tasks say. One place for each task, and the latest word counts."""
+class ProgressInbox:
+    """The latest report of each task, put in by other threads."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, int], Throughput] = {}
+        self._said: dict[tuple[str, int], ThroughputHint] = {}
         self._lock = Lock()
         #: Wakes up the scheduler's loop, while that goes on.
         self._wake: Callable[[], object] | None = None
 
-    def put(self, said: Throughput) -> None:
-        """Leave a word; any thread may. It is dropped if nobody takes any and there are too many."""
+    def put(self, said: ThroughputHint) -> None:
+        """Leave a report; any thread may. It is dropped if too many wait."""
         with self._lock:
             known = (said.job, said.rank) in self._said
             if known or len(self._said) < MOST:
@@ -95,8 +95,8 @@ class Inbox:
                 with suppress(RuntimeError):  # the loop has just ended
                     self._wake()
 
-    async def run(self, tasks: Tasks) -> None:
-        """Hand on what comes in, until cancelled."""
+    async def run(self, tasks: GangProgress) -> None:
+        """Pass reports on until cancelled."""
         loop, news = asyncio.get_running_loop(), Wake()
         with self._lock:
             self._wake = lambda: loop.call_soon_threadsafe(news.ring)
@@ -105,7 +105,7 @@ class Inbox:
                 with self._lock:
                     said, self._said = self._said, {}
                 for word in said.values():
-                    with suppress(RefusedError):  # it ended meanwhile
+                    with suppress(HintRefusedError):  # it ended meanwhile
                         tasks.hear(word)
                 await news.wait()
         finally:
@@ -113,17 +113,17 @@ class Inbox:
                 self._wake = None
 
 
-def inbox_of(inbox: Inbox, scheduler: Scheduler) -> Companion:
-    """Takes from the inbox what the scheduler is told."""
+def inbox_of(inbox: ProgressInbox, scheduler: Scheduler) -> Companion:
+    """The companion that passes the reports of an inbox to the scheduler."""
 
     async def run(report: Report) -> None:
-        await inbox.run(Tasks(scheduler, report))
+        await inbox.run(GangProgress(scheduler, report))
 
     return run
 
 
-def together(companions: Iterable[Companion | None], patience: Patience) -> Companion | None:
-    """Those that there are, as one; what the machine lacks for one of them is waited out."""
+def together(companions: Iterable[Companion | None], patience: ShortageRetry) -> Companion | None:
+    """All companions as one, None if there are none; each is begun again after a shortage."""
     there = [companion for companion in companions if companion is not None]
 
     async def run(report: Report) -> None:
@@ -134,7 +134,7 @@ def together(companions: Iterable[Companion | None], patience: Patience) -> Comp
 
 
 def reporting(config: Config, store: Store) -> Callable[[Run], Mapping[str, str]]:
-    """Where a run of the cluster can say how far it is, and the token for that: as variables."""
+    """The variables that tell a run of the cluster where to report its progress, with its token."""
     url = config.http.report_url
     if url is None:
         return lambda _run: {}

@@ -1,4 +1,4 @@
-"""Keeps our machines alive while we are, and ends those that nobody claims."""
+"""The reaper renews the leases of claimed machines and ends machines that no job claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from starburst.aio import answer_within
-from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud
@@ -57,7 +57,7 @@ class ReapRules:
         return Fate.YOUNG if age_s < self.after_s else Fate.UNCLAIMED
 
     def ends(self, fate: Fate) -> bool:
-        """Whether this is the end of a machine."""
+        """Whether a machine of this fate is ended."""
         return fate is Fate.UNCLAIMED or (self.others and fate is Fate.ABANDONED)
 
 
@@ -69,13 +69,13 @@ class InOrder(Protocol):
 
 
 class Reaper:
-    """Looks at every machine of our owner, again and again."""
+    """Lists every machine of our owner in rounds, renews what is claimed and ends what is not."""
 
     def __init__(
         self,
         cloud: Cloud,
         rules: ReapRules,
-        book: ReapedBook,
+        book: OrphanLedger,
         *,
         claimed: Callable[[], Collection[str]],
         now: Callable[[], float],
@@ -156,7 +156,7 @@ class Reaper:
 
     async def end(self, machine: Instance, fate: Fate) -> bool:
         """Have a machine ended, and note it first; whether the cloud took the order."""
-        reaped = Reaped.of(machine, fate.value, self._rate(machine.offer_name), self._now())
+        reaped = ReapedMachine.of(machine, fate.value, self._rate(machine.offer_name), self._now())
         if await self._in_order(lambda: self._book.note(reaped)):
             told = {"instance": machine.id, "offer": machine.offer_name, "controller": machine.controller}
             log.warning("reaped", **told, why=fate.value)

@@ -1,6 +1,6 @@
-"""Waiting out what the machine has too little of for now: room on the disk, open files, memory, the store.
+"""Retries while a shortage of this machine lasts: disk room, open files, memory, a locked store.
 
-None of it says anything about a job, so none of it may end one, count as a try or end the scheduler.
+A shortage says nothing about a job: it ends no job, counts as no try and does not end the scheduler.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST_PAUSE_S = 5.0
 #: What was begun again counts as going on after so many wall seconds.
 STEADY_S = 1.0
 
-LACKS = {
+SHORTAGES = {
     errno.ENOSPC: DiskFullError.kind,
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the file system is read-only",
@@ -39,38 +39,38 @@ LACKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
-    """What there is too little of: in a few words, and with the place and the mend."""
+class Shortage:
+    """A resource that ran out: in a few words, and in a line with its place and the remedy."""
 
     kind: str
     detail: str
 
 
-def lack(error: BaseException | None) -> Lack | None:
-    """What there is too little of, if that is what an error comes from."""
+def shortage_of(error: BaseException | None) -> Shortage | None:
+    """The shortage that an error comes from, None if it comes from another cause."""
     while error is not None:
         if isinstance(error, UnusableError):
-            return Lack(error.kind, str(error))
+            return Shortage(error.kind, str(error))
         if isinstance(error, MemoryError):
-            return Lack(LACKS[errno.ENOMEM], LACKS[errno.ENOMEM])
-        if isinstance(error, OSError) and error.errno in LACKS:
-            kind = LACKS[error.errno]
-            return Lack(kind, f"{error.filename}: {kind}" if error.filename else kind)
+            return Shortage(SHORTAGES[errno.ENOMEM], SHORTAGES[errno.ENOMEM])
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            kind = SHORTAGES[error.errno]
+            return Shortage(kind, f"{error.filename}: {kind}" if error.filename else kind)
         error = error.__cause__
     return None
 
 
-class Patience:
-    """Knows what is waited for, and says so when that begins and when it is over."""
+class ShortageRetry:
+    """Repeats calls that a shortage stops; reports when the first one begins and the last one ends."""
 
     def __init__(self, tell: Callable[[str, str], None] = lambda _kind, _detail: None) -> None:
-        """`tell` is given what is waited for, in a few words and in a line; twice "" when nothing is."""
+        """`tell` is given the kind and the detail of a shortage; "" and "" when it is over."""
         self._tell = tell
-        self._lacks: dict[str, Lack] = {}
+        self._lacks: dict[str, Shortage] = {}
 
     def notes(self, who: str, error: BaseException) -> bool:
-        """Whether an error that `who` ran into is to be waited out."""
-        what = lack(error)
+        """Whether an error of the activity `who` is a shortage, which is then noted."""
+        what = shortage_of(error)
         if what is None:
             self.over(who)
         elif who not in self._lacks:
@@ -81,7 +81,7 @@ class Patience:
         return what is not None
 
     def over(self, who: str) -> None:
-        """`who` goes on."""
+        """The activity `who` is not held up any more."""
         if self._lacks.pop(who, None) is not None and not self._lacks:
             log.info("goes-on")
             self._tell("", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.app.times import iso
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.views.explain import Explanation
@@ -116,7 +116,7 @@ class InstanceRow:
 def instance_rows(store: Store, now: float, *, include_ended: bool = False) -> list[InstanceRow]:
     """The rented machines and their bills up to `now`, those that nobody claimed last."""
     ours = queries.instance_records(store, include_ended=include_ended)
-    unclaimed = [it for it in ReapedBook(store).all() if include_ended or it.ended_at is None]
+    unclaimed = [it for it in OrphanLedger(store).all() if include_ended or it.ended_at is None]
     return [
         *(_instance_row(it, it.phase.value, now) for it in ours),
         *(
@@ -126,7 +126,7 @@ def instance_rows(store: Store, now: float, *, include_ended: bool = False) -> l
     ]
 
 
-def _as_record(it: Reaped) -> InstanceRecord:
+def _as_record(it: ReapedMachine) -> InstanceRecord:
     """One that nobody claimed: no job of ours bears its bill."""
     rate = None if it.rate is None else Money(it.rate)
     offer, at = Offer(it.offer, Resources(), rate), it.launched_at

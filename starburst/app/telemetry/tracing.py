@@ -20,7 +20,7 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlag
 
 from starburst import __version__
 from starburst.app.config.tracing import TracingConfig
-from starburst.app.daemon.observers import Stepped
+from starburst.app.daemon.observers import CommittedStep
 from starburst.app.telemetry.otlp import Collector
 from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
@@ -69,7 +69,7 @@ class Tracing:
         self._broken = False
         self._collector = Collector(settings.endpoint, settings.headers)
 
-    def stepped(self, step: Stepped) -> None:
+    def stepped(self, step: CommittedStep) -> None:
         """Whatever is wrong with the spans, the scheduler goes on; without them from then on."""
         if not self._broken:
             try:
@@ -82,7 +82,7 @@ class Tracing:
         """Send what is left, for a few seconds at most."""
         self._collector.close()
 
-    def _tell(self, step: Stepped) -> None:
+    def _tell(self, step: CommittedStep) -> None:
         begin = _ns(step.began)
         decided, stored = begin + _ns(step.core_s), begin + _ns(step.core_s) + _ns(step.commit_s)
         whole = _context(self._ids.generate_trace_id(), self._ids.generate_span_id())
@@ -94,7 +94,7 @@ class Tracing:
             start = min(begin + number * APART_NS, stored)
             self._decision(step, decision, whole, (start, stored))
 
-    def _decision(self, step: Stepped, decision: Decision, whole: SpanContext, times: Times) -> None:
+    def _decision(self, step: CommittedStep, decision: Decision, whole: SpanContext, times: Times) -> None:
         """In the trace of its subject or, if that is none that lives (a cap on spending), of the step."""
         subject = decision.subject
         record = step.changes.jobs.get(subject) or step.jobs.get(subject)
@@ -163,7 +163,7 @@ def _context(trace_id: int, span_id: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def _of_step(step: Stepped) -> Attributes:
+def _of_step(step: CommittedStep) -> Attributes:
     changes = step.changes
     return {
         "starburst.step.events": len(step.events),

@@ -14,13 +14,13 @@ from starburst.app.config import Config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
 from starburst.app.daemon.controller import Companion, Controller, Surroundings
-from starburst.app.daemon.home_lock import Held
+from starburst.app.daemon.home_lock import HomeLock
 from starburst.app.daemon.home_watch import keep_watch
 from starburst.app.daemon.observers import StepObserver, StepTimes
-from starburst.app.daemon.progress_inbox import Inbox, inbox_of, reporting, together
+from starburst.app.daemon.progress_inbox import ProgressInbox, inbox_of, reporting, together
 from starburst.app.daemon.prune import prune
 from starburst.app.daemon.reaper import ReapRules
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.daemon.wall_clock import steady_wall
 from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
@@ -56,8 +56,8 @@ def build(
     store: Store,
     *,
     observers: Sequence[StepObserver] = (),
-    inbox: Inbox | None = None,
-    held: Held | None = None,
+    inbox: ProgressInbox | None = None,
+    held: HomeLock | None = None,
 ) -> Controller:
     """A controller that resumes from the store, which is given the config for the other commands to read.
 
@@ -83,7 +83,7 @@ def build(
     cluster = _cluster(home, config, store, scheduler)
     cloud = cloud_of(home, config, store, pace, now)
     bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
-    patience = Patience() if held is None else Patience(held.tell)
+    patience = ShortageRetry() if held is None else ShortageRetry(held.tell)
     beside = [
         bus,
         None if inbox is None else inbox_of(inbox, scheduler),
@@ -106,7 +106,7 @@ def build(
     )
 
 
-def _watch_over(held: Held, home: Home, patience: Patience) -> Companion:
+def _watch_over(held: HomeLock, home: Home, patience: ShortageRetry) -> Companion:
     there = home.database.stat()
 
     async def run(_report: Report) -> None:

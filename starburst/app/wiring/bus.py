@@ -9,13 +9,21 @@ from pathlib import Path
 
 from starburst.app.config.bus import BusConfig
 from starburst.app.daemon.controller import Companion
-from starburst.app.daemon.progress_inbox import Tasks
+from starburst.app.daemon.progress_inbox import GangProgress
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
 from starburst.app.jobs.serializers import decision_keys, job_keys
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
-from starburst.bus.hints import Cancel, Heartbeat, Hints, Outcome, RefusedError, Submit, Throughput
+from starburst.bus.hints import (
+    CancelHint,
+    HeartbeatHint,
+    HintOutcome,
+    HintRefusedError,
+    Hints,
+    SubmitHint,
+    ThroughputHint,
+)
 from starburst.bus.messages import Topics
 from starburst.bus.outbox import Outbox
 from starburst.core.model.jobs import JobRecord
@@ -81,21 +89,25 @@ def hints_of(
     store: Store, bus: BusConfig, scheduler: Scheduler, report: Report, sites: Mapping[Site, RunSite]
 ) -> Hints:
     """Hints that do what the API would, over a connection of their own."""
-    return Hints(bus.accept, _Desk(store, scheduler, Tasks(scheduler, report), sites), anybody=bus.anybody)
+    return Hints(
+        bus.accept,
+        StoreHintHandler(store, scheduler, GangProgress(scheduler, report), sites),
+        anybody=bus.anybody,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
+class StoreHintHandler:
     """Where hints are handed in."""
 
     store: Store
     scheduler: Scheduler
-    tasks: Tasks
+    tasks: GangProgress
     sites: Mapping[Site, RunSite]
 
-    def submit(self, hint: Submit, user: str | None) -> None:
+    def submit(self, hint: SubmitHint, user: str | None) -> None:
         if user is not None and hint.user not in ("", user):
-            raise RefusedError(Outcome.REFUSED, f"user: {hint.user!r}: this is the topic of {user!r}")
+            raise HintRefusedError(HintOutcome.REFUSED, f"user: {hint.user!r}: this is the topic of {user!r}")
         source = ManifestText(f"hint {hint.id}", hint.manifest)
         try:
             found = submitting.read_sources(
@@ -107,30 +119,30 @@ class _Desk:
             )
             submitting.submit(self.store, found)
         except DuplicateJobError:
-            raise RefusedError(Outcome.DOUBLED) from None
+            raise HintRefusedError(HintOutcome.DOUBLED) from None
         except (UserError, QuotaError) as error:
-            raise RefusedError(Outcome.REFUSED, str(error)) from None
+            raise HintRefusedError(HintOutcome.REFUSED, str(error)) from None
 
-    def cancel(self, hint: Cancel, user: str | None) -> None:
+    def cancel(self, hint: CancelHint, user: str | None) -> None:
         rows = queries.jobs(self.store, ids=[hint.job])
         if not rows:
-            raise RefusedError(Outcome.REFUSED, f"there is no job {hint.job!r}")
+            raise HintRefusedError(HintOutcome.REFUSED, f"there is no job {hint.job!r}")
         _refuse_others(user, (row.user for row in rows))
         if all(is_over(row.phase) for row in rows):
-            raise RefusedError(Outcome.LATE)
+            raise HintRefusedError(HintOutcome.LATE)
         submitting.cancel(self.store, rows)
 
-    def throughput(self, hint: Throughput, user: str | None) -> None:
+    def throughput(self, hint: ThroughputHint, user: str | None) -> None:
         self._running(hint.job, hint.attempt, user)
         self.tasks.hear(hint)
 
-    def heartbeat(self, hint: Heartbeat, user: str | None) -> None:
+    def heartbeat(self, hint: HeartbeatHint, user: str | None) -> None:
         """Its site is asked now, not at its next round, if we believe that it is not up."""
         fleet = self.scheduler.fleet.instances
         if hint.instance:
             machine = fleet.get(hint.instance)
             if machine is None or machine.phase not in OPEN_PHASES:
-                raise RefusedError(Outcome.LATE)
+                raise HintRefusedError(HintOutcome.LATE)
             _refuse_others(user, (self.scheduler.jobs[job].job.user for job in machine.job_ids))
             site: Site | None = Site.CLOUD
             doubted = _is_doubted(machine)
@@ -144,7 +156,7 @@ class _Desk:
     def _running(self, job: str, attempt: int, user: str | None) -> JobRecord:
         record = self.scheduler.current(job, attempt)
         if record is None:
-            raise RefusedError(Outcome.LATE)
+            raise HintRefusedError(HintOutcome.LATE)
         _refuse_others(user, [record.job.user])
         return record
 
@@ -156,4 +168,4 @@ def _is_doubted(machine: InstanceRecord) -> bool:
 def _refuse_others(user: str | None, owners: Iterable[str]) -> None:
     """Refuse what is none of a user's."""
     if user is not None and user not in owners:
-        raise RefusedError(Outcome.REFUSED, f"it is not {user!r}'s")
+        raise HintRefusedError(HintOutcome.REFUSED, f"it is not {user!r}'s")

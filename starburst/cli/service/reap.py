@@ -15,7 +15,7 @@ import typer
 
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
-from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.reaper import Fate, Reaper, ReapRules
 from starburst.app.errors import UserError
 from starburst.app.times import iso
@@ -127,7 +127,7 @@ async def _round(
     reaper = Reaper(
         cloud_of(home, config, store, queries.pace(store), now),
         rules,
-        ReapedBook(store),
+        OrphanLedger(store),
         claimed=lambda: {machine.id for machine in queries.instance_records(store)},
         now=now,
         rate=prices.get,

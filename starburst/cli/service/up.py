@@ -19,9 +19,9 @@ import typer
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.controller import Controller
-from starburst.app.daemon.home_lock import Held
-from starburst.app.daemon.progress_inbox import Inbox
-from starburst.app.daemon.shortages import Patience
+from starburst.app.daemon.home_lock import HomeLock
+from starburst.app.daemon.progress_inbox import ProgressInbox
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import BUSY_MS, build
@@ -62,7 +62,7 @@ def up(
     _refuse_what_cannot_work(loaded, home)
     with home.lock() as held, listening(loaded.http) as sock, _store_that_takes(held) as store:
         refuse_insecure_bind(AppContext(home, store), loaded.http)
-        inbox = Inbox()
+        inbox = ProgressInbox()
         controller = build(home, loaded, store, inbox=inbox, held=held)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
@@ -82,7 +82,7 @@ def _raise_file_limit() -> None:
 
 
 @contextmanager
-def _store_that_takes(held: Held) -> Iterator[Store]:
+def _store_that_takes(held: HomeLock) -> Iterator[Store]:
     """The store, once it can be written: who writes to it for long, or fills its disk, is waited for."""
     with ExitStack() as stack:
 
@@ -95,7 +95,7 @@ def _store_that_takes(held: Held) -> Iterator[Store]:
                 raise
             return store
 
-        yield asyncio.run(Patience(held.tell).outlast("start", opened))
+        yield asyncio.run(ShortageRetry(held.tell).outlast("start", opened))
 
 
 def _refuse_what_cannot_work(config: Config, home: Home) -> None:

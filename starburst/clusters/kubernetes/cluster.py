@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from starburst.aio import first_of
+from starburst.aio import TaskSet, first_of
 from starburst.clusters.kubernetes.adoption import Adoption
 from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
 from starburst.clusters.kubernetes.object_writer import ObjectWriter
@@ -49,6 +49,7 @@ class KubernetesCluster:
         self._connect = connect
         self._desk = desk
         self._options = options
+        self._tasks = TaskSet()
         self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
         #: Reports from before `watch` was called.
         self._early: list[Event] = []
@@ -193,7 +194,7 @@ class KubernetesCluster:
         if connecting is None or (
             connecting.done() and (connecting.cancelled() or connecting.exception() is not None)
         ):
-            connecting = self._connecting = asyncio.create_task(self._first_contact())
+            connecting = self._connecting = self._tasks.ensure("connect", self._first_contact)
         return await asyncio.shield(connecting)
 
     async def _first_contact(self) -> tuple[Api, Features]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
+from starburst.aio import TaskSet
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
     job_object,
@@ -53,7 +54,7 @@ class ObjectWriter:
         self._controller = options.controller
         self._report = report
         self._follow = follow
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._keeping = TaskSet()
 
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
         """Create or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
@@ -222,17 +223,12 @@ class ObjectWriter:
         for number, pod in enumerate(pods):
             if pod.node and not pod.deleting:
                 rank = pod.annotations.get(names.RANK, str(number))
-                keeping = keeper.keep(pod.namespace, pod.name, directory / rank / "log")
-                task = asyncio.create_task(keeping, name=f"log of {pod.name}")
-                self._keeping.add(task)
-                task.add_done_callback(self._keeping.discard)
+                path = directory / rank / "log"
+                self._keeping.ensure(path, partial(keeper.keep, pod.namespace, pod.name, path))
 
     async def close(self) -> None:
         """Cancel copies of logs that are under way."""
-        keeping = list(self._keeping)
-        for task in keeping:
-            task.cancel()
-        await asyncio.gather(*keeping, return_exceptions=True)
+        await self._keeping.cancel()
 
 
 def _resource(kind: str) -> Resource:

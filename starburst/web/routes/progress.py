@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import ValidationError
 
-from starburst.bus.hints import Said, Throughput
+from starburst.bus.hints import Said, ThroughputHint
 from starburst.store.job_status import JobStatus, job_status, jobs_named
 from starburst.store.tokens import Role
 from starburst.web.auth import Principal
@@ -106,7 +106,7 @@ def progress(
         raise HttpError(404, f"job {job.id} has no attempt {number} yet; its last one is {job.attempt}")
     if number < job.attempt or not job.alive:
         raise HttpError(410, f"attempt {number} of job {job.id} is over; report no more of it")
-    reporter.services.app_context.inbox.put(Throughput(job=job.id, attempt=number, **said.model_dump()))
+    reporter.services.app_context.inbox.put(ThroughputHint(job=job.id, attempt=number, **said.model_dump()))
     return Response(status_code=204)
 
 

@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.config.home import Home
-from starburst.bus.hints import Throughput
+from starburst.bus.hints import ThroughputHint
 from starburst.log import set_up_log
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
@@ -45,7 +45,7 @@ class ProgressForwarder:
 
     line: MessageChannel
 
-    def put(self, said: Throughput) -> None:
+    def put(self, said: ThroughputHint) -> None:
         """Leave a word."""
         self.line.say(said.model_dump_json().encode())
 

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from starburst.aio import Backoff, running
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
-from starburst.app.daemon.progress_inbox import Inbox
-from starburst.bus.hints import Throughput
+from starburst.app.daemon.progress_inbox import ProgressInbox
+from starburst.bus.hints import ThroughputHint
 from starburst.web.serving.channel import MessageChannel
 from starburst.web.serving.listen import url_of
 from starburst.web.serving.startup import BEAT, StartupParameters
@@ -38,7 +38,7 @@ END_S = 6.0
 
 @asynccontextmanager
 async def answering(
-    home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: Inbox, *, text: bool
+    home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: ProgressInbox, *, text: bool
 ) -> AsyncIterator[None]:
     """Have the API answered on a bound socket meanwhile; `text`: its log is for people."""
     if sock is None:
@@ -54,7 +54,7 @@ class ServerSupervisor:
     """Starts the process, and starts it again when it has ended. Callers wait in line at the socket."""
 
     def __init__(
-        self, home: Home, settings: HttpConfig, sock: socket.socket, inbox: Inbox, *, text: bool
+        self, home: Home, settings: HttpConfig, sock: socket.socket, inbox: ProgressInbox, *, text: bool
     ) -> None:
         self._home = home
         self._settings = settings
@@ -123,7 +123,7 @@ class ServerSupervisor:
         try:
             for message in line.heard():
                 with suppress(ValidationError):
-                    self._inbox.put(Throughput.model_validate_json(message))
+                    self._inbox.put(ThroughputHint.model_validate_json(message))
         except EOFError:
             asyncio.get_running_loop().remove_reader(line)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from starburst.aio import in_thread
-from starburst.app.daemon.orphan_ledger import ReapedBook
+from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
@@ -159,7 +159,7 @@ def reaper_of(cloud: SkyCloud, *claimed: str, rules: ReapRules, now: Callable[[]
     return Reaper(
         cloud,
         rules,
-        ReapedBook(Drawer()),
+        OrphanLedger(Drawer()),
         claimed=lambda: set(claimed),
         now=now,
         rate=lambda _offer: None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from starburst.aio import running
 from starburst.clouds.sky.access.ports import (
@@ -106,4 +106,4 @@ async def in_time(limit_s: float, call: Coroutine[Any, Any, T], whose: str) -> T
         await asyncio.wait([task], timeout=limit_s)
         if not task.done():
             raise SlowError(f"{whose} no answer within {limit_s:g} s")
-        return cast(T, task.result())
+        return task.result()
