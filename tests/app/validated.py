@@ -16,7 +16,7 @@ class Validated:
     scheduler: Scheduler
 
     def stepped(self, _step: Stepped) -> None:
-        validate(self.scheduler)
+        validate(self.scheduler.state)
 
     def close(self) -> None:
-        validate(self.scheduler)
+        validate(self.scheduler.state)

@@ -32,8 +32,8 @@ def cloud(name: str, *, hours: float = 1.0, **more: Any) -> Job:
 def stands(desk: Desk | Scheduler, name: str = "cap/day") -> Standing:
     scheduler = desk.scheduler if isinstance(desk, Desk) else desk
     if isinstance(desk, Desk):
-        scheduler.pass_to(desk.now)
-    return standings(scheduler)[name]
+        scheduler.state.pass_to(desk.now)
+    return standings(scheduler.state)[name]
 
 
 def spent(desk: Desk, name: str = "cap/day") -> float:

@@ -113,7 +113,7 @@ def capped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lively]:
 def test_they_stand_as_starburst_cost_says_though_few_jobs_are_read(capped: Lively) -> None:
     store = capped.app_context.store
     core = live_core(store)
-    found = [cap_keys(it) for it in stored_standings(store, capped.config.settings(), core.now)]
+    found = [cap_keys(it) for it in stored_standings(store, capped.config.settings(), core.state.now)]
     assert len(found) == len(CAPS)
     assert sum(row["usd_per_hour"] > 0 for row in found) > 1  # type: ignore[operator]
     assert sum(row["reserved_usd"] > 0 for row in found) > 1  # type: ignore[operator]

@@ -100,7 +100,7 @@ class Controller:
         self._pace = pace
         self._wall = wall
         self._watchers = watchers
-        self._latest = scheduler.now
+        self._latest = scheduler.state.now
         #: What sites said and no step has taken yet. While the store is held up they may say it again and
         #: again, so each is kept once, at its last place.
         self._reports: dict[Hashable, Event] = {}
@@ -116,14 +116,14 @@ class Controller:
             cloud,
             rules or Rules(str(store.fact("controller"))),
             ReapedBook(store),
-            claimed=lambda: scheduler.fleet.instances,
+            claimed=lambda: scheduler.state.fleet.instances,
             now=self.now,
             rate=self._rate,
         )
 
     def now(self) -> float:
         """Scheduler time; never goes back, whatever the wall clock does."""
-        self._latest = max(self._latest, self.scheduler.now, self._pace.scheduler_time(self._wall()))
+        self._latest = max(self._latest, self.scheduler.state.now, self._pace.scheduler_time(self._wall()))
         return self._latest
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -181,7 +181,9 @@ class Controller:
     async def _forget(self) -> None:
         """Remove what is long over; a disk that does not let us is no reason to stop."""
         try:
-            await self._prune(frozenset(self.scheduler.jobs), frozenset(self.scheduler.fleet.instances))
+            await self._prune(
+                frozenset(self.scheduler.state.jobs), frozenset(self.scheduler.state.fleet.instances)
+            )
         except OSError as error:
             log.warning("prune-failed", error=str(error))
 
@@ -189,7 +191,7 @@ class Controller:
         key: Hashable = event
         if isinstance(event, Progress):  # runs count seconds of the wall
             event = replace(event, per_s=event.per_s / self._pace.speed)
-            if not is_news(self.scheduler, event, self.now()):
+            if not is_news(self.scheduler.state, event, self.now()):
                 return
             key = (event.job_id, event.attempt)  # the last word counts
         else:
@@ -218,7 +220,7 @@ class Controller:
 
     def _requests(self) -> list[Request]:
         """New submissions and cancellations, once the cluster has said what it knows."""
-        if self.scheduler.resting:
+        if self.scheduler.state.resting:
             return []
         version = self._store.data_version()
         if version == self._seen_version:
@@ -247,9 +249,9 @@ class Controller:
             request_seqs=[request.seq for request in requests],
             submissions=submissions,
             changes=changes,
-            facts=facts(self.scheduler),
-            nodes=self.scheduler.capacity.nodes,
-            offers=list(self.scheduler.fleet.offers.values()),
+            facts=facts(self.scheduler.state),
+            nodes=self.scheduler.state.capacity.nodes,
+            offers=list(self.scheduler.state.fleet.offers.values()),
         )
         await self._patience.outlast("step", lambda: self._store.commit(taken))
         stored = time.perf_counter()
@@ -257,7 +259,7 @@ class Controller:
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
-        step = Stepped(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
+        step = Stepped(began, decided - start, stored - decided, batch, changes, self.scheduler.state.jobs)
         for watcher in self._watchers:
             watcher.stepped(step)
 
@@ -268,7 +270,7 @@ class Controller:
 
     def _submitted(self, job: Job) -> JobSubmitted:
         """The arrival of a job, with what the scheduler has forgotten of those that it comes after."""
-        others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.jobs]
+        others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.state.jobs]
         return JobSubmitted(job, queries.ended(self._store, others))
 
     def _announce(self, changes: Changes, events: Sequence[Event]) -> None:
@@ -281,13 +283,13 @@ class Controller:
             log.info(decision.kind, subject=decision.subject, reason=decision.reason)
 
     def _offer(self, name: str) -> Offer:
-        offer = self.scheduler.fleet.offer(name)
+        offer = self.scheduler.state.fleet.offer(name)
         if offer is None:
             raise LookupError(f"{name} is not offered any more")
         return offer
 
     def _rate(self, offer_name: str) -> Money | None:
-        offer = self.scheduler.fleet.offer(offer_name)
+        offer = self.scheduler.state.fleet.offer(offer_name)
         return None if offer is None else offer.price_per_hour
 
     def _find(self, job_id: str) -> tuple[Job, Workload]:
@@ -295,7 +297,7 @@ class Controller:
         if submission is None:
             raise LookupError(f"the store has no workload for {job_id}")
         job = submission.job
-        return replace(job, grace_s=self.scheduler.grace_s(job)), submission.workload
+        return replace(job, grace_s=self.scheduler.state.grace_s(job)), submission.workload
 
     async def _done(self, key: str) -> None:
         await self._patience.outlast("done", lambda: self._store.action_done(key, self.now()))

@@ -59,7 +59,7 @@ class Tasks:
         Raises:
             RefusedError: its run is over, or never was.
         """
-        record = self._scheduler.current(said.job, said.attempt)
+        record = self._scheduler.state.current(said.job, said.attempt)
         if record is None:
             raise RefusedError(Outcome.LATE)
         if said.rank >= len(record.job.tasks):

@@ -20,7 +20,7 @@ from starburst.store.store import Store, chunks
 
 def cap_rows(core: Scheduler) -> list[Keys]:
     """Every cap at the core's time, in the order of the config."""
-    return [cap_keys(standing) for standing in standings(core).values()]
+    return [cap_keys(standing) for standing in standings(core.state).values()]
 
 
 def cap_keys(standing: Standing) -> Keys:
@@ -66,15 +66,15 @@ def stored_standings(store: Store, settings: Settings, now: float) -> list[Stand
         ]
     jobs = [codec.decode(JobRecord, text) for text in texts]
     core = restore(settings, Snapshot(facts, jobs, machines, nodes))
-    core.now = max(core.now, now)
-    open_books(store, core, core.now)
-    return list(standings(core).values())
+    core.state.now = max(core.state.now, now)
+    open_books(store, core, core.state.now)
+    return list(standings(core.state).values())
 
 
 def open_books(store: Store, core: Scheduler, now: float) -> None:
     """Caps that are new count what their window has cost already."""
-    for cap in core.settings.caps:
-        if cap.name not in core.ledgers:
+    for cap in core.state.settings.caps:
+        if cap.name not in core.state.ledgers:
             start, _ = cap.window(now)
-            core.ledgers[cap.name] = Ledger(start, settled_since(store, cap, start))
-    core.books = None
+            core.state.ledgers[cap.name] = Ledger(start, settled_since(store, cap, start))
+    core.state.books = None

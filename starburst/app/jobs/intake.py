@@ -30,7 +30,7 @@ class JobIntake(AdoptionPort):
 
     def record(self, job_id: str) -> JobRecord | None:
         """How a job stands; also one that is over. None if the scheduler has not taken it up yet."""
-        return self._scheduler.jobs.get(job_id) or queries.record(self._store, job_id)
+        return self._scheduler.state.jobs.get(job_id) or queries.record(self._store, job_id)
 
     def adopted(self) -> dict[str, Adopted]:
         """Every job that is not over and was found in the cluster, by id."""

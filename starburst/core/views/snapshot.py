@@ -13,6 +13,7 @@ from starburst.core.model.throughput import Speeds
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.parts.queue import Passed
 from starburst.core.scheduler import Scheduler
+from starburst.core.state import State
 from starburst.core.steps.budget import Ledger, cost_of, is_capped
 from starburst.core.steps.prerequisites import await_
 from starburst.domain.cloud import Offer
@@ -66,7 +67,7 @@ class Snapshot:
     speeds: Mapping[str, Any] | None = None
 
 
-def facts(state: Scheduler) -> Facts:
+def facts(state: State) -> Facts:
     """The small part of a snapshot."""
     return Facts(
         state.now,
@@ -92,7 +93,8 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
 
     Runs and machines are unconfirmed until their site has reported what it knows (SiteSynced).
     """
-    state = Scheduler(settings, packer)
+    scheduler = Scheduler(settings, packer)
+    state = scheduler.state
     known = snapshot.facts
     state.now, state.arrivals, state.decided = known.now, known.arrivals, known.decided
     if known.load is not None:
@@ -126,10 +128,10 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.homesick = dict.fromkeys(sorted(state.homesick, key=lambda name: state.jobs[name].look_at or 0.0))
     state.walk.rebuild(state.queue, state.capacity, known.configurations)
     state.walk.grew(state.queue)
-    return state
+    return scheduler
 
 
-def _take_over(state: Scheduler, record: JobRecord) -> None:
+def _take_over(state: State, record: JobRecord) -> None:
     state.jobs[record.id] = record
     if record.phase.is_end:
         return
@@ -157,7 +159,7 @@ def _take_over(state: Scheduler, record: JobRecord) -> None:
             state.looks.set(record.look_at, record)
 
 
-def _gate(state: Scheduler, record: JobRecord) -> None:
+def _gate(state: State, record: JobRecord) -> None:
     """Who is kept out of the queue goes on waiting for what that waits for; others keep their turns."""
     for name in record.awaits:
         await_(state, record, name)
