@@ -45,13 +45,10 @@ from starburst.core.steps.admission import (
     leave_ruled,
     submitted,
     trim,
-    unblock,
     withdraw,
 )
 from starburst.core.steps.budget_enforcement import caps_at, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
-from starburst.core.steps.following import free
-from starburst.core.steps.holding import hold_requested, release_requested
 from starburst.core.steps.machines import (
     confirm_instances,
     fence,
@@ -70,6 +67,7 @@ from starburst.core.steps.return_home import bring_home
 from starburst.core.steps.run_lifecycle import finish, place, release, run_ended, run_started, stop
 from starburst.core.steps.start_refusals import is_shut, probe, probe_at
 from starburst.core.steps.starvation import protect
+from starburst.core.steps.unblocking import free, hold_requested, release_requested, unblock
 from starburst.domain.job import Phase, Site
 from starburst.policy.packing.plan import Packer
 
@@ -199,7 +197,10 @@ def _walk(state: State) -> Iterator[Start]:
 
 def _cancelled(state: State, event: CancelRequested) -> None:
     record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end or (record.stop_why is StopReason.CANCEL and not event.now):
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.stop_why is StopReason.CANCEL and not event.now:
         return
     if record.alive:
         state.unreserve(record)

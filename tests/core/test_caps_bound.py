@@ -31,7 +31,7 @@ from starburst.core.model.events import (
     SiteSynced,
 )
 from starburst.core.model.settings import Settings
-from starburst.core.steps.budget import standings
+from starburst.core.steps.budget import cap_statuses
 from starburst.core.views.snapshot import Facts, restore
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
@@ -188,7 +188,7 @@ class World:
         again = restore(before.state.settings, kept)
         reborn = Watched(before.state.settings)
         vars(reborn).update({**vars(again), "live": before.live, "log": before.log})
-        assert standings(reborn.state) == standings(before.state)
+        assert cap_statuses(reborn.state) == cap_statuses(before.state)
         self.scheduler = reborn
         for site in Site:
             runs, machines = frozenset(self.runs), frozenset(self.machines)
@@ -296,7 +296,7 @@ def test_what_the_books_say_of_a_quiet_world_is_what_the_cloud_asks(
     world = World(playing(chosen, packer), load, rolls)
     world.run(23.9 * HOUR)
     assume(not world.scheduler.state.fleet.instances)
-    for name, standing in standings(world.scheduler.state).items():
+    for name, standing in cap_statuses(world.scheduler.state).items():
         cap = next(cap for cap in world.scheduler.state.settings.caps if cap.name == name)
         assert abs(standing.spent - world.bill(cap, 0.0, 24 * HOUR)) < 10 + len(world.machines)
         assert standing.reserved == 0

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from starburst.app.config import Config, parse_config
 from starburst.app.jobs.caps_view import cap_keys, cap_rows, stored_standings
 from starburst.app.wiring.stored import live_core
-from starburst.core.steps.budget import Ledger, Standing
+from starburst.core.model.budget_values import CapLedger, CapStatus
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
 from starburst.web import aggregates
@@ -31,10 +31,10 @@ def configured(*caps: dict[str, Any], **cloud: Any) -> Config:
 
 def standing(
     spent: float, reserved: float = 0.0, rate: float = 0.0, limit: float = 10.0, **cap: Any
-) -> Standing:
+) -> CapStatus:
     """A day's cap of $10 whose window ends an hour after noon; dollars."""
     kept = Cap(Money.of(limit), cap.pop("per", "day"), **cap)
-    return Standing(kept, Ledger(0.0), NOON + HOUR, spent * 1e6, reserved * 1e6, rate * 1e6)
+    return CapStatus(kept, CapLedger(0.0), NOON + HOUR, spent * 1e6, reserved * 1e6, rate * 1e6)
 
 
 def line(spent: float, reserved: float = 0.0, rate: float = 0.0, **cap: Any) -> CapRow:

@@ -39,7 +39,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
-from starburst.store import queries
+from starburst.store import codec, queries
 from starburst.store.store import Request, Step, Store
 
 T = TypeVar("T")
@@ -299,6 +299,8 @@ class Controller:
                 log.info("synced", site=event.site.value, runs=len(event.known))
             elif isinstance(event, NodesChanged):
                 log.info("nodes", count=len(event.nodes))
+        for event, why in changes.ignored:
+            log.info("ignored", stale=type(event).__name__, subject=codec.subject(event), why=why)
         for decision in changes.decisions:
             log.info(decision.kind, subject=decision.subject, reason=decision.reason)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starburst.core.model.budget_values import CapLedger
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
@@ -14,7 +15,7 @@ from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.parts.queue import Passed
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
-from starburst.core.steps.budget import Ledger, cost_of, is_capped
+from starburst.core.steps.budget import cost_of, is_capped
 from starburst.core.steps.prerequisites import await_
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Phase, Site
@@ -45,7 +46,7 @@ class Facts:
     next_round: float = 0.0
     memory: Memory = field(default_factory=Memory)
     #: What is kept of each cap on spending.
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    ledgers: dict[str, CapLedger] = field(default_factory=dict)
     #: Of the order "fair".
     tags: Tags = field(default_factory=Tags)
     #: Who was passed how often (core/steps/starvation.py).
