@@ -38,7 +38,9 @@ class JobIntake(AdoptionPort):
 
     def on_cluster(self) -> list[str]:
         """Every job that has a run on the cluster, by id."""
-        return [job.id for job in self._scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER]
+        return [
+            job.id for job in self._scheduler.state.jobs.values() if job.alive and job.site is Site.CLUSTER
+        ]
 
     def submit(self, submission: Submission) -> None:
         """Hand in a job that was found; doing it twice is doing it once.
