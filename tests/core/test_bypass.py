@@ -155,7 +155,7 @@ def test_under_a_stream_of_small_jobs_a_large_one_starts_within_the_bound(
     ]
     place.submit([*first, large, *stream])
     place.run()
-    started = {d.subject: d.at for d in place.scheduler.state.log if d.kind == "started"}
+    started = {d.subject: d.at for d in place.scheduler.log if d.kind == "started"}
     later = sorted(at for name, at in started.items() if name.startswith("s") and at < started["large"])
     if len(later) >= most:
         assert started["large"] <= later[most - 1] + longest + 1e-6
