@@ -177,7 +177,7 @@ class Life:
                 self.ended += 1
                 self.plans.pop(decision.subject, None)
         self.on_step()
-        if self.users.done.is_set() and not self.plans and not self.scheduler.fleet.instances:
+        if self.users.done.is_set() and not self.plans and not self.scheduler.state.fleet.instances:
             self._all_over.set()
 
     async def _prune(self, jobs: Collection[str], machines: Collection[str]) -> None:
@@ -196,7 +196,7 @@ class Life:
     @property
     def lag(self) -> int:
         """Decisions that the listener has not been told of."""
-        return self.scheduler.decided - self.told
+        return self.scheduler.state.decided - self.told
 
     def wrong(self) -> list[str]:
         """What is not as it must be at the end."""
@@ -220,7 +220,7 @@ class Life:
                 {*bills.items()} ^ {*((k, v) for k, v in books.items() if k in bills or v)}
             ),
             "micro-dollars that no job paid": sum(bills.values()) - paid,
-            "settled by the scheduler": scheduler.fleet.settled.micro_usd - paid,
+            "settled by the scheduler": scheduler.state.fleet.settled.micro_usd - paid,
             "owed": self.store.pending_actions(),
             "decisions that nobody was told": self.lag,
             "left in the scheduler": {
@@ -233,22 +233,22 @@ class Life:
         """Lengths of all that the scheduler keeps in memory."""
         s = self.scheduler
         return {
-            "jobs": len(s.jobs),
-            "queue": len(s.queue),
-            "instances": len(s.fleet.instances),
-            "paused offers": len(s.fleet.paused),
-            "dependants": len(s.dependants),
-            "departing": len(s.departing),
-            "homesick": len(s.homesick),
-            "capped": len(s.capped),
-            "patient": len(s.patient),
-            "deadlines": len(s.deadlines._heap),
-            "looks": len(s.looks._heap),
-            "pauses": len(s.pauses._heap),
-            "freed": len(s.freed),
-            "retired": len(s.retired),
-            "waiting": len(s.meter.waiting),
-            "running": len(s.meter.running),
+            "jobs": len(s.state.jobs),
+            "queue": len(s.state.queue),
+            "instances": len(s.state.fleet.instances),
+            "paused offers": len(s.state.fleet.paused),
+            "dependants": len(s.state.dependants),
+            "departing": len(s.state.departing),
+            "homesick": len(s.state.homesick),
+            "capped": len(s.state.capped),
+            "patient": len(s.state.patient),
+            "deadlines": len(s.state.deadlines._heap),
+            "looks": len(s.state.looks._heap),
+            "pauses": len(s.state.pauses._heap),
+            "freed": len(s.state.freed),
+            "retired": len(s.state.retired),
+            "waiting": len(s.state.meter.waiting),
+            "running": len(s.state.meter.running),
         }
 
 

@@ -64,7 +64,9 @@ def measure(jobs: int) -> dict[str, float]:
         figures["step that frees GPUs, with commit, median ms"] = statistics.median(whole_ms)
         figures["step that frees GPUs, with commit, p99 ms"] = statistics.quantiles(whole_ms, n=100)[98]
         figures["peak memory so far, MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        figures["restart: load and rebuild, s"] = timed(lambda: restore(scheduler.settings, store.snapshot()))
+        figures["restart: load and rebuild, s"] = timed(
+            lambda: restore(scheduler.state.settings, store.snapshot())
+        )
     return figures
 
 
@@ -116,7 +118,7 @@ def finish_some(store: Store, scheduler: Scheduler) -> tuple[list[float], list[f
     draw = random.Random(2)
     now = 1.0
     for _ in range(STEPS):
-        record = draw.choice([r for r in scheduler.jobs.values() if r.alive])
+        record = draw.choice([r for r in scheduler.state.jobs.values() if r.alive])
         now += 1.0
         started = [RunStarted(record.id, record.attempt)] if record.started_at is None else []
         events: list[Event] = [*started, RunEnded(record.id, record.attempt, RunEnd.EXITED, 0)]
@@ -142,9 +144,9 @@ def step(
             request_seqs=[r.seq for r in requests],
             submissions={r.job_id: r.submission for r in requests if r.submission is not None},
             changes=changes,
-            facts=facts(scheduler),
-            nodes=scheduler.capacity.nodes,
-            offers=list(scheduler.fleet.offers.values()),
+            facts=facts(scheduler.state),
+            nodes=scheduler.state.capacity.nodes,
+            offers=list(scheduler.state.fleet.offers.values()),
         )
     )
     return core_s

@@ -71,7 +71,7 @@ class Watcher:
                 ended=life.ended,
                 wall_s=time.perf_counter() - self._began,
                 cpu_s=time.process_time() - self._cpu,
-                days=(life.scheduler.now - START) / 86_400,
+                days=(life.scheduler.state.now - START) / 86_400,
                 steps=life.steps,
                 rss=_rss(),
                 blocks=sys.getallocatedblocks(),
@@ -101,7 +101,7 @@ class Watcher:
 
     def _visit(self) -> None:
         """Somebody looks: the dashboard, the metrics, some jobs that live and one that does not."""
-        alive = sorted(self.life.scheduler.jobs)
+        alive = sorted(self.life.scheduler.state.jobs)
         some = self._draw.sample(alive, k=min(3, len(alive)))
         paths = ["/", "/dashboard/overview?phase=queued", "/metrics", "/api/v1/summary"]
         paths += [f"/api/v1/jobs/{job}/explain" for job in some]

@@ -26,7 +26,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     """Run all jobs of the trace to their end. `estimate_h` is what the scheduler believes of run times."""
     scheduler = Scheduler(spec.settings())
     if spec.backfill and spec.backfill_rule == "artifact":
-        scheduler.walk = ArtifactBackfill(scheduler)
+        scheduler.state.walk = ArtifactBackfill(scheduler.state)
     book = _Book(trace, spec)
     delay_h = spec.cloud_delay_s / 3600
     world = World(

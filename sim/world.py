@@ -104,7 +104,7 @@ class World:
                 self.at(now + work_s, RunEnded(job_id, attempt, RunEnd.EXITED, 0))
             case StopRun(job_id, attempt, _, _):
                 started = self._running[job_id, attempt]
-                if self.scheduler.jobs[job_id].job.checkpoint:
+                if self.scheduler.state.jobs[job_id].job.checkpoint:
                     self._work_s[job_id] -= now - started
                 self.at(now, RunEnded(job_id, attempt, RunEnd.STOPPED))
             case LaunchInstance(instance_id, offer_name):

@@ -96,7 +96,7 @@ class Watched(Scheduler):
             if isinstance(action, StartRun):
                 assert action.job_id not in self.live, f"{action.job_id} has two live attempts"
                 self.live[action.job_id] = action.attempt, {slot.where for slot in action.slots}
-        validate(self)
+        validate(self.state)
         return actions
 
     def take_changes(self) -> Any:
@@ -198,7 +198,7 @@ class Desk:
 
     def gone(self, instance: str, *, preempted: bool = False) -> list[Action]:
         """A machine is no more."""
-        record = self.scheduler.fleet.instances[instance]
+        record = self.scheduler.state.fleet.instances[instance]
         launched_at = self.now if record.launched_at is None else record.launched_at
         return self.tell(InstanceGone(instance, launched_at, self.now, preempted))
 
@@ -221,12 +221,12 @@ class Desk:
 
     def free(self, name: str = "n0") -> int:
         """Free GPUs of a node."""
-        return self.scheduler.capacity.free(name).gpus
+        return self.scheduler.state.capacity.free(name).gpus
 
     @property
     def instances(self) -> list[str]:
         """Machines that have not ended."""
-        return list(self.scheduler.fleet.instances)
+        return list(self.scheduler.state.fleet.instances)
 
     def log(self, subject: str, kind: str = "") -> list[Decision]:
         """The decisions on a job or machine."""
@@ -276,11 +276,11 @@ def snapshot(scheduler: Scheduler) -> Snapshot:
     """All of a scheduler's state, cut off from it."""
     return deepcopy(
         Snapshot(
-            facts(scheduler),
-            list(scheduler.jobs.values()),
-            list(scheduler.fleet.instances.values()),
-            scheduler.capacity.nodes,
-            list(scheduler.fleet.offers.values()),
-            scheduler.fleet.speeds.snapshot(),
+            facts(scheduler.state),
+            list(scheduler.state.jobs.values()),
+            list(scheduler.state.fleet.instances.values()),
+            scheduler.state.capacity.nodes,
+            list(scheduler.state.fleet.offers.values()),
+            scheduler.state.fleet.speeds.snapshot(),
         )
     )

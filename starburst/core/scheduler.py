@@ -35,6 +35,7 @@ from starburst.core.model.events import (
     Tick,
 )
 from starburst.core.model.phases import StopReason
+from starburst.core.model.settings import Settings
 from starburst.core.parts.passes import Start
 from starburst.core.state import Changes, State
 from starburst.core.steps.admission import (
@@ -44,13 +45,10 @@ from starburst.core.steps.admission import (
     leave_ruled,
     submitted,
     trim,
-    unblock,
     withdraw,
 )
 from starburst.core.steps.budget_enforcement import caps_at, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
-from starburst.core.steps.following import free
-from starburst.core.steps.holding import hold_requested, release_requested
 from starburst.core.steps.machines import (
     confirm_instances,
     fence,
@@ -69,7 +67,9 @@ from starburst.core.steps.return_home import bring_home
 from starburst.core.steps.run_lifecycle import finish, place, release, run_ended, run_started, stop
 from starburst.core.steps.start_refusals import is_shut, probe, probe_at
 from starburst.core.steps.starvation import protect
+from starburst.core.steps.unblocking import free, hold_requested, release_requested, unblock
 from starburst.domain.job import Phase, Site
+from starburst.policy.packing.plan import Packer
 
 #: Ends come first at an instant, then submissions, then second thoughts on them.
 RANK: dict[type, int] = {
@@ -82,109 +82,125 @@ RANK: dict[type, int] = {
 }
 
 
-class Scheduler(State):
-    """Deterministic: the same events at the same times give the same decisions."""
+class Scheduler:
+    """The decisions on one `State`. Deterministic: the same events at the same times give the same ones."""
+
+    def __init__(self, settings: Settings, packer: Packer | None = None) -> None:
+        self.state = State(settings, packer)
 
     def handle(self, events: Event | Sequence[Event], now: float) -> list[Action]:
-        """Take in what happened at `now` (all that happened at that instant) and decide.
+        """Take in what happened at `now`, scheduler seconds, and decide.
 
-        Actions and decisions are also collected in `changes` until `take_changes`.
+        Actions and decisions are also collected in the changes of the state until `take_changes`.
         """
+        state = self.state
         batch = events if isinstance(events, Sequence) else (events,)
-        already = len(self.changes.actions)
-        self.pass_to(now)
+        already = len(state.changes.actions)
+        state.pass_to(now)
         if len(batch) > 1:
             batch = sorted(batch, key=lambda event: RANK.get(type(event), 1))
         for event in batch:
-            self.event = type(event).__name__
-            HANDLERS[type(event)](self, event)
-        if self.resting and any(isinstance(e, SiteSynced) and e.site is Site.CLUSTER for e in batch):
-            self._wake()
-        self._schedule()
-        return self.changes.actions[already:]
+            state.event = type(event).__name__
+            HANDLERS[type(event)](state, event)
+        if state.resting and any(isinstance(e, SiteSynced) and e.site is Site.CLUSTER for e in batch):
+            _wake(state)
+        _schedule(state)
+        return state.changes.actions[already:]
 
     def rest(self) -> None:
         """Decide nothing until the cluster has synced; for a restart.
 
-        What was free then may not be now, and a wait that ran out while nobody watched is no reason to leave
-        for the cloud without a look at the cluster first.
+        Nodes that were free before the restart may be taken by now, and a wait that ran out meanwhile is no
+        reason to leave for the cloud before the cluster was looked at.
         """
-        self.resting = True
+        self.state.resting = True
 
     def take_changes(self) -> Changes:
-        """What changed since the last call. Jobs that are over and paid for are forgotten."""
-        changes, self.changes = self.changes, Changes()
-        for job_id in self.retired:
-            record = self.jobs.get(job_id)
+        """What changed since the last call. Jobs that are over and whose bills are in are forgotten."""
+        state = self.state
+        changes, state.changes = state.changes, Changes()
+        for job_id in state.retired:
+            record = state.jobs.get(job_id)
             if record is not None and not record.open_bills:
-                del self.jobs[job_id]
-        self.retired.clear()
+                del state.jobs[job_id]
+        state.retired.clear()
         return changes
 
     def next_wakeup(self) -> float:
-        """When time alone will change something next; infinity if never."""
-        if self.resting:
-            return caps_at(self)
-        if self.freed:
-            return self.now
-        timers = self.deadlines.next(), self.looks.next(), self.pauses.next()
+        """When time alone changes something next, scheduler seconds; infinity if never."""
+        state = self.state
+        if state.resting:
+            return caps_at(state)
+        if state.freed:
+            return state.now
+        timers = state.deadlines.next(), state.looks.next(), state.pauses.next()
         return min(
-            *timers, pack_at(self), probe_at(self), fence_at(self), consolidate_at(self), caps_at(self)
+            *timers, pack_at(state), probe_at(state), fence_at(state), consolidate_at(state), caps_at(state)
         )
 
-    def _schedule(self) -> None:
-        if self.settings.caps:
-            watch_caps(self)
-        if self.resting:
-            free(self)
-            self._join_arrivals()
-            pack(self)
-            return
-        fence(self)
-        room = self.grew
-        recall(self)
-        unblock(self)
-        free(self)
-        expire(self)
-        self._join_arrivals()
-        self._place_queued()
-        give_up(self)
-        trim(self)
-        while expire(self):
-            self._place_queued()
-        bring_home(self, room=room)
-        pack(self)
-        consolidate(self)
 
-    def _join_arrivals(self) -> None:
-        for record in self.joining:
-            join(self, record)
-        self.joining.clear()
+def _schedule(state: State) -> None:
+    """One instant, in the order of the module's docstring."""
+    if state.settings.caps:
+        watch_caps(state)
+    if state.resting:
+        free(state)
+        _join_arrivals(state)
+        pack(state)
+        return
+    fence(state)
+    room = state.grew
+    recall(state)
+    unblock(state)
+    free(state)
+    expire(state)
+    _join_arrivals(state)
+    _place_queued(state)
+    give_up(state)
+    trim(state)
+    while expire(state):
+        _place_queued(state)
+    bring_home(state, room=room)
+    pack(state)
+    consolidate(state)
 
-    def _wake(self) -> None:
-        """The cluster has synced: a first look at it before any wait counts as over."""
-        self.resting = False
-        self.grew = True
-        self._join_arrivals()
-        self._place_queued()
-        self.grew = True
 
-    def _place_queued(self) -> None:
-        for record, slots, behind in probe(self) if is_shut(self) else self._walk():
-            self.dequeue(record)
-            place(self, record, slots, behind)
+def _join_arrivals(state: State) -> None:
+    for record in state.joining:
+        join(state, record)
+    state.joining.clear()
 
-    def _walk(self) -> Iterator[Start]:
-        protect(self)
-        if self.grew:
-            self.grew = False
-            self.walk.grew(self.queue)
-        return self.walk.walk(self.queue, self.capacity)
+
+def _wake(state: State) -> None:
+    """The cluster has synced: jobs are placed once before any wait counts as over."""
+    state.resting = False
+    state.grew = True
+    _join_arrivals(state)
+    _place_queued(state)
+    state.grew = True
+
+
+def _place_queued(state: State) -> None:
+    for record, slots, behind in probe(state) if is_shut(state) else _walk(state):
+        state.dequeue(record)
+        place(state, record, slots, behind)
+
+
+def _walk(state: State) -> Iterator[Start]:
+    """One pass over the queue: the jobs that start, in order."""
+    protect(state)
+    if state.grew:
+        state.grew = False
+        state.walk.grew(state.queue)
+    return state.walk.walk(state.queue, state.capacity)
 
 
 def _cancelled(state: State, event: CancelRequested) -> None:
     record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end or (record.stop_why is StopReason.CANCEL and not event.now):
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.stop_why is StopReason.CANCEL and not event.now:
         return
     if record.alive:
         state.unreserve(record)

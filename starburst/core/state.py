@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from heapq import heappush
 from math import inf, isinf
-from typing import TYPE_CHECKING
 
 from starburst.core.model.actions import Action, Slot
+from starburst.core.model.budget_values import CapLedger, CapStatus
 from starburst.core.model.decisions import Decision
 from starburst.core.model.estimates import expected_end
+from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
@@ -34,10 +35,6 @@ from starburst.policy.refusals import Refusals
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 
-if TYPE_CHECKING:
-    from starburst.core.steps.budget import Ledger, Standing
-
-
 #: Decisions that are kept for error messages.
 RECENT = 256
 
@@ -50,6 +47,8 @@ class Changes:
         self.actions: list[Action] = []
         self.jobs: dict[str, JobRecord] = {}
         self.instances: dict[str, InstanceRecord] = {}
+        #: Events that had no effect since they are stale or impossible, and why.
+        self.ignored: list[tuple[Event, str]] = []
         #: The nodes or the offers were reported anew.
         self.nodes = False
         self.offers = False
@@ -88,8 +87,8 @@ class State:
         self.meter = Meter(settings)
         #: Of caps (core/steps/budget.py): what is kept of each; when their standings were last reckoned, and
         #: how they stood; and the jobs that one keeps from leaving, with what each would cost, micro-dollars.
-        self.ledgers: dict[str, Ledger] = {}
-        self.books: tuple[float, Mapping[str, Standing]] | None = None
+        self.ledgers: dict[str, CapLedger] = {}
+        self.books: tuple[float, Mapping[str, CapStatus]] | None = None
         self.capped: dict[str, float] = {}
         self.deadlines = Timers(self._deadline)
         self.looks = Timers(self._look)
@@ -101,6 +100,8 @@ class State:
         self.homesick: dict[str, None] = {}
         self.arrivals = 0
         self.decided = 0
+        #: Events that were ignored since the start of the process.
+        self.stale_events = 0
         self.changes = Changes()
         #: The latest decisions, for the story of a job in an error.
         self.recent: deque[Decision] = deque(maxlen=RECENT)
@@ -166,6 +167,11 @@ class State:
     def do(self, action: Action) -> None:
         """Ask the world for something."""
         self.changes.actions.append(action)
+
+    def ignore(self, event: Event, why: str) -> None:
+        """Count an event that is stale or impossible now, and leave it to the shell to log."""
+        self.stale_events += 1
+        self.changes.ignored.append((event, why))
 
     def touch(self, record: JobRecord) -> None:
         """The record changed and is to be stored."""

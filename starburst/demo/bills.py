@@ -46,7 +46,7 @@ def replay(
     world.submit(jobs)
     world.run()
     jct_s = [ended[job_id] - arrival for job_id, arrival in arrivals.items()]
-    return Bill(policy, scheduler.fleet.settled, sum(jct_s) / len(jct_s), len(offloaded))
+    return Bill(policy, scheduler.state.fleet.settled, sum(jct_s) / len(jct_s), len(offloaded))
 
 
 def rivals(settings: Settings) -> list[tuple[str, Settings]]:

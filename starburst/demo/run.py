@@ -130,8 +130,8 @@ class _Demo:
 
     def _done(self) -> bool:
         scheduler = self.controller.scheduler
-        all_in = scheduler.arrivals == len(self.jobs)
-        return all_in and not scheduler.jobs and not scheduler.fleet.instances
+        all_in = scheduler.state.arrivals == len(self.jobs)
+        return all_in and not scheduler.state.jobs and not scheduler.state.fleet.instances
 
     def stepped(self, step: CommittedStep) -> None:
         """Show what was decided."""
@@ -159,7 +159,7 @@ def _summarise(demo: _Demo, out: Path, store: Store, *, seed: int, wall_s: float
     log = out / "decisions.jsonl"
     log.write_text("".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in decisions))
     jct_s = [row.ended_at - row.submitted_at for row in rows if row.ended_at is not None]
-    nodes = demo.controller.scheduler.capacity.nodes
+    nodes = demo.controller.scheduler.state.capacity.nodes
     summary = Summary(
         submitted=len(demo.jobs),
         succeeded=sum(row.phase == Phase.SUCCEEDED.value for row in rows),
@@ -192,7 +192,7 @@ def _bills(demo: _Demo, rows: list[queries.JobRow], worked: dict[str, float]) ->
     start = min(row.submitted_at for row in rows)
     submitted = {job.submission.job.id: job.submission.job for job in demo.jobs}
     jobs = [SimJob(submitted[row.id], row.submitted_at - start, worked.get(row.id, 0.0)) for row in rows]
-    nodes = demo.controller.scheduler.capacity.nodes
+    nodes = demo.controller.scheduler.state.capacity.nodes
     assert isinstance(demo.config.cloud, CloudConfig)
     offers = demo.config.cloud.catalog()
     settings = demo.config.policy.settings()

@@ -66,28 +66,28 @@ class View:
 
     def _head(self, now: float) -> RenderableType:
         s = self._scheduler
-        running = sum((m.cost(now) for m in s.fleet.instances.values()), Money())
+        running = sum((m.cost(now) for m in s.state.fleet.instances.values()), Money())
         parts = [
             f"[b]starburst demo[/]  {hours(now - self._start)} of cluster time",
             f"{self._ended}/{self._total} jobs done",
-            f"{len(s.queue)} waiting",
-            f"cloud bill [b]{s.fleet.settled + running}[/]",
+            f"{len(s.state.queue)} waiting",
+            f"cloud bill [b]{s.state.fleet.settled + running}[/]",
         ]
         return Panel("   ·   ".join(parts))
 
     def _cluster(self) -> RenderableType:
         lines = []
-        for node in self._scheduler.capacity.nodes:
+        for node in self._scheduler.state.capacity.nodes:
             line = Text(f"{node.name}  ")
             used = 0
-            for record in self._scheduler.jobs.values():
+            for record in self._scheduler.state.jobs.values():
                 for slot in record.slots if record.site is Site.CLUSTER and record.alive else ():
                     if slot.where == node.name:
                         line.append("█" * slot.resources.gpus, style=_colour(record.seq))
                         used += slot.resources.gpus
             line.append("░" * (node.capacity.gpus - used), style="dim")
             lines.append(line)
-        for record in self._scheduler.jobs.values():
+        for record in self._scheduler.state.jobs.values():
             if record.alive and record.site is Site.CLUSTER:
                 home = " ← home" if record.returned else ""
                 line = Text("● ", style=_colour(record.seq))
@@ -97,8 +97,8 @@ class View:
 
     def _cloud(self, now: float) -> RenderableType:
         grid = Table.grid(padding=(0, 1))
-        for machine in self._scheduler.fleet.instances.values():
-            records = [self._scheduler.jobs[j] for j in machine.job_ids]
+        for machine in self._scheduler.state.fleet.instances.values():
+            records = [self._scheduler.state.jobs[j] for j in machine.job_ids]
             colour = _colour(records[0].seq) if records else "dim"
             who = ", ".join(r.id for r in records) or "[dim]ending[/]"
             stopping = " → home" if any(r.stop_why is StopReason.RETURN for r in records) else ""
@@ -108,7 +108,7 @@ class View:
 
     def _queue(self, now: float) -> RenderableType:
         grid = Table.grid(padding=(0, 1))
-        for record in list(self._scheduler.queue)[:12]:
+        for record in list(self._scheduler.state.queue)[:12]:
             total = max(record.deadline - record.queued_at, 1e-9)
             left = max(0.0, record.deadline - now)
             blocks = min(8, round(8 * left / total)) if left < float("inf") else 8

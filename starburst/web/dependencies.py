@@ -40,7 +40,7 @@ class LiveCore:
         version = (store.fact("facts"), store.fact("config"))
         if self._core is None or version != self._version:
             self._core, self._version = live_core(store), version
-        self._core.now = max(self._core.now, self._app_context.now())
+        self._core.state.now = max(self._core.state.now, self._app_context.now())
         return self._core
 
 

@@ -130,7 +130,7 @@ def test_jobs_run_here_and_there_and_nothing_is_left(path: Path):
             await asyncio.sleep(2)
             assert life.cluster.calls == ["start a/1"]
             assert life.cloud.calls == ["launch i-000001", "start b/1", "terminate i-000001"]
-            assert not life.controller.scheduler.fleet.instances
+            assert not life.controller.scheduler.state.fleet.instances
             assert not life.users.pending_actions()
 
     run(main())
@@ -206,7 +206,7 @@ def test_a_job_comes_after_one_that_the_scheduler_has_long_forgotten(path: Path)
         async with living(path, a_world(2)) as life:
             life.submit(job("a"))
             await life.until(a="succeeded")
-            assert not life.controller.scheduler.jobs
+            assert not life.controller.scheduler.state.jobs
             life.submit(job("b", after_ok=("a",)), job("c", after_ok=("nobody",)))
             await life.until(b="succeeded", c="cancelled")
 

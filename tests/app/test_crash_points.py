@@ -117,7 +117,7 @@ class Scene:
         with MortalStore.open(self.path) as store, Store.open(self.path) as users:
             store.process = process
             scheduler = restore(SETTINGS, store.snapshot())
-            validate(scheduler)
+            validate(scheduler.state)
             us = store.fact("controller")
             cluster, cloud = (FakeSite(self.world, site, process.point, controller=us) for site in Site)
             around = Surroundings(observers=[Validated(scheduler)])
@@ -149,7 +149,12 @@ class Scene:
 
     async def _over(self, controller: Controller, store: Store) -> None:
         core = controller.scheduler
-        while core.arrivals < len(JOBS) or core.jobs or core.fleet.instances or store.pending_actions():
+        while (
+            core.state.arrivals < len(JOBS)
+            or core.state.jobs
+            or core.state.fleet.instances
+            or store.pending_actions()
+        ):
             await asyncio.sleep(0.5)
 
     def copy(self, path: Path, now: float, what: str) -> Scene:

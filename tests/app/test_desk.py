@@ -37,7 +37,7 @@ def origin(job_id: str) -> Adopted:
 
 def end(store: Store, scheduler: Scheduler, job_id: str) -> None:
     """A job runs and ends well."""
-    attempt = scheduler.jobs[job_id].attempt
+    attempt = scheduler.state.jobs[job_id].attempt
     events = [RunStarted(job_id, attempt), RunEnded(job_id, attempt, RunEnd.EXITED, 0)]
     store.commit(step(scheduler, events, 20.0))
 
@@ -73,9 +73,9 @@ def test_a_record_is_the_schedulers_own_while_the_job_lives_and_the_stores_after
     desk = JobIntake(store, intake, scheduler)
     desk.submit(found("a"))
     take_up(store, scheduler, 10.0)
-    assert desk.record("a") is scheduler.jobs["a"]
+    assert desk.record("a") is scheduler.state.jobs["a"]
     end(store, scheduler, "a")
-    assert "a" not in scheduler.jobs
+    assert "a" not in scheduler.state.jobs
     record = desk.record("a")
     assert record is not None
     assert (record.phase, record.exit_code) == (Phase.SUCCEEDED, 0)

@@ -38,16 +38,18 @@ def cloud(*offers: Offer, **settings: Any) -> Desk:
 def gap(root: Path, desk: Desk) -> PackingGap | None:
     """As of what a store says in which a scheduler is kept."""
     changes, core = Changes(), desk.scheduler
-    changes.jobs, changes.instances = dict(core.jobs), dict(core.fleet.instances)
+    changes.jobs, changes.instances = dict(core.state.jobs), dict(core.state.fleet.instances)
     changes.offers = True
-    told = {name: Submission(record.job, Workload(("true",))) for name, record in core.jobs.items()}
-    offers = list(core.fleet.offers.values())
-    step = Step(now=desk.now, changes=changes, facts=facts(core), submissions=told, nodes=(), offers=offers)
+    told = {name: Submission(record.job, Workload(("true",))) for name, record in core.state.jobs.items()}
+    offers = list(core.state.fleet.offers.values())
+    step = Step(
+        now=desk.now, changes=changes, facts=facts(core.state), submissions=told, nodes=(), offers=offers
+    )
     with Store.open(root / f"{len(list(root.iterdir()))}.db") as store:
         store.commit(step)
         with store.read() as conn:
             machines = queries.machines(conn)
-            asked = question(conn, machines, core.settings.max_rate)
+            asked = question(conn, machines, core.state.settings.max_rate)
     proven = None if asked is None else least(asked)
     return None if proven is None else PackingGap(aggregates.rate(machines), proven)
 
@@ -82,7 +84,7 @@ def test_full_machines_cost_the_least(tmp_path: Path) -> None:
 def test_a_machine_that_nobody_needs_any_more_counts_until_it_is_gone(tmp_path: Path) -> None:
     desk = cloud(FOUR)
     desk.submit(leaves("a"), leaves("b"))
-    first, second = desk.scheduler.fleet.instances
+    first, second = desk.scheduler.state.fleet.instances
     desk.ready(first, second)
     desk.started("a", "b")
     desk.ended("a")
@@ -94,11 +96,11 @@ def test_a_machine_that_nobody_needs_any_more_counts_until_it_is_gone(tmp_path: 
 def test_machines_that_hold_no_job_have_nothing_to_be_compared_with(tmp_path: Path) -> None:
     desk = cloud(FOUR)
     desk.submit(leaves("a"))
-    (machine,) = desk.scheduler.fleet.instances
+    (machine,) = desk.scheduler.state.fleet.instances
     desk.ready(machine)
     desk.started("a")
     desk.ended("a")
-    assert list(desk.scheduler.fleet.instances) == [machine]
+    assert list(desk.scheduler.state.fleet.instances) == [machine]
     assert gap(tmp_path, desk) is None
 
 

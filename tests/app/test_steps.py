@@ -109,7 +109,7 @@ def test_a_crash_takes_back_nothing_that_was_kept(store: Store, path: Path) -> N
             await asyncio.sleep(KEEP_S)
             before = kept(store)
             crashed = StepTimes(store)  # one that dies before its time has come
-            crashed.stepped(CommittedStep(0.0, 0.5, 0.5, [], life.controller.scheduler.changes, {}))
+            crashed.stepped(CommittedStep(0.0, 0.5, 0.5, [], life.controller.scheduler.state.changes, {}))
             assert kept(store) == before
 
     run(main())

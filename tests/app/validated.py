@@ -16,7 +16,7 @@ class Validated:
     scheduler: Scheduler
 
     def stepped(self, _step: CommittedStep) -> None:
-        validate(self.scheduler)
+        validate(self.scheduler.state)
 
     def close(self) -> None:
-        validate(self.scheduler)
+        validate(self.scheduler.state)

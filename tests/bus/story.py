@@ -64,7 +64,7 @@ class Jobs:
         )
         for name in names:
             self.now += 1
-            attempt = self.scheduler.jobs[name].attempt
+            attempt = self.scheduler.state.jobs[name].attempt
             self.scheduler.handle(RunStarted(name, attempt), self.now)
             self.scheduler.handle(RunEnded(name, attempt, RunEnd.EXITED, 0), self.now)
         self.store.commit(step(self.scheduler, now=self.now))

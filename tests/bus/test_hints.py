@@ -287,7 +287,7 @@ def test_a_heartbeat_of_a_machine_that_is_not_believed_to_be_up_has_the_cloud_as
     jobs = Jobs(store)
     store.commit(step(jobs.scheduler, submissions=[submission("a", cloud=CloudChoice.ONLY)]))
     desk, core = Desk(store, scheduler=jobs.scheduler), jobs.scheduler
-    (name,) = core.fleet.instances
+    (name,) = core.state.fleet.instances
     assert desk.take("heartbeat", {"instance": name}) == "taken"
     assert desk.nudges == (0, 1), "it launches"
     core.handle([InstanceReady(name, 1.0)], 1.0)
@@ -298,7 +298,7 @@ def test_a_heartbeat_of_a_machine_that_is_not_believed_to_be_up_has_the_cloud_as
     core.handle([InstanceUnreachable(name)], 3.0)
     assert [desk.take("heartbeat", beat) for beat in both] == ["taken"] * 2
     assert desk.nudges == (0, 3), "nobody gets through to it"
-    assert core.fleet.instances[name].unreachable_since == 3.0, "nor does anybody now, for all we know"
+    assert core.state.fleet.instances[name].unreachable_since == 3.0, "nor does anybody now, for all we know"
     core.handle([CancelRequested("a")], 4.0)
     assert desk.take("heartbeat", {"job": "a", "attempt": 1}) == "taken"
     core.handle([RunEnded("a", 1, RunEnd.STOPPED)], 5.0)
@@ -310,12 +310,12 @@ def test_a_heartbeat_that_is_late_or_forged_changes_nothing(store: Store) -> Non
     jobs.live(["over"])
     store.commit(step(jobs.scheduler, now=jobs.now, submissions=[submission("a")]))
     desk = Desk(store, scheduler=jobs.scheduler)
-    before = asdict(jobs.scheduler.jobs["a"])
+    before = asdict(jobs.scheduler.state.jobs["a"])
     for beat in ({"job": "over", "attempt": 1}, {"job": "a", "attempt": 2}, {"instance": "i-000001"}):
         assert desk.take("heartbeat", beat) == "late"
     assert desk.take("heartbeat", {"job": "a", "attempt": 1}, user="bob") == "refused"
     assert desk.nudges == (0, 0)
-    assert asdict(jobs.scheduler.jobs["a"]) == before
+    assert asdict(jobs.scheduler.state.jobs["a"]) == before
     assert not desk.reported
     assert not desk.asked()
 

@@ -52,7 +52,7 @@ def test_what_becomes_of_a_machine_is_told_of_it_and_renews_the_states_of_its_jo
     jobs = Jobs(store)
     alone = submission("c", cloud=CloudChoice.ONLY)
     store.commit(step(jobs.scheduler, now=1.0, submissions=[alone]))
-    (machine,) = jobs.scheduler.fleet.instances
+    (machine,) = jobs.scheduler.state.fleet.instances
     store.commit(step(jobs.scheduler, [InstanceReady(machine, 1.0)], 2.0))
     store.commit(step(jobs.scheduler, [RunStarted("c", 1)], 3.0))
     store.commit(step(jobs.scheduler, [RunEnded("c", 1, RunEnd.EXITED, 0)], 4.0))

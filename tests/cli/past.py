@@ -65,11 +65,11 @@ class Past:
             Step(
                 now=self.now,
                 changes=self.scheduler.take_changes(),
-                facts=facts(self.scheduler),
+                facts=facts(self.scheduler.state),
                 events=events,
                 submissions={s.job.id: s for s in submissions},
-                nodes=self.scheduler.capacity.nodes,
-                offers=list(self.scheduler.fleet.offers.values()),
+                nodes=self.scheduler.state.capacity.nodes,
+                offers=list(self.scheduler.state.fleet.offers.values()),
             )
         )
 
@@ -82,11 +82,11 @@ class Past:
 
     def start(self, job_id: str) -> None:
         """Its run has begun."""
-        self.tell(RunStarted(job_id, self.scheduler.jobs[job_id].attempt))
+        self.tell(RunStarted(job_id, self.scheduler.state.jobs[job_id].attempt))
 
     def end(self, job_id: str, code: int = 0) -> None:
         """Its run is over."""
-        attempt = self.scheduler.jobs[job_id].attempt
+        attempt = self.scheduler.state.jobs[job_id].attempt
         self.tell(RunEnded(job_id, attempt, RunEnd.EXITED, code))
 
     def ready(self, machine: str) -> None:
@@ -95,7 +95,7 @@ class Past:
 
     def gone(self, machine: str) -> None:
         """A machine is given back."""
-        launched_at = self.scheduler.fleet.instances[machine].launched_at
+        launched_at = self.scheduler.state.fleet.instances[machine].launched_at
         assert launched_at is not None
         self.tell(InstanceGone(machine, launched_at, self.now))
 

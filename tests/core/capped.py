@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from starburst.core.model.budget_values import CapStatus
 from starburst.core.scheduler import Scheduler
-from starburst.core.steps.budget import Standing, standings
+from starburst.core.steps.budget import cap_statuses
 from starburst.domain.job import Job
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
@@ -29,11 +30,11 @@ def cloud(name: str, *, hours: float = 1.0, **more: Any) -> Job:
     return job(name, 4, hours=hours, cloud="only", **more)
 
 
-def stands(desk: Desk | Scheduler, name: str = "cap/day") -> Standing:
+def stands(desk: Desk | Scheduler, name: str = "cap/day") -> CapStatus:
     scheduler = desk.scheduler if isinstance(desk, Desk) else desk
     if isinstance(desk, Desk):
-        scheduler.pass_to(desk.now)
-    return standings(scheduler)[name]
+        scheduler.state.pass_to(desk.now)
+    return cap_statuses(scheduler.state)[name]
 
 
 def spent(desk: Desk, name: str = "cap/day") -> float:

@@ -19,7 +19,7 @@ def array(size: int, at_once: int | None = None, **more: object) -> list[Job]:
 
 
 def blocked(desk: Desk) -> list[str]:
-    return [name for name, record in desk.scheduler.jobs.items() if record.phase.value == "blocked"]
+    return [name for name, record in desk.scheduler.state.jobs.items() if record.phase.value == "blocked"]
 
 
 def test_without_a_limit_all_run_that_fit() -> None:
@@ -54,7 +54,7 @@ def test_who_is_held_or_pauses_gives_its_turn_away() -> None:
     desk.wait(10)
     desk.release("x-1")
     assert sorted(blocked(desk)) == ["x-0", "x-1"]
-    assert explain(desk.scheduler, desk["x-0"], str).sentence.startswith(
+    assert explain(desk.scheduler.state, desk["x-0"], str).sentence.startswith(
         "waits for its turn: at most 2 jobs of x"
     )
 
@@ -69,9 +69,9 @@ def test_one_that_waits_for_its_turn_can_be_cancelled() -> None:
 def test_a_restart_goes_on_with_the_turns_and_decides_nothing_anew() -> None:
     desk = Desk(4)
     desk.submit(*array(5, 2))
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     again.handle(SiteSynced(Site.CLUSTER, frozenset({("x-0", 1), ("x-1", 1)})), 0.0)
-    validate(again)
+    validate(again.state)
     assert not again.take_changes().decisions
     assert starts(again.handle([desk.end_of("x-0"), desk.end_of("x-1")], 1.0)) == ["x-2", "x-3"]
 
@@ -93,9 +93,9 @@ def test_whatever_happens_turns_are_kept_to_and_every_job_gets_one(at_once: int,
         while desk[name].stop_why == "cancel" and desk[name].alive:
             desk.stopped(name)
     desk.release(*(f"x-{n}" for n in range(10)))
-    while desk.scheduler.jobs:
+    while desk.scheduler.state.jobs:
         desk.wait(HOUR)
-        alive = [name for name, record in desk.scheduler.jobs.items() if record.alive]
+        alive = [name for name, record in desk.scheduler.state.jobs.items() if record.alive]
         assert 0 < len(alive) <= at_once
         desk.ended(alive[0])
-    assert not desk.scheduler.turns.active()
+    assert not desk.scheduler.state.turns.active()

@@ -51,7 +51,7 @@ def test_passed_so_many_times_it_goes_first_and_the_room_it_waits_for_is_kept() 
     assert desk.why("long", "protected") == (
         "goes first now: 3 later jobs have started before it; n0 take no other job until it starts"
     )
-    told = explain(desk.scheduler, desk["long"], str).sentence
+    told = explain(desk.scheduler.state, desk["long"], str).sentence
     assert "1st in line for 2 GPUs; passed too often, so n0 take no other job" in told
     assert starts(desk.ended("s2")) == ["long"]
     assert starts(desk.ended("long")) == ["slate"]
@@ -82,13 +82,13 @@ def test_when_its_nodes_leave_others_are_kept() -> None:
     desk.submit(*(small(n) for n in "abcd"), long_one(), small("e"))
     desk.ended("sa")
     desk.submit(small("f"), small("g"))
-    (kept,) = desk.scheduler.passed.nodes or (None,)
+    (kept,) = desk.scheduler.state.passed.nodes or (None,)
     if kept is None:
         desk.tell()
-        (kept,) = desk.scheduler.passed.nodes
+        (kept,) = desk.scheduler.state.passed.nodes
     rest = tuple(item for item in nodes(2, 2) if item.name != kept)
     desk.tell(NodesChanged(rest))
-    assert desk.scheduler.passed.nodes == (rest[0].name,)
+    assert desk.scheduler.state.passed.nodes == (rest[0].name,)
 
 
 def test_one_with_a_deadline_is_not_protected_as_it_leaves_anyway() -> None:
@@ -105,7 +105,7 @@ def test_a_job_that_nothing_could_hold_keeps_nothing() -> None:
     desk.submit(long_one(64), small("a"))
     for n in range(5):
         desk.submit(small(n))
-    assert desk.scheduler.passed.nodes == ()
+    assert desk.scheduler.state.passed.nodes == ()
 
 
 def test_a_restart_keeps_what_was_kept() -> None:
@@ -113,8 +113,8 @@ def test_a_restart_keeps_what_was_kept() -> None:
     passed(desk, 2)
     desk.submit(small("late"))
     desk.ended("s0")
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
-    live = [(record.id, record.attempt) for record in desk.scheduler.jobs.values() if record.alive]
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    live = [(record.id, record.attempt) for record in desk.scheduler.state.jobs.values() if record.alive]
     again.handle(SiteSynced(Site.CLUSTER, frozenset(live)), desk.now)
     assert starts(again.handle(desk.end_of("s1"), desk.now)) == ["long"]
 
@@ -174,15 +174,15 @@ class Counting(Capacity):
 
 def test_a_step_still_costs_no_more_attempts_than_there_are_shapes() -> None:
     scheduler = Scheduler(Settings(waiting="infinite", max_passes=10))
-    scheduler.capacity = Counting((), PLACEMENTS["best-fit"])
+    scheduler.state.capacity = Counting((), PLACEMENTS["best-fit"])
     scheduler.handle(NodesChanged(nodes(8, 8)), 0)
     scheduler.handle([JobSubmitted(job(f"busy{n}")) for n in range(16)], 0)
     scheduler.handle([JobSubmitted(job("large", 8)), *(JobSubmitted(job(f"s{n}")) for n in range(5000))], 1)
     running, most = [f"busy{n}" for n in range(16)], 0
     for _ in range(30):
-        scheduler.capacity.attempts = 0
+        scheduler.state.capacity.attempts = 0
         ended = running.pop(0)
         running += starts(scheduler.handle(RunEnded(ended, 1, RunEnd.EXITED, 0), 2))
-        most = max(most, scheduler.capacity.attempts)
-    assert scheduler.passed.nodes or "large" in running
+        most = max(most, scheduler.state.capacity.attempts)
+    assert scheduler.state.passed.nodes or "large" in running
     assert most <= 4

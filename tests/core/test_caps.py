@@ -36,7 +36,7 @@ def test_who_would_pass_the_cap_waits_with_a_reason_until_the_window_ends() -> N
         "UTC, and of the $20.00 per day of everybody $9.00 was left; the next day begins at 1970-01-02 "
         "00:00 UTC"
     )
-    assert explain(desk.scheduler, desk["b"], lambda at: f"{at:.0f}").sentence == (
+    assert explain(desk.scheduler.state, desk["b"], lambda at: f"{at:.0f}").sentence == (
         "waits for a machine in the cloud; it should leave for the cloud, but it would cost $11.00 until "
         "1970-01-02 00:00 UTC, and of the $20.00 per day of everybody $9.00 was left; the next day begins at "
         "1970-01-02 00:00 UTC; it tries again at 86400; would then cost about $10.00 on m"
@@ -176,7 +176,7 @@ def test_stop_tells_runs_to_end_exactly_when_the_cap_is_reached() -> None:
     assert desk.why("a", "stopping") == (
         "told to stop, has 30 s to save its work: the $10.00 per day of everybody is spent"
     )
-    assert "what may be spent on it is spent" in explain(desk.scheduler, desk["a"], str).sentence
+    assert "what may be spent on it is spent" in explain(desk.scheduler.state, desk["a"], str).sentence
     desk.now += 30
     assert returns(desk.stopped("a")) == ["i-000001"]
     assert (desk.phase("a"), desk["a"].deadline, desk["a"].losses) == ("queued", DAY, 0)
@@ -260,16 +260,16 @@ def test_all_of_it_survives_a_restart() -> None:
     desk.wait(0.5 * HOUR)
     desk.ended("gone")
     desk.gone("i-000002")
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     assert stands(again) == stands(desk)
-    assert again.capped == desk.scheduler.capped
+    assert again.state.capped == desk.scheduler.state.capped
     assert again.next_wakeup() == desk.scheduler.next_wakeup()
-    validate(again)
+    validate(again.state)
 
 
 def test_a_cap_holds_before_the_cluster_has_synced() -> None:
     desk = overrun("stop")
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     again.rest()
     assert again.next_wakeup() == pytest.approx(0.8 * HOUR, abs=1)
     again.handle(SiteSynced(Site.CLOUD, frozenset({("a", 1)}), frozenset({"i-000001"})), 0.8 * HOUR)

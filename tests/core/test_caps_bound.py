@@ -31,7 +31,7 @@ from starburst.core.model.events import (
     SiteSynced,
 )
 from starburst.core.model.settings import Settings
-from starburst.core.steps.budget import standings
+from starburst.core.steps.budget import cap_statuses
 from starburst.core.views.snapshot import Facts, restore
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
@@ -162,7 +162,7 @@ class World:
                 assert grace_s <= GRACE_S
                 self.at(self.now + grace_s * self.roll(3) / 2, RunEnded(name, attempt, RunEnd.STOPPED))
             case LaunchInstance(name):
-                thought = self.scheduler.fleet.instances[name].rate
+                thought = self.scheduler.state.fleet.instances[name].rate
                 real = thought if self.roll(5) else Money(round(thought.micro_usd * 1.2))
                 self.machines[name] = Machine(thought.micro_usd, self.now)
                 boot_s = BOOT_S * self.roll(4) / 3
@@ -185,10 +185,10 @@ class World:
         before = self.scheduler
         kept = snapshot(before)
         kept = replace(kept, facts=codec.decode(Facts, codec.encode(kept.facts)))
-        again = restore(before.settings, kept)
-        reborn = Watched(before.settings)
+        again = restore(before.state.settings, kept)
+        reborn = Watched(before.state.settings)
         vars(reborn).update({**vars(again), "live": before.live, "log": before.log})
-        assert standings(reborn) == standings(before)
+        assert cap_statuses(reborn.state) == cap_statuses(before.state)
         self.scheduler = reborn
         for site in Site:
             runs, machines = frozenset(self.runs), frozenset(self.machines)
@@ -280,7 +280,7 @@ def test_no_window_costs_more_than_its_cap_and_what_runs_until_it_is_gone(
     world = World(playing(chosen, packer), load, rolls)
     for hour in range(1, 27):
         world.run(hour * HOUR)
-        for cap in world.scheduler.settings.caps:
+        for cap in world.scheduler.state.settings.caps:
             start, end = cap.window(hour * HOUR - 1)
             limit = cap.limit.micro_usd + overrun(world, cap, start, end)
             assert world.bill(cap, start, end) <= limit + 10, (cap.name, hour)
@@ -295,8 +295,8 @@ def test_what_the_books_say_of_a_quiet_world_is_what_the_cloud_asks(
     chosen = [replace(cap, limit=Money.of(10_000), per="day") for cap in chosen]
     world = World(playing(chosen, packer), load, rolls)
     world.run(23.9 * HOUR)
-    assume(not world.scheduler.fleet.instances)
-    for name, standing in standings(world.scheduler).items():
-        cap = next(cap for cap in world.scheduler.settings.caps if cap.name == name)
+    assume(not world.scheduler.state.fleet.instances)
+    for name, standing in cap_statuses(world.scheduler.state).items():
+        cap = next(cap for cap in world.scheduler.state.settings.caps if cap.name == name)
         assert abs(standing.spent - world.bill(cap, 0.0, 24 * HOUR)) < 10 + len(world.machines)
         assert standing.reserved == 0

@@ -100,7 +100,7 @@ class Chaos:
             case TerminateInstance(name):
                 assert name in self.machines, "a machine is given back that we do not have"
                 busy = [run for run in self.runs.values() if name in {slot.where for slot in run.slots}]
-                machine = self.scheduler.fleet.instances[name]
+                machine = self.scheduler.state.fleet.instances[name]
                 fenced = machine.unreachable_since is not None or machine.unfit_since is not None
                 assert fenced or not busy, "a machine is given back under a live run"
 
@@ -203,7 +203,7 @@ class Chaos:
 
     def _spoil(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         """What a job moves to is lost."""
-        targets = [slot.where for record in self.scheduler.jobs.values() for slot in record.moving]
+        targets = [slot.where for record in self.scheduler.state.jobs.values() for slot in record.moving]
         if targets and (name := targets[pick % len(targets)]) in self.machines:
             if pick % 3 == 0:
                 self.tell(InstanceUnreachable(name))
@@ -225,10 +225,10 @@ class Chaos:
 
     def _restart(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         """The controller comes back from its store and asks both sites what they know."""
-        before, told = self.scheduler, self.scheduler.settings
+        before, told = self.scheduler, self.scheduler.state.settings
         again = restore(told, self._from_store())
         reborn = Watched(told)
-        vars(reborn).update({**vars(again), "live": before.live, "log": before.log})
+        reborn.state, reborn.live, reborn.log = again.state, before.live, before.log
         self.scheduler = reborn
         for site in Site:
             self.tell(SiteSynced(site, frozenset(self.runs), frozenset(self.machines)))
@@ -248,13 +248,13 @@ class Chaos:
     def settle(self) -> None:
         """All goes well from now on, until nothing is left to do."""
         self.tell(NodesChanged(nodes(4, 4, 4)), OffersChanged(self.offers))
-        self.tell(*map(ReleaseRequested, list(self.scheduler.jobs)))
+        self.tell(*map(ReleaseRequested, list(self.scheduler.state.jobs)))
         for _ in range(20 * (self.jobs + 1)):
             while self.runs:
                 key = next(iter(self.runs))
                 self._over(key, RunEnd.STOPPED if key in self.stopping else RunEnd.EXITED)
             for name, launched_at in list(self.machines.items()):
-                record = self.scheduler.fleet.instances.get(name)
+                record = self.scheduler.state.fleet.instances.get(name)
                 if record is None or record.phase.value == "terminating":
                     self._take_machine(name, preempted=False)
                 elif launched_at is None:
@@ -331,8 +331,8 @@ def check(chaos: Chaos, script: Any) -> None:
     for what, pick in script:
         chaos.step(what, pick)
     chaos.settle()
-    validate(chaos.scheduler)
+    validate(chaos.scheduler.state)
     assert sorted(chaos.ended) == sorted(f"j{n + 1}" for n in range(chaos.jobs))
-    assert not chaos.scheduler.jobs
-    assert not chaos.scheduler.fleet.instances
-    assert [chaos.scheduler.capacity.free(name).gpus for name in ("n0", "n1", "n2")] == [4, 4, 4]
+    assert not chaos.scheduler.state.jobs
+    assert not chaos.scheduler.state.fleet.instances
+    assert [chaos.scheduler.state.capacity.free(name).gpus for name in ("n0", "n1", "n2")] == [4, 4, 4]

@@ -57,12 +57,12 @@ def story(unit_s: float) -> list[Decision]:
     wait(100)
     tell(RunEnded("retried", 1, RunEnd.EXITED, 1))
     wait(HOUR + 100)
-    for machine in list(scheduler.fleet.instances):
+    for machine in list(scheduler.state.fleet.instances):
         tell(InstanceFailed(machine, "no capacity"))
     wait(HOUR / 2)
-    for machine in list(scheduler.fleet.instances):
+    for machine in list(scheduler.state.fleet.instances):
         tell(InstanceReady(machine, now / unit_s))
-        tell(RunStarted("cloudy", scheduler.jobs["cloudy"].attempt))
+        tell(RunStarted("cloudy", scheduler.state.jobs["cloudy"].attempt))
         tell(InstanceUnreachable(machine, "no answer"))
     wait(HOUR)
     for attempt in range(2, 8):

@@ -26,7 +26,7 @@ def cloud_job(name: str, gpus: int = 2, **more: Any) -> Job:
 def report(desk: Desk, name: str, per_s: float) -> bool:
     """A job reports its rate; whether that was worth a step."""
     event = Progress(name, desk[name].attempt, 1.0, None, per_s)
-    news = is_news(desk.scheduler, event, desk.now)
+    news = is_news(desk.scheduler.state, event, desk.now)
     if news:
         desk.tell(event)
     return news
@@ -34,7 +34,7 @@ def report(desk: Desk, name: str, per_s: float) -> bool:
 
 def pair(desk: Desk, workload: str, beside: str) -> float:
     """What is known of a workload beside another."""
-    return throughputs(desk.scheduler.fleet.speeds.table, [workload, beside])[0]
+    return throughputs(desk.scheduler.state.fleet.speeds.table, [workload, beside])[0]
 
 
 def together(*jobs: Job, offers: Sequence[Offer] = (BIG, SMALL)) -> Desk:
@@ -162,6 +162,6 @@ def test_a_restart_forgets_nothing_of_it() -> None:
     desk = together(cloud_job("a", alone_per_s=10.0), cloud_job("b"))
     report(desk, "a", 5.0)
     kept = snapshot(desk.scheduler)
-    again = restore(desk.scheduler.settings, kept)
-    assert again.fleet.speeds.snapshot() == desk.scheduler.fleet.speeds.snapshot()
-    assert throughputs(again.fleet.speeds.table, ["a", "b"]) == [0.5, 1.0]
+    again = restore(desk.scheduler.state.settings, kept)
+    assert again.state.fleet.speeds.snapshot() == desk.scheduler.state.fleet.speeds.snapshot()
+    assert throughputs(again.state.fleet.speeds.table, ["a", "b"]) == [0.5, 1.0]

@@ -44,7 +44,7 @@ class Live:
         ]
 
     def __len__(self) -> int:
-        return len(self.scheduler.queue)
+        return len(self.scheduler.state.queue)
 
     def arrive(self, number: int, size: int) -> None:
         self.events.append(JobSubmitted(Job(str(number), "", (Resources(size),))))
@@ -77,13 +77,13 @@ class Twinned(Chaos):
     """Before every step a second scheduler is restored from the first: both must decide the same."""
 
     def tell(self, *events: Event) -> None:
-        twin = restore(self.scheduler.settings, snapshot(self.scheduler))
+        twin = restore(self.scheduler.state.settings, snapshot(self.scheduler))
         actions = twin.handle(events, self.now)
         decided = [*twin.take_changes().decisions]
         before = len(self.scheduler.log)
         super().tell(*events)
         assert self.scheduler.log[before:] == decided
-        assert not starts(actions) or starts(actions)[-1] in self.scheduler.jobs
+        assert not starts(actions) or starts(actions)[-1] in self.scheduler.state.jobs
 
     def _nodes(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         """Nodes are cordoned and come back; none leaves for good, which a snapshot cannot tell apart."""
@@ -245,9 +245,9 @@ def test_vqs_keeps_room_for_the_sizes_that_most_wait_with_and_the_explanation_sa
     desk.submit(job("two", 2), job("large", 4))
     assert desk.phase("two") == "queued"
     desk.ended("one0")
-    told = explain(desk.scheduler, desk["two"], lambda at: f"{at:g}").sentence
+    told = explain(desk.scheduler.state, desk["two"], lambda at: f"{at:g}").sentence
     assert "there is room for it, but under VQS an empty node is kept for the sizes that most" in told
-    told = explain(desk.scheduler, desk["large"], lambda at: f"{at:g}").sentence
+    told = explain(desk.scheduler.state, desk["large"], lambda at: f"{at:g}").sentence
     assert "under VQS an empty node" in told
     assert "there is room" not in told
 
@@ -255,7 +255,7 @@ def test_vqs_keeps_room_for_the_sizes_that_most_wait_with_and_the_explanation_sa
 def test_under_bf_js_the_explanation_of_a_wait_says_who_goes_first() -> None:
     desk = Desk(4, order="bf-js")
     desk.submit(job("busy", 4), job("a", 2))
-    told = explain(desk.scheduler, desk["a"], lambda at: f"{at:g}").sentence
+    told = explain(desk.scheduler.state, desk["a"], lambda at: f"{at:g}").sentence
     assert "1st in line for 2 GPUs; under BF-J/S the largest job that fits a node goes first" in told
 
 
@@ -282,7 +282,7 @@ def test_the_capacity_has_the_last_word() -> None:
             return None
 
     desk = Desk(order="bf-js")
-    desk.scheduler.capacity = Stubborn((), best_fit)
+    desk.scheduler.state.capacity = Stubborn((), best_fit)
     desk.tell(NodesChanged(nodes(2, 2)))
     desk.submit(job("a"), job("b"))
     assert desk.nodes_of("a") == desk.nodes_of("b") == ["n1"]
@@ -291,30 +291,32 @@ def test_the_capacity_has_the_last_word() -> None:
 
 def test_a_walk_over_ten_thousand_jobs_tries_a_handful() -> None:
     scheduler = Scheduler(Settings(waiting="infinite", order="bf-js"))
-    scheduler.capacity = Counting((), best_fit)
+    scheduler.state.capacity = Counting((), best_fit)
     scheduler.handle(NodesChanged(nodes(8, 8)), 0)
     scheduler.handle([JobSubmitted(job(f"busy{n}", 1)) for n in range(16)], 0)
     scheduler.handle([JobSubmitted(job(f"j{n}", 1 + n % 5)) for n in range(10_000)], 1)
-    assert len(scheduler.queue) == 10_000
-    scheduler.capacity.attempts = 0
+    assert len(scheduler.state.queue) == 10_000
+    scheduler.state.capacity.attempts = 0
     scheduler.handle(RunEnded("busy7", 1, RunEnd.EXITED, 0), 2)
-    assert len(scheduler.queue) == 9_999
-    assert scheduler.capacity.attempts <= 6, "each shape once, and whether the first in the queue is passed"
+    assert len(scheduler.state.queue) == 9_999
+    assert scheduler.state.capacity.attempts <= 6, (
+        "each shape once, and whether the first in the queue is passed"
+    )
 
 
 def test_nodes_that_are_reported_again_as_they_were_cost_nothing() -> None:
     desk = Desk(4, order="vqs-bf")
-    walk = desk.scheduler.walk
+    walk = desk.scheduler.state.walk
     assert isinstance(walk, Disciplined)
     before = walk._pools
-    desk.tell(NodesChanged(desk.scheduler.capacity.nodes))  # type: ignore[arg-type]
+    desk.tell(NodesChanged(desk.scheduler.state.capacity.nodes))  # type: ignore[arg-type]
     assert walk._pools is before
 
 
 def test_configurations_survive_in_the_store() -> None:
     desk = Desk(4, 4, order="vqs")
     desk.submit(job("a"), job("b"))
-    known = facts(desk.scheduler)
+    known = facts(desk.scheduler.state)
     assert set(known.configurations) == {"n0"}
     again = codec.decode(Facts, codec.encode(known))
     assert again.configurations == known.configurations

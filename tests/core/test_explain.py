@@ -21,8 +21,8 @@ def clock(at):
 
 def said(desk, name):
     """The explanation of a job at the desk's time."""
-    desk.scheduler.now = desk.now
-    return explain(desk.scheduler, desk[name], clock)
+    desk.scheduler.state.now = desk.now
+    return explain(desk.scheduler.state, desk[name], clock)
 
 
 def busy(*gpus, offers=(P3, P3_BIG), **settings):

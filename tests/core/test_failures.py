@@ -254,7 +254,7 @@ def test_a_node_that_leaves_keeps_what_runs_there_but_takes_nothing_new() -> Non
     assert desk.nodes_of("b") == ["n1"]
     desk.ended("a")
     assert desk.phase("a") == "succeeded"
-    assert [item.name for item in desk.scheduler.capacity.nodes] == ["n1"]
+    assert [item.name for item in desk.scheduler.state.capacity.nodes] == ["n1"]
 
 
 def test_a_node_that_leaves_may_hold_jobs_that_ask_for_nothing() -> None:
@@ -263,7 +263,7 @@ def test_a_node_that_leaves_may_hold_jobs_that_ask_for_nothing() -> None:
     desk.tell(NodesChanged(()))
     desk.ended("something")
     desk.ended("nothing")
-    assert desk.scheduler.capacity.nodes == []
+    assert desk.scheduler.state.capacity.nodes == []
 
 
 def test_a_node_that_comes_back_still_knows_what_runs_there() -> None:

@@ -59,7 +59,7 @@ def test_one_that_comes_late_neither_makes_up_nor_waits_for_what_it_missed() -> 
     began = starts(desk.submit(*backlog("a", 30)))
     assert order_of(desk, began, 10) == "a" * 10
     desk.submit(*backlog("b", 10))
-    running = [name for name, record in desk.scheduler.jobs.items() if record.alive]
+    running = [name for name, record in desk.scheduler.state.jobs.items() if record.alive]
     assert Counter(order_of(desk, running, 11)[1:]) == {"a": 5, "b": 5}
 
 
@@ -98,16 +98,16 @@ def test_tags_survive_a_restart() -> None:
     desk = fair(1, Queue("a", share=2), Queue("b"))
     began = starts(desk.submit(*backlog("a", 20), *backlog("b", 20)))
     order_of(desk, began, 5)
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
-    assert again.tags == desk.scheduler.tags
-    running = next(record for record in desk.scheduler.jobs.values() if record.alive)
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    assert again.state.tags == desk.scheduler.state.tags
+    running = next(record for record in desk.scheduler.state.jobs.values() if record.alive)
     key = (running.id, running.attempt)
     again.handle(SiteSynced(Site.CLUSTER, frozenset({key})), desk.now)
     end = desk.end_of(running.id)
     assert starts(again.handle(end, desk.now)) == starts(desk.tell(end))
     late = job("late", queue="c", hours=1)
     desk.submit(late)
-    assert desk["late"].tag == desk.scheduler.tags.virtual
+    assert desk["late"].tag == desk.scheduler.state.tags.virtual
 
 
 services = st.lists(st.tuples(st.sampled_from("ab"), st.floats(0.1, 5)), min_size=20, max_size=60)

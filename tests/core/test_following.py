@@ -58,7 +58,7 @@ def test_a_cancelled_job_dooms_its_followers_wherever_it_was() -> None:
     desk.submit(job("a"), job("b"), job("c", after_ok=("b",)))
     desk.cancel("b")
     assert desk.phase("c") == "cancelled"
-    assert not desk.scheduler.dependants
+    assert not desk.scheduler.state.dependants
 
 
 def test_one_of_those_that_are_over_already_counts_as_it_ended() -> None:
@@ -88,7 +88,7 @@ def test_held_it_stays_held_when_it_is_free() -> None:
 def test_explain_says_how_those_stand_that_it_waits_for() -> None:
     desk = Desk(1)
     desk.submit(job("a"), job("b"), job("c", after_ok=("a",), after_any=("b",)))
-    told = explain(desk.scheduler, desk["c"], str).sentence
+    told = explain(desk.scheduler.state, desk["c"], str).sentence
     assert told == (
         "does not wait for a place yet: it comes after a if that succeeds and b, however that ends; "
         "a is starting, b is queued"
@@ -98,7 +98,7 @@ def test_explain_says_how_those_stand_that_it_waits_for() -> None:
 def test_a_restart_knows_who_comes_after_whom() -> None:
     desk = Desk(1)
     desk.submit(job("a"), job("b", after_ok=("a",)))
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     again.handle(SiteSynced(Site.CLUSTER, frozenset({("a", 1)})), 0.0)
     assert starts(again.handle(desk.end_of("a"), 1.0)) == ["b"]
 
@@ -124,12 +124,12 @@ def test_each_runs_if_and_only_if_it_may_and_after_all_that_it_comes_after(plan:
     desk.submit(*jobs)
     assert isinstance(desk.scheduler, Watched)
     order: list[str] = []
-    while running := [name for name, record in desk.scheduler.jobs.items() if record.alive]:
+    while running := [name for name, record in desk.scheduler.state.jobs.items() if record.alive]:
         name = running[-1]
-        assert not {*desk[name].job.after_ok, *desk[name].job.after_any} & set(desk.scheduler.jobs)
+        assert not {*desk[name].job.after_ok, *desk[name].job.after_any} & set(desk.scheduler.state.jobs)
         order.append(name)
         desk.ended(name, RunEnd.EXITED, 0 if plan[int(name[1:])][2] else 1)
-    assert not desk.scheduler.jobs
+    assert not desk.scheduler.state.jobs
     for number, (_, _, good) in enumerate(plan):
         runs = all(desk.phase(name) == "succeeded" for name in ok[number])
         expected = ("succeeded" if good else "failed") if runs else "cancelled"

@@ -15,7 +15,7 @@ def clock(at: float) -> str:
 
 
 def sentence(desk: Desk, name: str) -> str:
-    return explain(desk.scheduler, desk[name], clock).sentence
+    return explain(desk.scheduler.state, desk[name], clock).sentence
 
 
 def test_submitted_held_it_neither_starts_nor_leaves() -> None:
@@ -94,7 +94,7 @@ def test_it_can_be_cancelled() -> None:
     desk.submit(job("a", hold=True))
     assert not desk.cancel("a")
     assert desk.phase("a") == "cancelled"
-    assert not desk.scheduler.jobs
+    assert not desk.scheduler.state.jobs
 
 
 def test_explain_says_who_can_release_it() -> None:
@@ -114,8 +114,8 @@ def test_a_restart_finds_it_held(more: dict[str, str]) -> None:
     desk.submit(job("busy", hours=0.5), job("a"), job("b", hold=True))
     desk.started("busy")
     desk.hold("a")
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
-    assert [again.jobs[name].phase.value for name in "ab"] == ["held", "held"]
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    assert [again.state.jobs[name].phase.value for name in "ab"] == ["held", "held"]
     assert again.next_wakeup() == float("inf")
     again.handle(ReleaseRequested("a"), 0.0)
-    assert again.jobs["a"].phase.value in ("queued", "offloading")
+    assert again.state.jobs["a"].phase.value in ("queued", "offloading")

@@ -100,9 +100,9 @@ def test_unless_told_so_a_wait_is_sat_out() -> None:
 def test_a_restart_changes_nobodys_prospects() -> None:
     desk = busy(0.5, 9)
     desk.submit(job("a"), job("next", 4, hours=9, cloud="never"))
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     assert not again.handle((), 60)
-    validate(again)
+    validate(again.state)
 
 
 def rush(seed: int) -> Trace:

@@ -39,9 +39,9 @@ def test_compute_wait_of_two_gpus_for_an_hour_and_a_half_at_alpha_008_is_14_minu
 def test_the_factor_follows_from_the_budget_and_the_jobs_seen() -> None:
     """α = P/(100·E[r]): 20 jobs of one GPU are believed at first, 20 of three GPUs come."""
     desk = Desk(waiting="compute", factor=None, budget_percent=10)
-    assert desk.scheduler.factor == pytest.approx(0.1)
+    assert desk.scheduler.state.factor == pytest.approx(0.1)
     desk.submit(*(job(f"j{n}", 3) for n in range(20)))
-    assert desk.scheduler.factor == pytest.approx(0.05)
+    assert desk.scheduler.state.factor == pytest.approx(0.05)
 
 
 def test_without_an_estimate_a_job_counts_as_long_as_past_jobs_on_average() -> None:
@@ -201,7 +201,7 @@ def test_an_unknown_price_is_rented_last_and_billed_as_the_dearest() -> None:
     desk = Desk(offers=[offer("unknown", 8, None), offer("known", 2, 7)])
     desk.submit(job("a", 2, cloud="only"), job("b", 8, cloud="only"))
     assert launches(desk.actions) == ["known", "unknown"]
-    assert desk.scheduler.fleet.instances["i-000002"].rate == Money.of(7)
+    assert desk.scheduler.state.fleet.instances["i-000002"].rate == Money.of(7)
 
 
 def test_a_machine_is_billed_from_its_launch_until_it_is_confirmed_gone() -> None:
@@ -217,7 +217,7 @@ def test_a_machine_is_billed_from_its_launch_until_it_is_confirmed_gone() -> Non
     desk.gone("i-000001")
     assert desk["a"].cloud_micro_usd == 4_500_000
     assert desk.why("i-000001", "gone") == "given back after 1.5 h; bill $4.50"
-    assert desk.scheduler.fleet.settled == Money.of("4.5")
+    assert desk.scheduler.state.fleet.settled == Money.of("4.5")
 
 
 def test_a_gang_of_the_cloud_starts_when_its_last_machine_is_up() -> None:

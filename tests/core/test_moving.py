@@ -318,13 +318,13 @@ def test_the_budget_is_charged_with_the_delay_of_a_move() -> None:
     not_moved.now += MINUTE
     not_moved.lost("b")
     moved.stopped("b")
-    before, after = (desk.scheduler.meter.account.spent_percent for desk in (not_moved, moved))
+    before, after = (desk.scheduler.state.meter.account.spent_percent for desk in (not_moved, moved))
     assert after > before
 
 
 def said(desk: Desk) -> str:
     """What a user is told of "b"."""
-    return explain(desk.scheduler, desk["b"], lambda at: f"{at / HOUR:g}h").sentence
+    return explain(desk.scheduler.state, desk["b"], lambda at: f"{at / HOUR:g}h").sentence
 
 
 def test_a_user_is_told_of_a_move() -> None:
@@ -338,9 +338,9 @@ def test_a_user_is_told_of_a_move() -> None:
 def reborn(desk: Desk) -> Scheduler:
     """The scheduler after a crash, from what the store gives back."""
     kept = snapshot(desk.scheduler)
-    kept.facts.memory = codec.decode(Facts, codec.encode(facts(desk.scheduler))).memory
-    again = restore(desk.scheduler.settings, kept)
-    validate(again)
+    kept.facts.memory = codec.decode(Facts, codec.encode(facts(desk.scheduler.state))).memory
+    again = restore(desk.scheduler.state.settings, kept)
+    validate(again.state)
     return again
 
 
@@ -354,25 +354,25 @@ def test_a_restart_at_any_stage_goes_on_with_the_move() -> None:
     again = reborn(desk)
     again.handle(SiteSynced(Site.CLOUD, runs, machines), desk.now)
     assert starts(again.handle(desk.end_of("b", RunEnd.STOPPED), desk.now)) == ["b"]
-    validate(again)
+    validate(again.state)
 
 
 def test_after_a_restart_nobody_moves_to_a_machine_that_does_not_exist() -> None:
     again = reborn(half_empty())
     again.handle(SiteSynced(Site.CLOUD, frozenset({("b", 1)}), frozenset({"i-000001"})), HOUR + 1)
-    assert (again.jobs["b"].phase.value, again.jobs["b"].moving) == ("running", ())
+    assert (again.state.jobs["b"].phase.value, again.state.jobs["b"].moving) == ("running", ())
     again = reborn(on_its_way())
     actions = again.handle(SiteSynced(Site.CLOUD, frozenset(), frozenset({"i-000001"})), 2 * HOUR)
     assert launches(actions) == ["small"]
     assert not starts(actions)
-    validate(again)
+    validate(again.state)
 
 
 def test_a_restart_remembers_when_the_packer_was_last_asked_and_what_it_said() -> None:
     desk = half_empty()
     again = reborn(desk)
-    assert again.next_round == desk.scheduler.next_round == desk.now + 10 * MINUTE
-    assert again.fleet.memory == desk.scheduler.fleet.memory != Memory()
+    assert again.state.next_round == desk.scheduler.state.next_round == desk.now + 10 * MINUTE
+    assert again.state.fleet.memory == desk.scheduler.state.fleet.memory != Memory()
 
 
 def simulated(**settings: Any) -> tuple[list[Any], World]:
@@ -395,4 +395,4 @@ def test_the_same_jobs_move_in_the_same_way_each_time_and_it_saves_rent() -> Non
     assert kinds.count("moving") > 3
     assert kinds.count("succeeded") == 40
     assert not {"lost", "failed", "unmoved"} & set(kinds)
-    assert moved.scheduler.fleet.settled < simulated()[1].scheduler.fleet.settled
+    assert moved.scheduler.state.fleet.settled < simulated()[1].scheduler.state.fleet.settled

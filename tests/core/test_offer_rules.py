@@ -82,15 +82,15 @@ def test_who_asks_for_what_nobody_offers_hears_which_wish_it_was(rules: dict[str
     desk = Desk(offers=ALL)
     assert launches(desk.submit(away(**rules))) == []
     assert desk.why("a", "no-offer").endswith(f"it would leave for the cloud, but {lacks}")
-    assert lacks in explain(desk.scheduler, desk["a"], str).sentence
-    assert desk.scheduler.fleet.barred(desk["a"].job) == lacks
+    assert lacks in explain(desk.scheduler.state, desk["a"], str).sentence
+    assert desk.scheduler.state.fleet.barred(desk["a"].job) == lacks
 
 
 def test_where_the_size_is_what_lacks_the_wishes_are_not_blamed() -> None:
     desk = Desk(offers=ALL)
     desk.submit(away(gpus=8, region="us-west-2"))
     assert "no offer has 8 GPUs (the largest has 4)" in desk.why("a", "no-offer")
-    assert desk.scheduler.fleet.barred(desk["a"].job) == ""
+    assert desk.scheduler.state.fleet.barred(desk["a"].job) == ""
 
 
 def test_a_job_that_may_stay_is_not_kept_from_the_cluster_by_its_wishes() -> None:
@@ -138,8 +138,8 @@ def test_an_offer_of_one_zone_is_found_again_by_its_name() -> None:
 def test_wishes_survive_the_store_and_a_restart() -> None:
     desk = Desk(offers=[WEST])
     desk.submit(away(region="us-east-1"))
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
-    assert again.jobs["a"].job.offer_rules == OfferRules(region="us-east-1")
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    assert again.state.jobs["a"].job.offer_rules == OfferRules(region="us-east-1")
     read = codec.decode(Job, codec.encode(desk["a"].job))
     assert read == desk["a"].job
     assert codec.decode(Offer, codec.encode(EAST)) == EAST

@@ -29,7 +29,7 @@ def test_it_is_known_when_the_run_ends_and_nothing_is_decided_for_that() -> None
     says(desk, "a", 5 * MINUTE)
     assert desk["a"].ends_at == 6 * MINUTE
     assert len(desk.scheduler.log) == said
-    sentence = explain(desk.scheduler, desk.scheduler.jobs["a"], str).sentence
+    sentence = explain(desk.scheduler.state, desk.scheduler.state.jobs["a"], str).sentence
     assert "by its own account until about 360" in sentence
 
 
@@ -52,7 +52,7 @@ def test_of_another_attempt_or_of_no_sense_it_changes_nothing(report: Progress) 
     desk.started("a")
     before = deepcopy(desk["a"])
     desk.tell(report)
-    assert desk.scheduler.jobs["a"] == before
+    assert desk.scheduler.state.jobs["a"] == before
 
 
 def test_a_new_attempt_has_said_nothing_yet() -> None:
@@ -107,10 +107,10 @@ def test_until_when_a_machine_is_needed_is_what_its_jobs_say() -> None:
     desk = Desk(0, offers=[offer("big", 4)], waiting="no-wait")
     desk.submit(job("a", hours=1))
     desk.offload("a")
-    (machine,) = desk.scheduler.fleet.instances
-    assert busy_until(desk.scheduler) == {machine: desk.now + HOUR}
+    (machine,) = desk.scheduler.state.fleet.instances
+    assert busy_until(desk.scheduler.state) == {machine: desk.now + HOUR}
     says(desk, "a", 3 * HOUR)
-    assert busy_until(desk.scheduler) == {machine: desk.now + 3 * HOUR}
+    assert busy_until(desk.scheduler.state) == {machine: desk.now + 3 * HOUR}
 
 
 def test_who_waits_is_not_told_to_go_on_hoping_when_the_run_before_it_takes_longer() -> None:

@@ -94,20 +94,20 @@ class Counting(Capacity):
 
 def test_a_walk_over_ten_thousand_jobs_of_five_shapes_tries_a_handful() -> None:
     scheduler = Scheduler(Settings(waiting="infinite"))
-    scheduler.capacity = Counting((), PLACEMENTS["best-fit"])
+    scheduler.state.capacity = Counting((), PLACEMENTS["best-fit"])
     scheduler.handle(NodesChanged(nodes(8, 8)), 0)
     scheduler.handle([JobSubmitted(job(f"busy{n}", 1)) for n in range(16)], 0)
     scheduler.handle([JobSubmitted(job(f"j{n}", **SHAPES[n % 5])) for n in range(10_000)], 1)
-    assert len(scheduler.queue) == 10_000
+    assert len(scheduler.state.queue) == 10_000
 
-    scheduler.capacity.attempts = 0
+    scheduler.state.capacity.attempts = 0
     actions = scheduler.handle(RunEnded("busy7", 1, RunEnd.EXITED, 0), 2)
     assert [action.job_id for action in actions] == ["j0"]
-    assert scheduler.capacity.attempts <= 6, "each shape once, and the shape that fitted once more"
+    assert scheduler.state.capacity.attempts <= 6, "each shape once, and the shape that fitted once more"
 
-    scheduler.capacity.attempts = 0
+    scheduler.state.capacity.attempts = 0
     scheduler.handle(JobSubmitted(job("late", 1)), 3)
-    assert scheduler.capacity.attempts == 0, "nothing was freed: a known shape is not tried again"
+    assert scheduler.state.capacity.attempts == 0, "nothing was freed: a known shape is not tried again"
 
 
 #: Order key, shape, whether it may leave, whether it was in the queue before.

@@ -30,7 +30,7 @@ def refuse(desk: Desk, *names: str, message: str = QUOTA, outage: bool = False) 
 
 
 def said(desk: Desk, name: str) -> str:
-    return explain(desk.scheduler, desk[name], lambda at: f"{at:g}").sentence
+    return explain(desk.scheduler.state, desk[name], lambda at: f"{at:g}").sentence
 
 
 # --- one job ------------------------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ def again(desk: Desk) -> Any:
     kept = snapshot(desk.scheduler)
     facts = codec.decode(Facts, codec.encode(kept.facts))
     found = restore(
-        desk.scheduler.settings, type(kept)(facts, kept.jobs, kept.instances, kept.nodes, kept.offers)
+        desk.scheduler.state.settings, type(kept)(facts, kept.jobs, kept.instances, kept.nodes, kept.offers)
     )
-    found.now = desk.now
+    found.state.now = desk.now
     return found
 
 
@@ -252,7 +252,7 @@ def test_one_start_opens_it_for_all() -> None:
     probe = starts(desk.wait(PROBE_S))
     assert starts(desk.started(*probe)) == ["j00", "j01", "j02", "j03"]
     assert desk.why("cluster", "accepting") == "starts jobs again, 10 s after it first refused one"
-    assert not desk.scheduler.refusals.count
+    assert not desk.scheduler.state.refusals.count
 
 
 def test_explain_says_why_there_is_room_and_nobody_starts() -> None:

@@ -15,13 +15,13 @@ NOTHING: frozenset[tuple[str, int]] = frozenset()
 
 def reborn(desk: Desk) -> Scheduler:
     """The scheduler after a crash."""
-    scheduler = restore(desk.scheduler.settings, snapshot(desk.scheduler))
-    validate(scheduler)
+    scheduler = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    validate(scheduler.state)
     return scheduler
 
 
 def test_an_empty_snapshot_is_a_new_scheduler() -> None:
-    assert not reborn(Desk()).jobs
+    assert not reborn(Desk()).state.jobs
 
 
 def test_the_books_go_on() -> None:
@@ -32,18 +32,22 @@ def test_the_books_go_on() -> None:
     desk.ended("b")
     desk.gone("i-000001")
     again = reborn(desk)
-    assert again.fleet.settled == desk.scheduler.fleet.settled
-    assert again.factor == desk.scheduler.factor
-    assert again.load.load == desk.scheduler.load.load
-    assert (again.arrivals, again.decided, again.fleet.launches) == (2, desk.scheduler.decided, 1)
-    assert again.capacity.free("n0").gpus == 2
+    assert again.state.fleet.settled == desk.scheduler.state.fleet.settled
+    assert again.state.factor == desk.scheduler.state.factor
+    assert again.state.load.load == desk.scheduler.state.load.load
+    assert (again.state.arrivals, again.state.decided, again.state.fleet.launches) == (
+        2,
+        desk.scheduler.state.decided,
+        1,
+    )
+    assert again.state.capacity.free("n0").gpus == 2
 
 
 def test_a_waiting_job_keeps_its_place_and_its_deadline() -> None:
     desk = Desk(1)
     desk.submit(job("busy"), job("a"), job("b"))
     again = reborn(desk)
-    assert [record.id for record in again.queue] == ["a", "b"]
+    assert [record.id for record in again.state.queue] == ["a", "b"]
     assert again.next_wakeup() == 3600
 
 
@@ -52,7 +56,7 @@ def test_a_pause_of_an_offer_survives() -> None:
     desk.submit(job("a", cloud="only"))
     desk.no_launch("i-000001")
     again = reborn(desk)
-    assert again.fleet.paused == {"small": 300}
+    assert again.state.fleet.paused == {"small": 300}
     assert launches(again.handle((), again.next_wakeup())) == ["small"]
 
 
@@ -63,9 +67,9 @@ def test_runs_that_no_site_knows_are_lost_and_those_it_knows_go_on() -> None:
     again = reborn(desk)
     actions = again.handle(SiteSynced(Site.CLUSTER, frozenset({("kept", 1)})), 1)
     assert starts(actions) == ["gone"]
-    assert again.jobs["kept"].phase is Phase.RUNNING
-    assert (again.jobs["gone"].attempt, again.jobs["gone"].losses) == (2, 1)
-    validate(again)
+    assert again.state.jobs["kept"].phase is Phase.RUNNING
+    assert (again.state.jobs["gone"].attempt, again.state.jobs["gone"].losses) == (2, 1)
+    validate(again.state)
 
 
 def test_a_site_speaks_only_for_its_own_runs() -> None:
@@ -75,11 +79,11 @@ def test_a_site_speaks_only_for_its_own_runs() -> None:
     desk.offload("away")
     again = reborn(desk)
     again.handle(SiteSynced(Site.CLUSTER, frozenset({("home", 1)})), 1)
-    assert again.jobs["away"].phase is Phase.RUNNING
+    assert again.state.jobs["away"].phase is Phase.RUNNING
     again.handle(SiteSynced(Site.CLOUD, NOTHING, frozenset({"i-000001"})), 1)
-    assert again.jobs["away"].attempt == 1
-    assert again.jobs["away"].phase is Phase.OFFLOADING
-    validate(again)
+    assert again.state.jobs["away"].attempt == 1
+    assert again.state.jobs["away"].phase is Phase.OFFLOADING
+    validate(again.state)
 
 
 def test_a_run_that_reported_before_the_sync_is_confirmed() -> None:
@@ -89,7 +93,7 @@ def test_a_run_that_reported_before_the_sync_is_confirmed() -> None:
     again = reborn(desk)
     again.handle(RunEnded("a", 1, RunEnd.EXITED, 0), 1)
     assert not again.handle(SiteSynced(Site.CLUSTER, NOTHING), 2)
-    assert not again.jobs["a"].alive
+    assert not again.state.jobs["a"].alive
 
 
 def test_once_confirmed_a_run_is_not_lost_by_a_later_sync() -> None:
@@ -99,7 +103,7 @@ def test_once_confirmed_a_run_is_not_lost_by_a_later_sync() -> None:
     again = reborn(desk)
     again.handle(SiteSynced(Site.CLUSTER, frozenset({("a", 1)})), 1)
     assert not again.handle(SiteSynced(Site.CLUSTER, NOTHING), 2)
-    assert again.jobs["a"].attempt == 1
+    assert again.state.jobs["a"].attempt == 1
 
 
 def test_without_a_restart_a_sync_loses_nothing() -> None:
@@ -114,8 +118,8 @@ def test_machines_the_cloud_never_heard_of_do_not_exist() -> None:
     again = reborn(desk)
     actions = again.handle(SiteSynced(Site.CLOUD, NOTHING, frozenset({"i-000002"})), 1)
     assert launches(actions) == ["small"]
-    assert list(again.fleet.instances) == ["i-000002", "i-000003"]
-    validate(again)
+    assert list(again.state.fleet.instances) == ["i-000002", "i-000003"]
+    validate(again.state)
 
 
 def test_a_reservation_survives() -> None:
@@ -126,7 +130,7 @@ def test_a_reservation_survives() -> None:
     desk.wait(MINUTE)
     desk.ended("busy")
     again = reborn(desk)
-    assert again.capacity.free("n0").gpus == 0
+    assert again.state.capacity.free("n0").gpus == 0
     assert starts(again.handle(RunEnded("a", 1, RunEnd.STOPPED), 100)) == ["a"]
 
 
@@ -167,11 +171,11 @@ def test_a_wait_that_ran_out_while_nobody_watched_gets_a_look_at_the_cluster_fir
     desk = Desk(2)
     desk.submit(job("busy", 2), job("a", 2, max_wait_s=HOUR), job("b", 2, max_wait_s=HOUR))
     desk.started("busy")
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     again.rest()
     assert again.next_wakeup() == float("inf")
     assert not again.handle(RunEnded("busy", 1, RunEnd.EXITED, 0), 3 * HOUR)
     actions = again.handle(SiteSynced(Site.CLUSTER, frozenset({("busy", 1)})), 3 * HOUR)
     assert starts(actions) == ["a"], "room came up meanwhile"
     assert launches(actions) == ["small"], "b has waited long enough"
-    validate(again)
+    validate(again.state)

@@ -92,8 +92,8 @@ def test_explain_says_until_when_and_a_restart_knows_too() -> None:
     desk = Desk(1)
     desk.submit(job("a", retries=3))
     desk.ended("a", code=1)
-    sentence = explain(desk.scheduler, desk["a"], lambda at: f"{at:g}").sentence
+    sentence = explain(desk.scheduler.state, desk["a"], lambda at: f"{at:g}").sentence
     assert sentence == "pauses before try 2 of 4, as its last run failed; until 10"
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     assert again.next_wakeup() == 10
     assert starts(again.handle([], 10.0)) == ["a"]

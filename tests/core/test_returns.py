@@ -154,8 +154,8 @@ def test_what_a_checkpointing_job_did_in_the_cloud_counts_after_its_return() -> 
     desk.stopped("a")
     desk.started("a")
     desk.wait(90 * MINUTE)
-    assert [end - desk.now for end, _ in desk.scheduler.expected_ends()] == [0.0]
+    assert [end - desk.now for end, _ in desk.scheduler.state.expected_ends()] == [0.0]
     desk.ended("a", RunEnd.EXITED, 0)
     (ended,) = desk.log("a", "succeeded")
     assert ended.numbers["runtime_s"] == 2 * HOUR
-    assert desk.scheduler.load.runtime_sum_s == 2 * HOUR + 30 * MINUTE, "a's and busy's"
+    assert desk.scheduler.state.load.runtime_sum_s == 2 * HOUR + 30 * MINUTE, "a's and busy's"

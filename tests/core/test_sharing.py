@@ -60,7 +60,7 @@ def test_who_left_for_want_of_room_stays_if_there_is_some_before_a_machine_is_as
 def test_a_restart_forgets_nobody_who_waits_for_company() -> None:
     desk = Desk(offers=[SMALL], packer="eva", pack_window_s=30.0)
     desk.submit(job("a", cloud="only"))
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     assert launches(again.handle((), 30.0)) == ["small"]
 
 
@@ -149,7 +149,7 @@ def test_the_grace_survives_a_restart() -> None:
     desk.offload("a")
     desk.cut_off("i-000001")
     desk.now = 30
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     assert again.next_wakeup() == MINUTE
     assert returns(again.handle((), MINUTE)) == ["i-000001"]
 

@@ -60,7 +60,7 @@ def test_it_is_ended_after_the_grace_if_nothing_runs_there_though_jobs_are_for_i
 def test_a_restart_forgets_none_of_it() -> None:
     desk = desk_with("a")
     desk.tell(UNFIT)
-    again = restore(desk.scheduler.settings, snapshot(desk.scheduler))
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
     assert again.next_wakeup() == 10 * MINUTE
     assert returns(again.handle((), 10 * MINUTE)) == ["i-000001"]
 

@@ -33,7 +33,7 @@ def test_a_cancel_ends_it_within_the_longest_grace_and_an_admin_has_it_end_now()
     assert graces(desk.cancel("a")) == [MINUTE]
     assert not desk.cancel("a"), "the same word again changes nothing"
     assert graces(desk.tell(CancelRequested("a", now=True))) == [0.0]
-    said = explain(desk.scheduler, desk["a"], str).sentence
+    said = explain(desk.scheduler.state, desk["a"], str).sentence
     assert said == "is being stopped on n0: its user cancelled it, at once"
     desk.stopped("a")
     assert desk.phase("a") == "cancelled"

@@ -220,7 +220,7 @@ def test_the_core_keeps_who_may_not_leave_says_why_and_lets_it_go_when_it_may(ch
     desk.wait(2 * HOUR)
     assert (desk.phase("stays"), desk.instances) == ("queued", [])
     assert WHY in desk.why("stays", "no-offer")
-    assert WHY in explain(desk.scheduler, desk["stays"], str).sentence
+    assert WHY in explain(desk.scheduler.state, desk["stays"], str).sentence
     assert len(desk.log("stays", "no-offer")) == 1
     desk.tell(LeaveRuled("stays", ""))
     desk.wait(1.0)
@@ -235,7 +235,7 @@ def test_a_withdrawn_right_keeps_a_job_that_has_not_left_and_leaves_alone_one_th
     desk.tell(LeaveRuled("waits", WHY), LeaveRuled("gone", WHY))
     desk.wait(2 * HOUR)
     assert (desk.phase("waits"), desk.phase("gone")) == ("queued", "running")
-    assert "then it waits on" not in explain(desk.scheduler, desk["waits"], str).sentence
+    assert "then it waits on" not in explain(desk.scheduler.state, desk["waits"], str).sentence
 
 
 def test_the_ruling_survives_a_restart() -> None:

@@ -45,7 +45,7 @@ class Mixed(Past):
 
     def reborn(self) -> None:
         config = parse_config(CONFIG, "test")
-        nodes, offers = self.scheduler.capacity.nodes, tuple(self.scheduler.fleet.offers.values())
+        nodes, offers = self.scheduler.state.capacity.nodes, tuple(self.scheduler.state.fleet.offers.values())
         self.store.set_fact("config", config.model_dump(mode="json"))
         self.scheduler = Scheduler(config.settings())
         self.tell(NodesChanged(tuple(nodes)), OffersChanged(offers))
@@ -124,15 +124,15 @@ steps = st.lists(
 def live(past: Mixed, story: Any) -> None:
     """What happens in one morning."""
     for number, (queue, gpus, cloud, after, then, hold) in enumerate(story):
-        known = list(past.scheduler.jobs)
+        known = list(past.scheduler.state.jobs)
         more = {after: tuple(known[-2:])} if after and known else {}
         past.of(queue, number, gpus, cloud=cloud, hold=hold, **more)
         past.now += 60
         if then == "cloud":
-            for machine in list(past.scheduler.fleet.instances.values()):
+            for machine in list(past.scheduler.state.fleet.instances.values()):
                 if machine.phase is InstancePhase.LAUNCHING:
                     past.ready(machine.id)
-        for record in list(past.scheduler.jobs.values()) if then else ():
+        for record in list(past.scheduler.state.jobs.values()) if then else ():
             if record.phase is Phase.STARTING:
                 past.start(record.id)
             elif record.phase is Phase.RUNNING and then in ("end", "fail"):

@@ -89,7 +89,7 @@ def decisions(dies_after: int, returns: str, hopeless: str) -> list[str]:
         if steps == dies_after:
             left = snapshot(virtual.scheduler)
             stored = replace(left, facts=codec.decode(Facts, codec.encode(left.facts)))
-            virtual.scheduler = restore(virtual.scheduler.settings, stored)
+            virtual.scheduler = restore(virtual.scheduler.state.settings, stored)
 
     virtual = world(
         4,

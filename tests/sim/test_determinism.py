@@ -27,7 +27,7 @@ def decision_log(seed: int) -> bytes:
     lines: list[str] = []
 
     def on_step(now: float, changes: Changes) -> None:
-        validate(scheduler)
+        validate(scheduler.state)
         lines.extend(codec.encode([*row, row.reason]) + "\n" for row in changes.decisions)
 
     offers = config.cloud.catalog()

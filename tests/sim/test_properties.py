@@ -105,11 +105,11 @@ def test_every_job_ends_once_and_leaves_nothing_behind(told: Settings, cluster: 
     ends = Counter(d.subject for d in scheduler.log if d.kind in ("succeeded", "failed", "cancelled"))
     assert ends == Counter({item.job.id: 1 for item in trace})
     assert {d.kind for d in scheduler.log}.isdisjoint({"failed", "lost", "cancelled"})
-    assert not scheduler.jobs
+    assert not scheduler.state.jobs
     assert not scheduler.live
-    assert not scheduler.fleet.instances
+    assert not scheduler.state.fleet.instances
     for name, gpus in zip(("n0", "n1", "n2"), cluster, strict=False):
-        assert scheduler.capacity.free(name).gpus == gpus
+        assert scheduler.state.capacity.free(name).gpus == gpus
 
 
 @given(settings, clusters, workloads())
@@ -120,9 +120,9 @@ def test_bills_add_up_to_the_last_micro_dollar(told: Settings, cluster: Sizes, t
         billed.update({name: record.cloud_micro_usd for name, record in changes.jobs.items()})
 
     _, scheduler = play(told, cluster, trace, on_step=on_step)
-    assert sum(billed.values()) == scheduler.fleet.settled.micro_usd
+    assert sum(billed.values()) == scheduler.state.fleet.settled.micro_usd
     gone = [int(str(d.numbers["micro_usd"])) for d in scheduler.log if d.kind == "gone"]
-    assert sum(gone) == scheduler.fleet.settled.micro_usd
+    assert sum(gone) == scheduler.state.fleet.settled.micro_usd
 
 
 @given(settings, clusters, workloads())
@@ -239,7 +239,7 @@ def test_restored_at_any_step_it_decides_as_if_nothing_had_happened(
             if steps == restart:
                 made.scheduler = again = restore(told, snapshot(made.scheduler))
                 confirm(again, now)
-            validate(made.scheduler)
+            validate(made.scheduler.state)
 
         made = World(Scheduler(told), nodes(*cluster), OFFERS, boot_s={"big": 90.0}, on_step=on_step)
         made.submit(trace)
@@ -251,13 +251,13 @@ def test_restored_at_any_step_it_decides_as_if_nothing_had_happened(
 
 def confirm(again: Scheduler, now: float) -> None:
     """Both sites report after a restart that they know all that was started there: nothing is to be done."""
-    runs, machines = frozenset(again.unconfirmed_runs), frozenset(again.unconfirmed_instances)
+    runs, machines = frozenset(again.state.unconfirmed_runs), frozenset(again.state.unconfirmed_instances)
     again.handle([SiteSynced(site, runs, machines) for site in Site], now)
     changes = again.take_changes()
     assert not changes.decisions
     assert not changes.actions
-    assert not again.unconfirmed_runs
-    assert not again.unconfirmed_instances
+    assert not again.state.unconfirmed_runs
+    assert not again.state.unconfirmed_instances
 
 
 def test_a_wait_that_no_time_passes_in_costs_nothing() -> None:

@@ -48,12 +48,12 @@ def step(
     return Step(
         now=now,
         changes=scheduler.take_changes(),
-        facts=facts(scheduler),
+        facts=facts(scheduler.state),
         events=batch,
         request_seqs=request_seqs,
         submissions=new,
-        nodes=scheduler.capacity.nodes,
-        offers=list(scheduler.fleet.offers.values()),
+        nodes=scheduler.state.capacity.nodes,
+        offers=list(scheduler.state.fleet.offers.values()),
     )
 
 

@@ -45,23 +45,23 @@ def test_a_snapshot_has_what_the_step_left(store: Store) -> None:
     scheduler = started()
     store.commit(step(scheduler, now=5.0, submissions=[submission("a"), submission("b", gpus=2)]))
     snapshot = store.snapshot()
-    assert snapshot.facts == facts(scheduler)
-    assert {record.id: record for record in snapshot.jobs} == scheduler.jobs
-    assert {record.id: record for record in snapshot.instances} == scheduler.fleet.instances
+    assert snapshot.facts == facts(scheduler.state)
+    assert {record.id: record for record in snapshot.jobs} == scheduler.state.jobs
+    assert {record.id: record for record in snapshot.instances} == scheduler.state.fleet.instances
     assert (snapshot.nodes, snapshot.offers) == ((NODE,), (OFFER,))
 
 
 def test_nodes_and_offers_are_kept_when_they_changed_and_only_then(store: Store) -> None:
     scheduler = started()
     store.commit(step(scheduler))
-    store.commit(Step(1.0, Changes(), facts(scheduler)))
+    store.commit(Step(1.0, Changes(), facts(scheduler.state)))
     assert (store.snapshot().nodes, store.snapshot().offers) == ((NODE,), (OFFER,))
 
 
 def test_a_finished_job_stays_in_the_snapshot_until_its_bill_is_in(store: Store) -> None:
     scheduler = started()
     store.commit(step(scheduler, submissions=[submission("a", cloud=CloudChoice.ONLY)]))
-    (machine,) = scheduler.fleet.instances
+    (machine,) = scheduler.state.fleet.instances
     store.commit(step(scheduler, [InstanceReady(machine, 1.0)], 1.0))
     store.commit(step(scheduler, [RunStarted("a", 1)], 1.0))
     store.commit(step(scheduler, [RunEnded("a", 1, RunEnd.EXITED, 0)], 2.0))
@@ -108,7 +108,7 @@ def test_an_action_asked_for_again_is_pending_again(store: Store) -> None:
     store.action_done("stop/a/1", 3.0)
     again = Changes()
     again.actions = stop.changes.actions * 2
-    store.commit(Step(4.0, again, facts(scheduler)))
+    store.commit(Step(4.0, again, facts(scheduler.state)))
     assert [action.key for action in store.pending_actions()] == ["start/a/1", "stop/a/1"]
 
 
@@ -167,8 +167,8 @@ def test_a_restart_goes_on_where_the_last_step_ended(store: Store, path: Path) -
     store.commit(step(scheduler, submissions=[submission("a", gpus=2), submission("b", gpus=2)]))
     store.commit(step(scheduler, [RunStarted("a", 1)], 1.0))
     with Store.open(path) as again:
-        heir = restore(scheduler.settings, again.snapshot())
+        heir = restore(scheduler.state.settings, again.snapshot())
         end = step(heir, [RunEnded("a", 1, RunEnd.EXITED, 0)], 2.0)
         assert [action.key for action in end.changes.actions] == ["start/b/1"]
         again.commit(end)
-    assert [d.seq for d in queries.decisions(store)] == list(range(1, heir.decided + 1))
+    assert [d.seq for d in queries.decisions(store)] == list(range(1, heir.state.decided + 1))

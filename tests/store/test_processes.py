@@ -47,8 +47,8 @@ def test_what_was_committed_survives_a_kill_and_what_was_not_is_whole_or_absent(
         with store.read() as conn:
             assert conn.scalar(text("PRAGMA integrity_check")) == "ok"
         heir = restore(Settings(), snapshot)
-        validate(heir)
-        store.commit(step(heir, (), heir.now, submissions=[submission("after")]))
+        validate(heir.state)
+        store.commit(step(heir, (), heir.state.now, submissions=[submission("after")]))
         assert queries.job(store, "after").phase in ("starting", "queued")
 
 
@@ -57,14 +57,14 @@ def test_a_cli_submits_while_the_scheduler_commits(store: Store, path: Path) -> 
     scheduler = started()
     seen: list[str] = []
     with process("submit", str(path), str(jobs)) as cli:
-        while len(seen) < jobs or scheduler.jobs:
+        while len(seen) < jobs or scheduler.state.jobs:
             requests = store.requests(7)
             new = [request.submission for request in requests if request.submission]
             names = [item.job.id for item in new]
             taken = step(scheduler, (), 1.0, submissions=new, request_seqs=[r.seq for r in requests])
             store.commit(taken)
             seen += names
-            for record in [r for r in scheduler.jobs.values() if r.alive]:
+            for record in [r for r in scheduler.state.jobs.values() if r.alive]:
                 store.commit(step(scheduler, [RunStarted(record.id, 1)], 1.0))
                 store.commit(step(scheduler, [RunEnded(record.id, 1, RunEnd.EXITED, 0)], 1.0))
             assert cli.poll() in (None, 0)

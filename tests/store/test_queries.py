@@ -182,7 +182,7 @@ def test_machines_are_listed_and_counted(store: Store) -> None:
     new = [submission(name, cloud=CloudChoice.ONLY) for name in "ab"]
     store.commit(step(scheduler, submissions=new))
     store.commit(step(scheduler, [InstanceReady("i-000001", 0.0)], 1.0))
-    assert queries.instance_records(store) == list(scheduler.fleet.instances.values())
+    assert queries.instance_records(store) == list(scheduler.state.fleet.instances.values())
     assert queries.summary(store).instances == {"launching": 1, "ready": 1}
 
 

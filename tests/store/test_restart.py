@@ -69,10 +69,10 @@ def run_and_commit(
             Step(
                 now,
                 changes,
-                facts(scheduler),
+                facts(scheduler.state),
                 submissions=new,
-                nodes=scheduler.capacity.nodes,
-                offers=scheduler.fleet.offers.values(),
+                nodes=scheduler.state.capacity.nodes,
+                offers=scheduler.state.fleet.offers.values(),
             )
         )
         after_step()
@@ -83,16 +83,18 @@ def run_and_commit(
 
 
 def assert_same(heir: Scheduler, live: Scheduler) -> None:
-    assert facts(heir) == facts(live)
-    assert heir.jobs == live.jobs
-    assert list(heir.queue) == list(live.queue)
-    assert heir.capacity.nodes == live.capacity.nodes
-    assert [heir.capacity.free(n.name) for n in NODES] == [live.capacity.free(n.name) for n in NODES]
+    assert facts(heir.state) == facts(live.state)
+    assert heir.state.jobs == live.state.jobs
+    assert list(heir.state.queue) == list(live.state.queue)
+    assert heir.state.capacity.nodes == live.state.capacity.nodes
+    assert [heir.state.capacity.free(n.name) for n in NODES] == [
+        live.state.capacity.free(n.name) for n in NODES
+    ]
     assert heir.next_wakeup() == live.next_wakeup()
-    assert set(heir.homesick) == set(live.homesick)
-    assert heir.fleet.instances == live.fleet.instances
-    assert heir.fleet.offers == live.fleet.offers
-    validate(heir)
+    assert set(heir.state.homesick) == set(live.state.homesick)
+    assert heir.state.fleet.instances == live.state.fleet.instances
+    assert heir.state.fleet.offers == live.state.fleet.offers
+    validate(heir.state)
 
 
 @settings(max_examples=30, deadline=None)
@@ -112,5 +114,5 @@ def test_a_scheduler_restored_after_any_step_equals_the_live_one(
 
         run_and_commit(store, live, jobs, check)
         assert_same(restore(policy, store.snapshot()), live)
-        assert len(queries.decisions(store)) == live.decided
+        assert len(queries.decisions(store)) == live.state.decided
         assert len(queries.jobs(store)) == len(jobs)

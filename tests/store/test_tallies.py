@@ -52,11 +52,11 @@ class Kept:
             Step(
                 now,
                 scheduler.take_changes(),
-                facts(scheduler),
+                facts(scheduler.state),
                 batch,
                 submissions=new,
-                nodes=scheduler.capacity.nodes,
-                offers=list(scheduler.fleet.offers.values()),
+                nodes=scheduler.state.capacity.nodes,
+                offers=list(scheduler.state.fleet.offers.values()),
             )
         )
 

@@ -21,7 +21,7 @@ def commit_for_ever(store: Store) -> None:
         store.commit(step(scheduler, (), now, submissions=[submission(job_id)]))
         store.commit(step(scheduler, [RunStarted(job_id, 1)], now))
         store.commit(step(scheduler, [RunEnded(job_id, 1, RunEnd.EXITED, 0)], now))
-        print(scheduler.decided, flush=True)
+        print(scheduler.state.decided, flush=True)
 
 
 def submit_one_by_one(store: Store, jobs: int) -> None:

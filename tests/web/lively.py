@@ -121,7 +121,7 @@ class Lively:
 
     def cut_off(self) -> str:
         """Nobody gets through to the first machine that is up; its id."""
-        machine = next(m for m in self.scheduler.fleet.instances.values() if m.launched_at is not None)
+        machine = next(m for m in self.scheduler.state.fleet.instances.values() if m.launched_at is not None)
         self.tell(InstanceUnreachable(machine.id))
         return machine.id
 
@@ -138,10 +138,10 @@ class Lively:
             Step(
                 now=now,
                 changes=changes,
-                facts=facts(self.scheduler),
+                facts=facts(self.scheduler.state),
                 submissions={n: Submission(changes.jobs[n].job, Workload(("true",))) for n in new},
-                nodes=self.scheduler.capacity.nodes,
-                offers=list(self.scheduler.fleet.offers.values()),
+                nodes=self.scheduler.state.capacity.nodes,
+                offers=list(self.scheduler.state.fleet.offers.values()),
             )
         )
 

@@ -54,12 +54,12 @@ def test_every_gpu_is_a_cell_in_the_colour_of_its_job(noon: Place) -> None:
     core = noon.lively.scheduler
     with noon.page() as page:
         nodes = page.locator('[data-part="cluster"] .box')
-        assert nodes.count() == len(core.capacity.nodes)
-        for node, box in zip(core.capacity.nodes, nodes.all(), strict=True):
+        assert nodes.count() == len(core.state.capacity.nodes)
+        for node, box in zip(core.state.capacity.nodes, nodes.all(), strict=True):
             assert box.locator(".gpu").count() == node.capacity.gpus
             held = sum(
                 slot.resources.gpus
-                for record in core.jobs.values()
+                for record in core.state.jobs.values()
                 for slot in (record.slots if record.alive else ())
                 if slot.where == node.name
             )
@@ -67,8 +67,8 @@ def test_every_gpu_is_a_cell_in_the_colour_of_its_job(noon: Place) -> None:
             colours = {dot.get_attribute("class") for dot in box.locator(".who .dot").all()}
             assert len(colours) == box.locator(".who").count()  # neighbours can be told apart
         machines = page.locator('[data-part="cloud"] .box')
-        assert machines.count() == len(core.fleet.instances) > 0
-        some = next(r for r in core.jobs.values() if r.phase is Phase.RUNNING and r.job.resources.gpus)
+        assert machines.count() == len(core.state.fleet.instances) > 0
+        some = next(r for r in core.state.jobs.values() if r.phase is Phase.RUNNING and r.job.resources.gpus)
         cell = page.locator(f'a.gpu[href="/jobs/{some.id}"]').first
         dot = page.locator(f'.who[href="/jobs/{some.id}"] .dot').first
         colour = "getComputedStyle(arguments[0]).backgroundColor".replace("arguments[0]", "node")
@@ -77,16 +77,16 @@ def test_every_gpu_is_a_cell_in_the_colour_of_its_job(noon: Place) -> None:
 
 def test_the_figures_are_the_stores(noon: Place) -> None:
     core = noon.lively.scheduler
-    rate = sum(m.rate.micro_usd for m in core.fleet.instances.values()) / 1e6
+    rate = sum(m.rate.micro_usd for m in core.state.fleet.instances.values()) / 1e6
     with noon.page() as page:
         figures = page.locator(".figure")
         expect(figures.nth(0)).to_contain_text(f"${rate:.2f}/h")
         expect(figures.nth(0)).to_contain_text("of at most $184.50/h")
-        today = sum(m.cost(NOON).micro_usd for m in core.fleet.instances.values())
-        expect(figures.nth(1)).to_contain_text(f"${(today + core.fleet.settled.micro_usd) / 1e6:.2f}")
+        today = sum(m.cost(NOON).micro_usd for m in core.state.fleet.instances.values())
+        expect(figures.nth(1)).to_contain_text(f"${(today + core.state.fleet.settled.micro_usd) / 1e6:.2f}")
         expect(figures.nth(1)).to_contain_text("than No-Wait")
         expect(figures.nth(2)).to_contain_text("P is 25 %")
-        busy = 28 - sum(core.capacity.free(f"gpu-{n}").gpus for n in range(1, 5))
+        busy = 28 - sum(core.state.capacity.free(f"gpu-{n}").gpus for n in range(1, 5))
         expect(figures.nth(3)).to_contain_text(f"{busy} of 28")
         counts = queries.summary(noon.lively.app_context.store).jobs
         for phase, count in counts.items():
@@ -94,7 +94,7 @@ def test_the_figures_are_the_stores(noon: Place) -> None:
 
 
 def test_the_bill_of_a_job_that_runs_is_its_share_so_far(noon: Place) -> None:
-    machines = noon.lively.scheduler.fleet.instances.values()
+    machines = noon.lively.scheduler.state.fleet.instances.values()
     owed = {job_id: micro / 1e6 for m in machines for job_id, micro in m.shares(NOON).items()}
     with noon.page("/?phase=running") as page:
         for row in page.locator('[data-part="jobs"] .row').all():

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from starburst.app.config import Config, parse_config
 from starburst.app.jobs.caps_view import cap_keys, cap_rows, stored_standings
 from starburst.app.wiring.stored import live_core
-from starburst.core.steps.budget import Ledger, Standing
+from starburst.core.model.budget_values import CapLedger, CapStatus
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
 from starburst.web import aggregates
@@ -31,10 +31,10 @@ def configured(*caps: dict[str, Any], **cloud: Any) -> Config:
 
 def standing(
     spent: float, reserved: float = 0.0, rate: float = 0.0, limit: float = 10.0, **cap: Any
-) -> Standing:
+) -> CapStatus:
     """A day's cap of $10 whose window ends an hour after noon; dollars."""
     kept = Cap(Money.of(limit), cap.pop("per", "day"), **cap)
-    return Standing(kept, Ledger(0.0), NOON + HOUR, spent * 1e6, reserved * 1e6, rate * 1e6)
+    return CapStatus(kept, CapLedger(0.0), NOON + HOUR, spent * 1e6, reserved * 1e6, rate * 1e6)
 
 
 def line(spent: float, reserved: float = 0.0, rate: float = 0.0, **cap: Any) -> CapRow:
@@ -113,7 +113,7 @@ def capped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lively]:
 def test_they_stand_as_starburst_cost_says_though_few_jobs_are_read(capped: Lively) -> None:
     store = capped.app_context.store
     core = live_core(store)
-    found = [cap_keys(it) for it in stored_standings(store, capped.config.settings(), core.now)]
+    found = [cap_keys(it) for it in stored_standings(store, capped.config.settings(), core.state.now)]
     assert len(found) == len(CAPS)
     assert sum(row["usd_per_hour"] > 0 for row in found) > 1  # type: ignore[operator]
     assert sum(row["reserved_usd"] > 0 for row in found) > 1  # type: ignore[operator]

@@ -94,7 +94,7 @@ def test_when_nothing_is_rented_any_more_nothing_is_told(lively: Lively, asked: 
     watch = PackingGapCache(lively.app_context.store, wait_s=5)
     assert ratio(watch) == 0.0
     lively.tell(CancelRequested("a"))
-    lively.tell(*(InstanceGone(machine, NOON, NOON) for machine in lively.scheduler.fleet.instances))
+    lively.tell(*(InstanceGone(machine, NOON, NOON) for machine in lively.scheduler.state.fleet.instances))
     assert ratio(watch) is None
 
 

@@ -156,14 +156,14 @@ def test_gpus_of_nodes_add_up_whatever_they_do(lively: Lively, text: str) -> Non
     found = samples(text)
     assert total(found, "nodes_gpus") == 28
     assert total(found, "nodes_gpus", state="unschedulable") == 4
-    busy = 28 - sum(lively.scheduler.capacity.free(f"gpu-{n}").gpus for n in range(1, 5))
+    busy = 28 - sum(lively.scheduler.state.capacity.free(f"gpu-{n}").gpus for n in range(1, 5))
     assert total(found, "nodes_gpus", state="busy") + total(found, "nodes_gpus", state="reserved") == busy
 
 
 def test_the_budget_is_that_of_the_calibrated_account(lively: Lively, text: str) -> None:
     found = samples(text)
     assert total(found, "budget_target_ratio") == 0.25
-    spent = lively.scheduler.meter.account.spent_percent / 100
+    spent = lively.scheduler.state.meter.account.spent_percent / 100
     assert total(found, "budget_realised_ratio") == pytest.approx(spent, rel=0.05)
 
 

@@ -99,7 +99,7 @@ def test_what_is_late_is_told_to_stop_and_what_is_early_to_wait(
     refused(ask("PUT", "/jobs/wait-55555/attempts/current/progress", of("wait-55555"), json=HALF), 410)
     refused(ask("PUT", "/jobs/gone-66666/attempts/1/progress", of("gone-66666"), json=HALF), 404)
     past.tell(RunEnded("train-44444", 1, RunEnd.DISPLACED))
-    assert past.scheduler.jobs["train-44444"].attempt == 2
+    assert past.scheduler.state.jobs["train-44444"].attempt == 2
     refused(ask("PUT", TRAIN, of("train-44444"), json=HALF), 410)
     assert heard() == []
 

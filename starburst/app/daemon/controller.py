@@ -39,7 +39,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
-from starburst.store import queries
+from starburst.store import codec, queries
 from starburst.store.store import Request, Step, Store
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Controller:
         self._pace = pace
         self._wall = wall
         self._around = around
-        self._latest = scheduler.now
+        self._latest = scheduler.state.now
         #: Reports of sites that no step has taken yet. While a commit waits, sites may repeat a report again
         #: and again; each is kept once, at its last place.
         self._reports: dict[Hashable, Event] = {}
@@ -129,7 +129,7 @@ class Controller:
             cloud,
             around.reaping or ReapRules(str(store.fact("controller"))),
             OrphanLedger(store),
-            claimed=lambda: scheduler.fleet.instances,
+            claimed=lambda: scheduler.state.fleet.instances,
             now=self.now,
             rate=self._rate,
             in_order=store.in_order,
@@ -137,7 +137,7 @@ class Controller:
 
     def now(self) -> float:
         """Scheduler time; never goes back, whatever the wall clock does."""
-        self._latest = max(self._latest, self.scheduler.now, self._pace.scheduler_time(self._wall()))
+        self._latest = max(self._latest, self.scheduler.state.now, self._pace.scheduler_time(self._wall()))
         return self._latest
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -194,7 +194,10 @@ class Controller:
     async def _forget(self) -> None:
         """Remove what ended long ago; an error of the disk is logged and does not stop the scheduler."""
         try:
-            jobs, machines = frozenset(self.scheduler.jobs), frozenset(self.scheduler.fleet.instances)
+            jobs, machines = (
+                frozenset(self.scheduler.state.jobs),
+                frozenset(self.scheduler.state.fleet.instances),
+            )
             await self._around.prune(jobs, machines)
         except OSError as error:
             log.warning("prune-failed", error=str(error))
@@ -203,7 +206,7 @@ class Controller:
         key: Hashable = event
         if isinstance(event, Progress):  # runs count seconds of the wall
             event = replace(event, per_s=event.per_s / self._pace.speed)
-            if not is_news(self.scheduler, event, self.now()):
+            if not is_news(self.scheduler.state, event, self.now()):
                 return
             key = (event.job_id, event.attempt)  # the last word counts
         else:
@@ -229,7 +232,7 @@ class Controller:
 
     async def _requests(self) -> list[Request]:
         """New submissions and cancellations, once the cluster has reported its runs."""
-        if self.scheduler.resting:
+        if self.scheduler.state.resting:
             return []
         return await self._outlast("requests", self._new_requests)
 
@@ -262,9 +265,9 @@ class Controller:
             request_seqs=[request.seq for request in requests],
             submissions=submissions,
             changes=changes,
-            facts=facts(self.scheduler),
-            nodes=self.scheduler.capacity.nodes,
-            offers=list(self.scheduler.fleet.offers.values()),
+            facts=facts(self.scheduler.state),
+            nodes=self.scheduler.state.capacity.nodes,
+            offers=list(self.scheduler.state.fleet.offers.values()),
         )
         await self._outlast("step", lambda: self._store.commit(taken))
         stored = time.perf_counter()
@@ -272,7 +275,7 @@ class Controller:
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
-        step = CommittedStep(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
+        step = CommittedStep(began, decided - start, stored - decided, batch, changes, self.scheduler.state.jobs)
         for observer in self._around.observers:
             observer.stepped(step)
 
@@ -287,7 +290,7 @@ class Controller:
 
     def _submitted(self, job: Job) -> JobSubmitted:
         """The arrival of a job, with what the scheduler has forgotten of those that it comes after."""
-        others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.jobs]
+        others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.state.jobs]
         return JobSubmitted(job, queries.ended(self._store, others))
 
     def _announce(self, changes: Changes, events: Sequence[Event]) -> None:
@@ -296,17 +299,19 @@ class Controller:
                 log.info("synced", site=event.site.value, runs=len(event.known))
             elif isinstance(event, NodesChanged):
                 log.info("nodes", count=len(event.nodes))
+        for event, why in changes.ignored:
+            log.info("ignored", stale=type(event).__name__, subject=codec.subject(event), why=why)
         for decision in changes.decisions:
             log.info(decision.kind, subject=decision.subject, reason=decision.reason)
 
     def _offer(self, name: str) -> Offer:
-        offer = self.scheduler.fleet.offer(name)
+        offer = self.scheduler.state.fleet.offer(name)
         if offer is None:
             raise LookupError(f"{name} is not offered any more")
         return offer
 
     def _rate(self, offer_name: str) -> Money | None:
-        offer = self.scheduler.fleet.offer(offer_name)
+        offer = self.scheduler.state.fleet.offer(offer_name)
         return None if offer is None else offer.price_per_hour
 
     async def _find(self, job_id: str) -> tuple[Job, Workload]:
@@ -314,7 +319,7 @@ class Controller:
         if submission is None:
             raise LookupError(f"the store has no workload for {job_id}")
         job = submission.job
-        return replace(job, grace_s=self.scheduler.grace_s(job)), submission.workload
+        return replace(job, grace_s=self.scheduler.state.grace_s(job)), submission.workload
 
     async def _done(self, key: str) -> None:
         await self._outlast("done", lambda: self._store.action_done(key, self.now()))

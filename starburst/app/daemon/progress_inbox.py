@@ -60,7 +60,7 @@ class GangProgress:
         Raises:
             HintRefusedError: its run is over, or never was.
         """
-        record = self._scheduler.current(said.job, said.attempt)
+        record = self._scheduler.state.current(said.job, said.attempt)
         if record is None:
             raise HintRefusedError(HintOutcome.LATE)
         if said.rank >= len(record.job.tasks):

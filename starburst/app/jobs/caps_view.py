@@ -6,10 +6,11 @@ from sqlalchemy import select
 
 from starburst.app.jobs.serializers import Keys
 from starburst.app.times import iso
+from starburst.core.model.budget_values import CapLedger, CapStatus
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.steps.budget import Ledger, Standing, standings
+from starburst.core.steps.budget import cap_statuses
 from starburst.core.views.snapshot import Snapshot, restore
 from starburst.store import codec, queries
 from starburst.store import dashboard_queries as board
@@ -20,10 +21,10 @@ from starburst.store.store import Store, chunks
 
 def cap_rows(core: Scheduler) -> list[Keys]:
     """Every cap at the core's time, in the order of the config."""
-    return [cap_keys(standing) for standing in standings(core).values()]
+    return [cap_keys(standing) for standing in cap_statuses(core.state).values()]
 
 
-def cap_keys(standing: Standing) -> Keys:
+def cap_keys(standing: CapStatus) -> Keys:
     """How one stands."""
     cap = standing.cap
     warned = "warned" if standing.warns and standing.spent > 0 else "open"
@@ -45,7 +46,7 @@ def cap_keys(standing: Standing) -> Keys:
     }
 
 
-def stored_standings(store: Store, settings: Settings, now: float) -> list[Standing]:
+def stored_standings(store: Store, settings: Settings, now: float) -> list[CapStatus]:
     """How every cap stands at `now`, in the order of the config; reads no job that pays for no machine.
 
     For pages that stay open: a whole core is long to read while many jobs wait.
@@ -66,15 +67,15 @@ def stored_standings(store: Store, settings: Settings, now: float) -> list[Stand
         ]
     jobs = [codec.decode(JobRecord, text) for text in texts]
     core = restore(settings, Snapshot(facts, jobs, machines, nodes))
-    core.now = max(core.now, now)
-    open_books(store, core, core.now)
-    return list(standings(core).values())
+    core.state.now = max(core.state.now, now)
+    open_books(store, core, core.state.now)
+    return list(cap_statuses(core.state).values())
 
 
 def open_books(store: Store, core: Scheduler, now: float) -> None:
     """Caps that are new count what their window has cost already."""
-    for cap in core.settings.caps:
-        if cap.name not in core.ledgers:
+    for cap in core.state.settings.caps:
+        if cap.name not in core.state.ledgers:
             start, _ = cap.window(now)
-            core.ledgers[cap.name] = Ledger(start, settled_since(store, cap, start))
-    core.books = None
+            core.state.ledgers[cap.name] = CapLedger(start, settled_since(store, cap, start))
+    core.state.books = None

@@ -20,9 +20,9 @@ def explanation(
     if row.phase == queries.SUBMITTED:
         return Explanation(row.id, row.phase, "is stored and waits for the scheduler to take it up")
     core = live_core()
-    clock = local_clock(core.now)
-    record = core.jobs.get(row.id)
+    clock = local_clock(core.state.now)
+    record = core.state.jobs.get(row.id)
     if record is None:
         sentence = ended(row.phase, row.ended_at, row.message, row.cloud_micro_usd, clock)
         return Explanation(row.id, row.phase, sentence)
-    return explain(core, record, clock, sees)
+    return explain(core.state, record, clock, sees)

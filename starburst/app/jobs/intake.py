@@ -30,7 +30,7 @@ class JobIntake(AdoptionPort):
 
     def record(self, job_id: str) -> JobRecord | None:
         """How a job stands; also one that is over. None if the scheduler has not taken it up yet."""
-        return self._scheduler.jobs.get(job_id) or queries.record(self._store, job_id)
+        return self._scheduler.state.jobs.get(job_id) or queries.record(self._store, job_id)
 
     def adopted(self) -> dict[str, Adopted]:
         """Every job that is not over and was found in the cluster, by id."""
@@ -38,7 +38,9 @@ class JobIntake(AdoptionPort):
 
     def on_cluster(self) -> list[str]:
         """Every job that has a run on the cluster, by id."""
-        return [job.id for job in self._scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER]
+        return [
+            job.id for job in self._scheduler.state.jobs.values() if job.alive and job.site is Site.CLUSTER
+        ]
 
     def submit(self, submission: Submission) -> None:
         """Hand in a job that was found; doing it twice is doing it once.

@@ -18,7 +18,7 @@ from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
 from starburst.app.wiring.stored import carries, live_core, stored_config
-from starburst.core.steps.holding import HOLDABLE as PHASES
+from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
@@ -134,7 +134,7 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
     core = live_core(store)
     jobs = [item.job for item in submissions]
     others = {name for job in jobs for name in (*job.after_ok, *job.after_any)}
-    told = foretell(core, jobs, local_clock(core.now), ended(store, others))
+    told = foretell(core, jobs, local_clock(core.state.now), ended(store, others))
     return [
         {"name": s.job.name, **explanation_keys(e), "notes": list(s.notes)}
         for s, e in zip(submissions, told, strict=True)
@@ -169,7 +169,7 @@ def _refuse_barred(store: Store, submissions: Sequence[Submission]) -> None:
     asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
     if not asking:
         return
-    fleet = live_core(store).fleet
+    fleet = live_core(store).state.fleet
     barred = [(job, fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
     problems = [
         f"job {job.name}: {why}: change that annotation, or set starburst.io/cloud: never"

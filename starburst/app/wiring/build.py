@@ -69,12 +69,12 @@ def build(
     """
     scheduler = restore(config.settings(), store.snapshot())
     _refuse_to_leave_behind(store, scheduler, config)
-    open_books(store, scheduler, max(scheduler.now, queries.pace(store).scheduler_time(time.time())))
+    open_books(store, scheduler, max(scheduler.state.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json"))
     pace, wall = _pace(store, config), steady_wall()
 
     def now() -> float:
-        return max(scheduler.now, pace.scheduler_time(wall()))
+        return max(scheduler.state.now, pace.scheduler_time(wall()))
 
     async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
         if config.home.keep:
@@ -203,7 +203,7 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
     kind, last = config.cluster.kind, (store.fact("config") or {}).get("cluster", {}).get("kind", "local")
     if kind == last:
         return
-    running = {job.id for job in scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER}
+    running = {job.id for job in scheduler.state.jobs.values() if job.alive and job.site is Site.CLUSTER}
     left = running | queries.adopted(store).keys()
     if left:
         raise UserError(

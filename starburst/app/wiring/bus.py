@@ -138,12 +138,12 @@ class StoreHintHandler:
 
     def heartbeat(self, hint: HeartbeatHint, user: str | None) -> None:
         """Its site is asked now, not at its next round, if we believe that it is not up."""
-        fleet = self.scheduler.fleet.instances
+        fleet = self.scheduler.state.fleet.instances
         if hint.instance:
             machine = fleet.get(hint.instance)
             if machine is None or machine.phase not in OPEN_PHASES:
                 raise HintRefusedError(HintOutcome.LATE)
-            _refuse_others(user, (self.scheduler.jobs[job].job.user for job in machine.job_ids))
+            _refuse_others(user, (self.scheduler.state.jobs[job].job.user for job in machine.job_ids))
             site: Site | None = Site.CLOUD
             doubted = _is_doubted(machine)
         else:
@@ -154,7 +154,7 @@ class StoreHintHandler:
             self.sites[site].nudge()
 
     def _running(self, job: str, attempt: int, user: str | None) -> JobRecord:
-        record = self.scheduler.current(job, attempt)
+        record = self.scheduler.state.current(job, attempt)
         if record is None:
             raise HintRefusedError(HintOutcome.LATE)
         _refuse_others(user, [record.job.user])

@@ -22,11 +22,11 @@ def live_core(store: Store) -> Scheduler:
     """
     config = stored_config(store)
     scheduler = restore(config.settings(), store.snapshot())
-    now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
-    if not scheduler.capacity.nodes:
+    now = max(scheduler.state.now, queries.pace(store).scheduler_time(time.time()))
+    if not scheduler.state.capacity.nodes:
         offers = config.cloud.known_offers()
         scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
-    scheduler.now = now
+    scheduler.state.now = now
     open_books(store, scheduler, now)
     return scheduler
 

@@ -65,11 +65,11 @@ def up(
         inbox = ProgressInbox()
         controller = build(home, loaded, store, inbox=inbox, held=held)
         log = structlog.get_logger()
-        log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.jobs))
+        log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.state.jobs))
         asyncio.run(_run(controller, answering(home, loaded.http, sock, inbox, text=text)))
-        running = sum(record.alive for record in controller.scheduler.jobs.values())
-        log.info("down", running=running, machines=len(controller.scheduler.fleet.instances))
-        if controller.scheduler.fleet.instances:
+        running = sum(record.alive for record in controller.scheduler.state.jobs.values())
+        log.info("down", running=running, machines=len(controller.scheduler.state.fleet.instances))
+        if controller.scheduler.state.fleet.instances:
             lease = hours(loaded.cloud.lease)
             log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
 

@@ -128,8 +128,8 @@ def _at_home() -> tuple[Settings, Sequence[Node]]:
     """How this home's `up` schedules, and its nodes as last reported; as configured if none ever were."""
     with open_store() as store:
         core = live_core(store)
-    nodes = core.capacity.nodes
-    return core.settings, [node for node in nodes if node.schedulable] or nodes
+    nodes = core.state.capacity.nodes
+    return core.state.settings, [node for node in nodes if node.schedulable] or nodes
 
 
 def _cluster(home: Sequence[Node], given: Mapping[str, float | None]) -> dict[str, Any]:

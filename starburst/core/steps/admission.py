@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import inf, isinf
 
+from starburst.core.model.budget_values import Shortfall
 from starburst.core.model.events import JobSubmitted, LeaveRuled
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, NoOffer, OverBudget, Wait
 from starburst.core.state import State
-from starburst.core.steps.budget import Lacking, amount, cost_of, is_capped, short
+from starburst.core.steps.budget import amount, cost_of, is_capped, short
 from starburst.core.steps.prerequisites import follow, shut
 from starburst.core.steps.start_refusals import is_shut
 from starburst.core.steps.transitions import to
@@ -23,6 +24,7 @@ def submitted(state: State, event: JobSubmitted) -> None:
     """A new job waits, or leaves at once."""
     job = event.job
     if job.id in state.jobs:
+        state.ignore(event, "submitted before")
         return
     state.arrivals += 1
     record = JobRecord(job, state.arrivals, state.now, queued_at=state.now)
@@ -48,17 +50,7 @@ def admit(state: State, record: JobRecord) -> None:
         state.joining.append(record)
 
 
-def unblock(state: State) -> None:
-    """Who has paused after a failure tries again."""
-    while (job_id := state.pauses.pop_due(state.now)) is not None:
-        record = state.jobs[job_id]
-        if record.refusal:
-            _ask_again(state, record)
-        else:
-            admit(state, record)
-
-
-def _ask_again(state: State, record: JobRecord) -> None:
+def ask_again(state: State, record: JobRecord) -> None:
     """Whom its site would not start queues again, with what is left of its wait; if none is, it leaves."""
     record.not_before = state.now
     if shut(state, record):
@@ -194,7 +186,10 @@ def requeue(state: State, record: JobRecord) -> None:
 def leave_ruled(state: State, event: LeaveRuled) -> None:
     """Who may leave after all tries again, if it was kept here for that."""
     record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end or record.confined == event.why:
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.confined == event.why:
         return
     record.confined = event.why
     state.touch(record)
@@ -274,7 +269,7 @@ def _meets(record: JobRecord, lacks: str) -> bool:
     return True
 
 
-def wait_for_money(state: State, record: JobRecord, lacking: Lacking) -> None:
+def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
     """It should leave, but a cap has less left than it costs: it tries again when the cap's window ends, or
     money is released (core/steps/budget_enforcement.py). Said once per cap and window.
     """

@@ -10,9 +10,10 @@ nothing is forgotten at a restart, no reservation is left over, and a late repor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
+from starburst.core.model.budget_values import SLACK, CapLedger, CapStatus, Shortfall
 from starburst.core.model.estimates import released_by, unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import OverBudget
@@ -26,81 +27,20 @@ from starburst.policy.cost_allocation import Use
 
 #: What a machine is taken to need until it takes jobs, if its offer does not say; seconds.
 BOOT_S = 180.0
-#: Micro-dollars by which a sum may miss its mark: times are binary fractions.
-SLACK = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """What is kept of a cap: the window that this is about, and the micro-dollars of machines that ended."""
-
-    start: float
-    settled: float = 0.0
-    warned: bool = False
-    reached: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a cap stands in the present window; micro-dollars, and micro-dollars per hour."""
-
-    cap: Cap
-    ledger: Ledger
-    end: float
-    #: Settled and accrued.
-    spent: float
-    reserved: float
-    rate: float
-
-    @property
-    def left(self) -> float:
-        """What neither is spent nor set aside."""
-        return max(0.0, self.cap.limit.micro_usd - self.spent - self.reserved)
-
-    @property
-    def warns(self) -> bool:
-        """Whether so much is spent that people should know."""
-        return self.spent >= self.cap.warn_at * self.cap.limit.micro_usd - SLACK
-
-    @property
-    def is_reached(self) -> bool:
-        """Whether all is spent."""
-        return self.spent >= self.cap.limit.micro_usd - SLACK
-
-    def has(self, cost: float) -> bool:
-        """Whether something that costs so many micro-dollars may still be begun."""
-        return cost <= 0 or (not self.is_reached and cost <= self.left + SLACK)
-
-    @property
-    def next_mark(self) -> float:
-        """The next amount of spending at which something is to be done; infinity if there is none."""
-        if self.is_reached:
-            return inf
-        limit = float(self.cap.limit.micro_usd)
-        return limit if self.ledger.warned else min(limit, self.cap.warn_at * limit)
-
-
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """What keeps a job from leaving: its cost in the window of a cap, and what is left; micro-dollars."""
-
-    standing: Standing
-    cost: float
-    left: float
-
-
-def standings(state: State) -> Mapping[str, Standing]:
+def cap_statuses(state: State) -> Mapping[str, CapStatus]:
     """How every cap stands at `state.now`, by name."""
     if state.books is None or state.books[0] != state.now:
         state.books = state.now, {cap.name: _standing(state, cap) for cap in state.settings.caps}
     return state.books[1]
 
 
-def ledger(state: State, cap: Cap) -> Ledger:
+def ledger(state: State, cap: Cap) -> CapLedger:
     """Of the present window: a new one begins at nothing."""
     start, _ = cap.window(state.now)
     kept = state.ledgers.get(cap.name)
-    return kept if kept is not None and kept.start >= start else Ledger(start)
+    return kept if kept is not None and kept.start >= start else CapLedger(start)
 
 
 def settle(state: State, machine: InstanceRecord) -> None:
@@ -131,20 +71,20 @@ def needs(state: State, record: JobRecord, offers: Sequence[Offer], end: float) 
 
 def short(
     state: State, record: JobRecord, offers: Sequence[Offer], taken: Mapping[str, float]
-) -> Lacking | None:
+) -> Shortfall | None:
     """The first cap with less left than the job costs, if others have `taken` that much of each."""
-    for standing in standings(state).values():
+    for standing in cap_statuses(state).values():
         if standing.cap.covers(record.job):
             cost = needs(state, record, offers, standing.end)
             others = taken.get(standing.cap.name, 0.0)
             if cost > 0 and not standing.has(cost + others):
-                return Lacking(standing, cost, max(0.0, standing.left - others))
+                return Shortfall(standing, cost, max(0.0, standing.left - others))
     return None
 
 
 def set_aside(state: State, record: JobRecord, offers: Sequence[Offer], taken: dict[str, float]) -> None:
     """Count what a job costs as taken from every cap on it."""
-    for name, standing in standings(state).items():
+    for name, standing in cap_statuses(state).items():
         if standing.cap.covers(record.job):
             taken[name] = taken.get(name, 0.0) + needs(state, record, offers, standing.end)
 
@@ -168,7 +108,7 @@ def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:
     """Whether every cap on one of these jobs has as much left, and anything; micro-dollars."""
     return all(
         standing.has(max(cost, SLACK))
-        for standing in standings(state).values()
+        for standing in cap_statuses(state).values()
         if any(standing.cap.covers(job) for job in jobs)
     )
 
@@ -178,7 +118,7 @@ def amount(micro_usd: float) -> Money:
     return Money(round(micro_usd))
 
 
-def _standing(state: State, cap: Cap) -> Standing:
+def _standing(state: State, cap: Cap) -> CapStatus:
     kept, (start, end) = ledger(state, cap), cap.window(state.now)
     spent, reserved, rate = kept.settled, 0.0, 0.0
     for machine in state.fleet.instances.values():
@@ -187,7 +127,7 @@ def _standing(state: State, cap: Cap) -> Standing:
         spent += _share(state, machine, cap, (start, state.now))
         rate += _share(state, machine, cap, (state.now, state.now + HOUR_S))
         reserved += _expected(state, machine, cap, end)
-    return Standing(cap, kept, end, spent, reserved, rate)
+    return CapStatus(cap, kept, end, spent, reserved, rate)
 
 
 def _payers(state: State, machine: InstanceRecord) -> Iterator[Job]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from starburst.core.model.budget_values import CapStatus
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import wait_for_money
-from starburst.core.steps.budget import Standing, is_capped, ledger, set_aside, short, standings
+from starburst.core.steps.budget import cap_statuses, is_capped, ledger, set_aside, short
 from starburst.core.steps.run_lifecycle import back, release, stay, stop
 from starburst.domain.job import Phase
 from starburst.policy.caps import HOUR_S
@@ -24,7 +25,7 @@ def caps_at(state: State) -> float:
     first = inf
     if not state.settings.caps:
         return first
-    for standing in standings(state).values():
+    for standing in cap_statuses(state).values():
         if standing.rate > 0:
             missing_s = (standing.next_mark - standing.spent) / standing.rate * HOUR_S
             first = min(first, max(state.now + missing_s, state.now + LEAST_S), standing.end)
@@ -34,7 +35,7 @@ def caps_at(state: State) -> float:
 def watch_caps(state: State) -> None:
     """Say what is to be said, end what is to be ended; those for whom there is money now try again."""
     for cap in state.settings.caps:
-        standing = standings(state)[cap.name]
+        standing = cap_statuses(state)[cap.name]
         _tell(state, standing)
         if standing.is_reached and cap.then != "finish":
             _enforce(state, standing)
@@ -61,7 +62,7 @@ def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
     return found
 
 
-def _tell(state: State, standing: Standing) -> None:
+def _tell(state: State, standing: CapStatus) -> None:
     """Each of the two at most once per window; again only if a bill turned out smaller in between."""
     kept, cap = standing.ledger, standing.cap
     if kept.reached and not standing.is_reached:
@@ -76,7 +77,7 @@ def _tell(state: State, standing: Standing) -> None:
     state.decide(cap.name, kind, title=cap.title, spent=spent, then=cap.then, until=standing.end)
 
 
-def _enforce(state: State, standing: Standing) -> None:
+def _enforce(state: State, standing: CapStatus) -> None:
     """The cap is reached: whom it covers has no machines that still come up, and ends if it is to."""
     cap = standing.cap
     here = {job_id for machine in state.fleet.instances.values() for job_id in machine.job_ids}
@@ -102,7 +103,7 @@ def _retry(state: State) -> None:
         if record is None or not is_capped(record):
             del state.capped[job_id]
             continue
-        over = [standing for standing in standings(state).values() if standing.cap.covers(record.job)]
+        over = [standing for standing in cap_statuses(state).values() if standing.cap.covers(record.job)]
         if all(standing.has(cost + taken.get(standing.cap.name, 0.0)) for standing in over):
             state.set_deadline(record, state.now)
             for standing in over:

@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.state import State
 from starburst.domain.job import Job, Phase, Site
 from starburst.policy.packing.throughput import throughputs
-
-if TYPE_CHECKING:
-    from starburst.core.state import State
 
 #: Seconds that nobody may have come or gone for: the window of a report, and the time it takes to get here.
 SETTLED_S = 60.0
@@ -28,8 +25,8 @@ AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """Who runs beside a job."""
+class Colocated:
+    """The workloads that run beside a job on its machines."""
 
     #: Of each of its tasks: the workload, and those of other jobs' tasks on the same machine.
     tasks: tuple[tuple[str, tuple[str, ...]], ...]
@@ -93,7 +90,7 @@ def _dot(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True))
 
 
-def _company(state: State, record: JobRecord) -> Company | None:
+def _company(state: State, record: JobRecord) -> Colocated | None:
     """None if it does not run on machines of ours."""
     runs = record.phase is Phase.RUNNING and record.site is Site.CLOUD and record.started_at is not None
     machines = {slot.where: state.fleet.instances.get(slot.where) for slot in record.slots}
@@ -109,7 +106,7 @@ def _company(state: State, record: JobRecord) -> Company | None:
         since = max([since, *(mate.started_at or 0.0 for mate in mates)])
         beside[where] = [mate.job.known_as for mate in mates for slot in mate.slots if slot.where == where]
     tasks = tuple((record.job.known_as, tuple(beside[slot.where])) for slot in record.slots)
-    return Company(tasks, since)
+    return Colocated(tasks, since)
 
 
 def _mates(state: State, record: JobRecord, machine: InstanceRecord) -> Iterator[JobRecord]:

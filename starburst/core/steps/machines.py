@@ -32,6 +32,7 @@ def instance_ready(state: State, event: InstanceReady) -> None:
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
         return
     instance.launched_at = event.launched_at
     _reprice(state, instance, event.rate)
@@ -81,6 +82,7 @@ def instance_failed(state: State, event: InstanceFailed) -> None:
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
         return
     instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
     _pause(state, instance, event.message)
@@ -96,6 +98,7 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
         return
     instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
     instance.preempted = event.preempted
@@ -122,7 +125,10 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
 def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
     """Not dead for that: it gets a grace, which survives a restart, to be heard of again."""
     instance = state.fleet.instances.get(event.instance_id)
-    if instance is None or instance.phase not in OPEN_PHASES or instance.unreachable_since is not None:
+    if instance is None or instance.phase not in OPEN_PHASES:
+        state.ignore(event, "no such machine, or it is given back")
+        return
+    if instance.unreachable_since is not None:
         return
     instance.unreachable_since = state.now
     state.fleet.troubled.add(instance.id)
@@ -136,7 +142,10 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
 def instance_reachable(state: State, event: InstanceReachable) -> None:
     """It answers again; if it was ended meanwhile, that stands."""
     instance = state.fleet.instances.get(event.instance_id)
-    if instance is None or instance.phase not in OPEN_PHASES or instance.unreachable_since is None:
+    if instance is None or instance.phase not in OPEN_PHASES:
+        state.ignore(event, "no such machine, or it is given back")
+        return
+    if instance.unreachable_since is None:
         return
     state.decide(instance.id, "reachable", after_s=state.now - instance.unreachable_since)
     instance.unreachable_since = None
@@ -151,7 +160,10 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     Its site takes back what has not begun there; what runs goes on to its end.
     """
     instance = state.fleet.instances.get(event.instance_id)
-    if instance is None or instance.phase not in OPEN_PHASES or instance.unfit_since is not None:
+    if instance is None or instance.phase not in OPEN_PHASES:
+        state.ignore(event, "no such machine, or it is given back")
+        return
+    if instance.unfit_since is not None:
         return
     instance.unfit_since = state.now
     state.fleet.troubled.add(instance.id)

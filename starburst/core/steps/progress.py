@@ -19,6 +19,7 @@ def progressed(state: State, event: Progress) -> None:
     """An attempt says how far it is. Nothing is decided for that; whoever asks next has a better estimate."""
     record, left_s = state.current(event.job_id, event.attempt), _left_s(state, event)
     if record is None or record.phase is not Phase.RUNNING or not _is_sane(event):
+        state.ignore(event, "no running attempt, or numbers that cannot be")
         return
     observe(state, record, event.per_s)
     if left_s is None:

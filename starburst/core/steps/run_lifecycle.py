@@ -62,6 +62,7 @@ def run_started(state: State, event: RunStarted) -> None:
     state.unconfirmed_runs.discard((event.job_id, event.attempt))
     record = state.current(event.job_id, event.attempt)
     if record is None or record.started_at is not None:
+        state.ignore(event, "no live attempt" if record is None else "its start is known")
         return
     _note_start(state, record)
     if record.phase is Phase.STARTING:
@@ -96,6 +97,7 @@ def run_ended(state: State, event: RunEnded) -> None:
     state.unconfirmed_runs.discard((event.job_id, event.attempt))
     record = state.current(event.job_id, event.attempt)
     if record is None:
+        state.ignore(event, "no live attempt")
         return
     ran_out = event.end in (RunEnd.EXITED, RunEnd.OUT_OF_TIME)
     if record.started_at is None and ran_out:

@@ -78,26 +78,27 @@ def foretell(
 
     `ended`: how jobs ended that these come after and that the scheduler has forgotten.
     """
-    scheduler.handle([JobSubmitted(job, ended) for job in jobs], scheduler.now)
+    state = scheduler.state
+    scheduler.handle([JobSubmitted(job, ended) for job in jobs], state.now)
     told = []
     for job in jobs:
-        record = scheduler.jobs[job.id]
+        record = state.jobs[job.id]
         settled = record.phase in (Phase.HELD, Phase.BLOCKED, Phase.QUEUED) or record.phase.is_end
-        told.append(explain(scheduler, record, clock) if settled else _at_once(scheduler, record))
+        told.append(explain(state, record, clock) if settled else _at_once(state, record))
     return told
 
 
-def _at_once(scheduler: Scheduler, record: JobRecord) -> Explanation:
+def _at_once(state: State, record: JobRecord) -> Explanation:
     """A job that would start, or leave, the moment it is submitted."""
     if record.phase is not Phase.OFFLOADING:
         sentence = f"would start at once on the cluster on {where(record.slots)}"
         return Explanation(record.id, record.phase.value, sentence)
     decision = next(
-        (d for d in scheduler.changes.decisions if d.subject == record.id and d.kind == "offloaded"), None
+        (d for d in state.changes.decisions if d.subject == record.id and d.kind == "offloaded"), None
     )
     why = "" if decision is None else f": {WHY_OFFLOAD[str(decision.numbers['why'])](decision.numbers)}"
-    offers = [machine.offer for machine in _machines(scheduler, record)]
-    cost, price = _price(scheduler, record.job, offers)
+    offers = [machine.offer for machine in _machines(state, record)]
+    cost, price = _price(state, record.job, offers)
     return Explanation(
         record.id,
         record.phase.value,

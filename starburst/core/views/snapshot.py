@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starburst.core.model.budget_values import CapLedger
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
@@ -13,7 +14,8 @@ from starburst.core.model.throughput import Speeds
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.parts.queue import Passed
 from starburst.core.scheduler import Scheduler
-from starburst.core.steps.budget import Ledger, cost_of, is_capped
+from starburst.core.state import State
+from starburst.core.steps.budget import cost_of, is_capped
 from starburst.core.steps.prerequisites import await_
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Phase, Site
@@ -44,7 +46,7 @@ class Facts:
     next_round: float = 0.0
     memory: Memory = field(default_factory=Memory)
     #: What is kept of each cap on spending.
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    ledgers: dict[str, CapLedger] = field(default_factory=dict)
     #: Of the order "fair".
     tags: Tags = field(default_factory=Tags)
     #: Who was passed how often (core/steps/starvation.py).
@@ -66,7 +68,7 @@ class Snapshot:
     speeds: Mapping[str, Any] | None = None
 
 
-def facts(state: Scheduler) -> Facts:
+def facts(state: State) -> Facts:
     """The small part of a snapshot."""
     return Facts(
         state.now,
@@ -92,7 +94,8 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
 
     Runs and machines are unconfirmed until their site has reported what it knows (SiteSynced).
     """
-    state = Scheduler(settings, packer)
+    scheduler = Scheduler(settings, packer)
+    state = scheduler.state
     known = snapshot.facts
     state.now, state.arrivals, state.decided = known.now, known.arrivals, known.decided
     if known.load is not None:
@@ -126,10 +129,10 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.homesick = dict.fromkeys(sorted(state.homesick, key=lambda name: state.jobs[name].look_at or 0.0))
     state.walk.rebuild(state.queue, state.capacity, known.configurations)
     state.walk.grew(state.queue)
-    return state
+    return scheduler
 
 
-def _take_over(state: Scheduler, record: JobRecord) -> None:
+def _take_over(state: State, record: JobRecord) -> None:
     state.jobs[record.id] = record
     if record.phase.is_end:
         return
@@ -157,7 +160,7 @@ def _take_over(state: Scheduler, record: JobRecord) -> None:
             state.looks.set(record.look_at, record)
 
 
-def _gate(state: Scheduler, record: JobRecord) -> None:
+def _gate(state: State, record: JobRecord) -> None:
     """Who is kept out of the queue goes on waiting for what that waits for; others keep their turns."""
     for name in record.awaits:
         await_(state, record, name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from starburst.core.model.budget_values import SLACK, CapStatus
 from starburst.core.model.decisions import AT_CAP
-from starburst.core.steps.budget import SLACK, Standing, amount
+from starburst.core.steps.budget import amount
 from starburst.domain.money import Money
 from starburst.policy.caps import HOUR_S, Cap
 
@@ -66,7 +67,7 @@ class CapsPanel:
     day: CapRow | None = None
 
 
-def caps_panel(standings: Sequence[Standing], now: float) -> CapsPanel:
+def caps_panel(standings: Sequence[CapStatus], now: float) -> CapsPanel:
     """Those on everybody in the order of the config, then those of others who are near, the worst first."""
     lines = [_line(standing, now) for standing in standings]
     ours = [line for line in lines if _is_on_all(line)]
@@ -78,7 +79,7 @@ def caps_panel(standings: Sequence[Standing], now: float) -> CapsPanel:
     return CapsPanel(shown, len(ours) + len(near) - len(shown), len(others) - len(near), day)
 
 
-def _line(standing: Standing, now: float) -> CapRow:
+def _line(standing: CapStatus, now: float) -> CapRow:
     cap = standing.cap
     lasts_s = None
     if standing.rate > 0 and not standing.is_reached:
@@ -94,7 +95,7 @@ def _line(standing: Standing, now: float) -> CapRow:
     )
 
 
-def _state(standing: Standing) -> str:
+def _state(standing: CapStatus) -> str:
     if standing.is_reached:
         return "spent"
     if standing.left <= SLACK:

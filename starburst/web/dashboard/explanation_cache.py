@@ -34,8 +34,8 @@ class Teller:
 
     def _at_least(self, decided: int) -> Scheduler:
         at, core = time.monotonic(), self._core
-        if core is None or core.decided < decided or at - self._read_at > STALE_S:
+        if core is None or core.state.decided < decided or at - self._read_at > STALE_S:
             core = self._core = live_core(self._app_context.store)
             self._read_at = at
-        core.now = max(core.now, self._app_context.now())
+        core.state.now = max(core.state.now, self._app_context.now())
         return core

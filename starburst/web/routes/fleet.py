@@ -92,7 +92,7 @@ def events(
 def nodes(context: Viewer) -> JSONResponse:
     """An array; amounts are what jobs may use. A node that jobs may not start on is not `schedulable`."""
     with context.services.live.lock:
-        capacity = context.services.live.get().capacity
+        capacity = context.services.live.get().state.capacity
         return JSONResponse([node_keys(node, capacity.free(node.name)) for node in capacity.nodes])
 
 
@@ -101,7 +101,7 @@ def offers(context: Viewer) -> JSONResponse:
     """An array; the price is null if it is unknown."""
     with context.services.live.lock:
         return JSONResponse(
-            [offer_keys(offer) for offer in context.services.live.get().fleet.offers.values()]
+            [offer_keys(offer) for offer in context.services.live.get().state.fleet.offers.values()]
         )
 
 

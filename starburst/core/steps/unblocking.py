@@ -1,0 +1,69 @@
+"""Jobs outside the queue: users hold and release them; a pause, a turn or the end of another job frees them.
+
+What keeps a job out is decided in core/steps/prerequisites.py, each time that it is admitted anew.
+"""
+
+from __future__ import annotations
+
+from starburst.core.model.events import HoldRequested, ReleaseRequested
+from starburst.core.state import State
+from starburst.core.steps.admission import admit, ask_again, withdraw
+from starburst.core.steps.run_lifecycle import finish
+from starburst.domain.job import Phase
+
+#: Phases in which a job can still be held.
+HOLDABLE = (Phase.BLOCKED, Phase.QUEUED)
+
+
+def unblock(state: State) -> None:
+    """Jobs whose pause after a failure is over try again."""
+    while (job_id := state.pauses.pop_due(state.now)) is not None:
+        record = state.jobs[job_id]
+        if record.refusal:
+            ask_again(state, record)
+        else:
+            admit(state, record)
+
+
+def free(state: State) -> None:
+    """Admit jobs that await no other job any more, and cancel those that await one in vain.
+
+    The cancellation of a job may free or doom the jobs that come after it, so the queue is worked off.
+    """
+    while state.freed:
+        record = state.jobs.get(state.freed.popleft())
+        if record is None or record.phase not in (Phase.BLOCKED, Phase.HELD):
+            continue
+        if record.doomed_by:
+            finish(state, record, Phase.CANCELLED, "cancelled", other=record.doomed_by)
+        elif record.phase is Phase.BLOCKED:
+            admit(state, record)
+
+
+def hold_requested(state: State, event: HoldRequested) -> None:
+    """A user holds a job: it leaves the queue. A job that has a place already goes on."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.held:
+        return
+    if record.phase not in HOLDABLE:
+        state.decide(record.id, "not-held", phase=record.phase.value)
+        return
+    withdraw(state, record)
+    record.held = True
+    admit(state, record)
+
+
+def release_requested(state: State, event: ReleaseRequested) -> None:
+    """A user releases a job: it gets a new wait, as if it were submitted now."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if not record.held:
+        return
+    record.held = False
+    state.decide(record.id, "released", held_s=state.now - record.queued_at)
+    admit(state, record)
