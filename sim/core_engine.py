@@ -62,6 +62,8 @@ class _Book:
         n = len(trace)
         self._trace = trace
         self._spec = spec
+        #: Ids of jobs whose outcome is noted.
+        self._over: set[str] = set()
         self.outcomes = Outcomes(
             start_h=np.full(n, np.nan),
             end_h=np.full(n, np.nan),
@@ -79,7 +81,8 @@ class _Book:
             if decision.kind == "returning":
                 self._left_the_cloud(decision)
         for record in changes.jobs.values():
-            if record.phase.is_end and np.isnan(self.outcomes.end_h[int(record.id)]):
+            if record.phase.is_end and record.id not in self._over:
+                self._over.add(record.id)
                 self._ended(int(record.id), record)
 
     def _left_the_cloud(self, decision: Decision) -> None:

@@ -7,7 +7,7 @@ are looked at for coming home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isinf
 from typing import Any
 
@@ -84,12 +84,12 @@ RANK: dict[type, int] = {
 class Scheduler(State):
     """Deterministic: the same events at the same times give the same decisions."""
 
-    def handle(self, events: Event | Sequence[Event], now: float) -> list[Action]:
+    def handle(self, events: Event | list[Event] | tuple[Event, ...], now: float) -> list[Action]:
         """Take in what happened at `now` (all that happened at that instant) and decide.
 
         Actions and decisions are also collected in `changes` until `take_changes`.
         """
-        batch = events if isinstance(events, Sequence) else (events,)
+        batch: Sequence[Event] = events if isinstance(events, (list, tuple)) else (events,)
         already = len(self.changes.actions)
         self.pass_to(now)
         if len(batch) > 1:
@@ -117,7 +117,8 @@ class Scheduler(State):
             record = self.jobs.get(job_id)
             if record is not None and not record.open_bills:
                 del self.jobs[job_id]
-        self.retired.clear()
+        if self.retired:
+            self.retired.clear()
         return changes
 
     def next_wakeup(self) -> float:
@@ -126,9 +127,15 @@ class Scheduler(State):
             return caps_at(self)
         if self.freed:
             return self.now
-        timers = self.deadlines.next(), self.looks.next(), self.pauses.next()
         return min(
-            *timers, pack_at(self), probe_at(self), fence_at(self), consolidate_at(self), caps_at(self)
+            self.deadlines.next(),
+            self.looks.next(),
+            self.pauses.next(),
+            pack_at(self),
+            probe_at(self),
+            fence_at(self),
+            consolidate_at(self),
+            caps_at(self),
         )
 
     def _schedule(self) -> None:
@@ -156,9 +163,10 @@ class Scheduler(State):
         consolidate(self)
 
     def _join_arrivals(self) -> None:
-        for record in self.joining:
-            join(self, record)
-        self.joining.clear()
+        if self.joining:
+            for record in self.joining:
+                join(self, record)
+            self.joining.clear()
 
     def _wake(self) -> None:
         """The cluster has synced: a first look at it before any wait counts as over."""
@@ -173,12 +181,12 @@ class Scheduler(State):
             self.dequeue(record)
             place(self, record, slots, behind)
 
-    def _walk(self) -> Iterator[Start]:
+    def _walk(self) -> Iterable[Start]:
         protect(self)
         if self.grew:
             self.grew = False
             self.walk.grew(self.queue)
-        return self.walk.walk(self.queue, self.capacity)
+        return () if self.walk.is_idle else self.walk.walk(self.queue, self.capacity)
 
 
 def _cancelled(state: State, event: CancelRequested) -> None:

@@ -154,6 +154,9 @@ class Fleet:
         self.launches = 0
         #: The bills of machines that have ended.
         self.settled = Money()
+        #: Answers of `price`, and the version of the speeds and the offers that they hold for.
+        self._priced: dict[tuple[tuple[Resources, ...], OfferRules, str], list[Offer] | str] = {}
+        self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
         #: What the packer remembers of the last time that running jobs were reconsidered.
         self.memory = Memory()
         #: How fast jobs run beside each other, as far as that is known.
@@ -161,6 +164,8 @@ class Fleet:
 
     def available(self, now: float) -> list[Offer]:
         """Offers that may be asked for now."""
+        if not self.paused:
+            return list(self.offers.values())
         return [o for o in self.offers.values() if self.paused.get(o.name, now) <= now]
 
     def offer(self, name: str) -> Offer | None:
@@ -175,7 +180,20 @@ class Fleet:
         return offer.price_per_hour or max(known, default=Money())
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
-        """The offers a job would be given, one per machine, or what is lacking."""
+        """The offers a job would be given, one per machine, or what is lacking.
+
+        A pure function of what the job asks for, the offers and the table of speeds: answers are kept until
+        the offers or the table change.
+        """
+        asked = (job.tasks, job.offer_rules, self.speeds.name_of(job))
+        basis = (self.speeds.table.version, tuple(offers))
+        if basis != self._priced_for:
+            self._priced_for, self._priced = basis, {}
+        if asked not in self._priced:
+            self._priced[asked] = self._price(job, basis[1])
+        return self._priced[asked]
+
+    def _price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         tasks = self._tasks(job, None)
         offers = _by_zone(offers, tasks)
         plan = self._packer.plan(Situation(tasks, self._within(offers), throughput=self.speeds.table))
@@ -275,10 +293,13 @@ class Fleet:
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """The job has these slots, and no others of their machines; how many bills are new to it."""
-        names = [name for name in dict.fromkeys(slot.where for slot in slots) if name in self.instances]
+        by_name: dict[str, list[Slot]] = {}
+        for slot in slots:
+            by_name.setdefault(slot.where, []).append(slot)
         return sum(
-            self.instances[name].hold(job_id, [slot for slot in slots if slot.where == name], now)
-            for name in names
+            self.instances[name].hold(job_id, there, now)
+            for name, there in by_name.items()
+            if name in self.instances
         )
 
     def retry_at(self, job: Job, now: float) -> float | None:
@@ -321,8 +342,10 @@ class Fleet:
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:
     """The offers, and those of any zone once more in the zones that tasks must be in."""
-    zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
     offers = tuple(offers)
+    zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
+    if not zones:
+        return offers
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)
     return (*offers, *(offer for offer in apart if offer is not None))
 
