@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from starburst.core.steps.budget import Ledger, Standing
 
 
+#: Decisions that are kept for error messages.
+RECENT = 256
+
+
 class Changes:
     """What one step did: to be stored before any of its actions starts."""
 
@@ -98,6 +102,8 @@ class State:
         self.arrivals = 0
         self.decided = 0
         self.changes = Changes()
+        #: The latest decisions, for the story of a job in an error.
+        self.recent: deque[Decision] = deque(maxlen=RECENT)
         #: Jobs that ended; forgotten once their bills are in.
         self.retired: list[str] = []
         #: Runs and machines found in the store at a restart that no site has confirmed yet.
@@ -154,6 +160,7 @@ class State:
         self.decided += 1
         decision = Decision(self.decided, self.now, subject, self.event, kind, numbers)
         self.changes.decisions.append(decision)
+        self.recent.append(decision)
         return decision
 
     def do(self, action: Action) -> None:
@@ -195,7 +202,6 @@ class State:
         """Take a job out of the queue."""
         self.queue.remove(record)
         self.walk.left(record)
-        self.meter.rests(record)
 
     def set_deadline(self, record: JobRecord, deadline: float) -> None:
         """The job leaves for the cloud then."""

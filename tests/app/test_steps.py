@@ -46,7 +46,7 @@ class Witness:
         self.closed += 1
 
 
-def kept(store: Store) -> counters.Steps:
+def kept(store: Store) -> counters.StepDurations:
     with store.read() as conn:
         return counters.steps(conn)
 
@@ -117,7 +117,7 @@ def test_a_crash_takes_back_nothing_that_was_kept(store: Store, path: Path) -> N
 
 
 def test_times_fall_into_their_classes() -> None:
-    took = counters.Took()
+    took = counters.DurationHistogram()
     for took_s in (0.0, 0.001, 0.0011, 10.0, 10.1):
         took.add(took_s)
     assert [took.counts[0], took.counts[1], took.counts[-2], took.counts[-1]] == [2, 1, 1, 1]

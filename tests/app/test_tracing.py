@@ -19,7 +19,7 @@ from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.app.config.tracing import TracingConfig
 from starburst.app.daemon.observers import Stepped
-from starburst.app.doctor.doctor import Status, config_checks
+from starburst.app.doctor.doctor import CheckStatus, config_checks
 from starburst.app.errors import UserError
 from starburst.app.telemetry import otlp
 from starburst.app.telemetry.tracing import Tracing
@@ -356,7 +356,7 @@ def test_without_the_extra_a_start_and_the_doctor_say_so(
     assert str(error.value) == says
     checks, _ = config_checks(home, config)
     assert checks[-1].line == f"extra: {says}"
-    assert checks[-1].status is Status.FAIL
+    assert checks[-1].status is CheckStatus.FAIL
 
 
 def doctored(tmp_path: Path, endpoint: str) -> tuple[Home, Path]:
@@ -377,5 +377,5 @@ def test_the_doctor_asks_the_collector(tmp_path: Path, receiver: Receiver, nobod
         checks, _ = config_checks(*doctored(tmp_path, endpoint))
         assert checks[-1].line.startswith(f"tracing: {endpoint} ")
         assert checks[-1].line.endswith(line)
-        assert checks[-1].status is (Status.OK if status == 200 else Status.WARN)
+        assert checks[-1].status is (CheckStatus.OK if status == 200 else CheckStatus.WARN)
     assert not receiver.spans

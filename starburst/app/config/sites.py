@@ -187,7 +187,7 @@ class OfferConfig(Section):
         return LocalOffer(offer, self.boot, self.setup, self.capacity)
 
 
-class Prices(Section):
+class PriceLimits(Section):
     """What machines may cost."""
 
     max_usd_per_hour: Amount | None = Field(
@@ -195,7 +195,7 @@ class Prices(Section):
     )
 
 
-class Reaping(Prices):
+class ReapedCloud(PriceLimits):
     """Which machines a cloud's reaper ends.
 
     A quarter of an hour is one lease: a machine that nobody claims would by then have ended by itself, were
@@ -217,7 +217,7 @@ def _known_cloud(value: object) -> object:
     return value
 
 
-class CloudConfig(Reaping, RunsJobs):
+class CloudConfig(ReapedCloud, RunsJobs):
     """The embedded cloud, or none."""
 
     kind: Annotated[Literal["local", "none"], BeforeValidator(_known_cloud)] = Field(
@@ -266,7 +266,7 @@ def _volumes(mapping: dict[str, Any]) -> dict[str, Any]:
     return mapping
 
 
-class SkyConfig(Reaping):
+class SkyConfig(ReapedCloud):
     """Real clouds, by SkyPilot."""
 
     kind: Literal["skypilot"] = Field("skypilot", description="skypilot: real machines, real bills")

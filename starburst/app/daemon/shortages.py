@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import structlog
 
-from starburst.store.errors import NoRoomError, UnusableError
+from starburst.store.errors import DiskFullError, UnusableError
 
 log = structlog.get_logger()
 
@@ -26,7 +26,7 @@ LAST_PAUSE_S = 5.0
 STEADY_S = 1.0
 
 LACKS = {
-    errno.ENOSPC: NoRoomError.kind,
+    errno.ENOSPC: DiskFullError.kind,
     errno.EDQUOT: "the disk quota is used up",
     errno.EROFS: "the file system is read-only",
     errno.EMFILE: "this process has too many open files",

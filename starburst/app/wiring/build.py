@@ -24,7 +24,7 @@ from starburst.app.daemon.shortages import Patience
 from starburst.app.daemon.wall_clock import steady_wall
 from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
-from starburst.app.jobs.intake import StoreDesk
+from starburst.app.jobs.intake import JobIntake
 from starburst.app.reading.adopted import object_reader
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
@@ -236,7 +236,7 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
 
     return KubernetesCluster(
         connect=lambda: connect(chosen),
-        desk=StoreDesk(
+        desk=JobIntake(
             store, Store.open(home.database, BUSY_MS), scheduler, config.limits.quota(config.queues)
         ),
         controller=_controller_id(store),

@@ -85,7 +85,7 @@ class Prospects:
 
 def _waits(record: JobRecord, now: float) -> bool:
     """Whether it waits by our decision, with an end to it that has not come yet."""
-    free_to_go = record.job.cloud is CloudChoice.AUTO and "lacks" not in record.wait
+    free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
     return (
         record.phase is Phase.QUEUED and free_to_go and now < record.deadline and not isinf(record.deadline)
     )

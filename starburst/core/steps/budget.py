@@ -15,6 +15,7 @@ from math import inf
 
 from starburst.core.model.estimates import released_by, unsaved_s
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import OverBudget
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase, Offer
@@ -150,16 +151,17 @@ def set_aside(state: State, record: JobRecord, offers: Sequence[Offer], taken: d
 
 def is_capped(record: JobRecord) -> bool:
     """Whether a cap keeps the job from leaving, until the cap's window ends or money is released."""
-    told = record.wait.get("capped")
-    waits = record.phase is Phase.QUEUED and isinstance(told, dict)
-    return waits and isinstance(told, dict) and told["until"] == record.deadline
+    obstacle = record.obstacle
+    return (
+        record.phase is Phase.QUEUED
+        and isinstance(obstacle, OverBudget)
+        and obstacle.until == record.deadline
+    )
 
 
 def cost_of(record: JobRecord) -> float:
     """What a job that a cap keeps would cost; infinity if nobody knows."""
-    told = record.wait["capped"]
-    cost = told["cost"] if isinstance(told, dict) else None
-    return inf if cost is None else float(cost)
+    return record.obstacle.cost if isinstance(record.obstacle, OverBudget) else inf
 
 
 def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:

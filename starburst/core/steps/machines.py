@@ -15,11 +15,13 @@ from starburst.core.model.events import (
     InstanceUnreachable,
 )
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.fleet import OPEN_PHASES, InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import leave
 from starburst.core.steps.budget import settle
 from starburst.core.steps.run_lifecycle import gone, release, set_off, start, stay, stop
+from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
@@ -229,7 +231,7 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
         # One machine of a gang: the others must end before a new attempt may start.
         record.message = message
         if record.phase is not Phase.STOPPING:
-            stop(state, record, "preempted" if preempted else "lost", 0.0)
+            stop(state, record, StopReason.PREEMPTED if preempted else StopReason.LOST, 0.0)
     elif record.alive:
         gone(state, record, message, preempted=preempted)
 
@@ -237,10 +239,11 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
 def _leave_again(state: State, record: JobRecord) -> None:
     """A machine did not come up: give back the others of the job, and ask for new ones."""
     release(state, record)
-    record.slots = ()
     if record.phase is Phase.OFFLOADING:
-        record.phase = Phase.QUEUED
-        leave(state, record, "again")
+        to(state, record, Phase.QUEUED)
+        leave(state, record, LeaveReason.AGAIN)
+    else:
+        record.slots = ()
 
 
 def _pause(state: State, instance: InstanceRecord, message: str) -> None:

@@ -16,9 +16,6 @@ from starburst.core.steps.run_lifecycle import place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import Job, Phase, Site
 
-#: Why a job leaves that would rather have stayed.
-FOR_WANT_OF_ROOM = ("expired", "hopeless", "queue-full")
-
 
 def pack_at(state: State) -> float:
     """When those who leave are packed; infinity while nobody does."""
@@ -33,10 +30,9 @@ def recall(state: State) -> None:
         return
     for job_id in list(state.departing):
         record = state.jobs[job_id]
-        slots = state.capacity.place(record.job) if record.leaving in FOR_WANT_OF_ROOM else None
+        wants_room = record.leaving is not None and record.leaving.wants_room
+        slots = state.capacity.place(record.job) if wants_room else None
         if slots is not None:
-            del state.departing[job_id]
-            record.leaving = ""
             place(state, record, slots, behind="")
 
 
@@ -48,7 +44,6 @@ def pack(state: State) -> None:
     state.departing.clear()
     for record in waiting:
         if record.confined:  # since it began to leave
-            record.leaving = ""
             confine(state, record)
     leavers = afford(state, [record for record in waiting if not record.confined])
     if not leavers:
@@ -61,7 +56,6 @@ def pack(state: State) -> None:
     told: set[str] = set()
     for record in leavers:
         if record.id in packed.lacking:
-            record.leaving = ""
             keep(state, record, packed.lacking[record.id])
         else:
             _offload(state, record, packed, told)
@@ -74,6 +68,7 @@ def leaver(state: State, job: Job, left_s: float) -> Leaver:
 
 def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) -> None:
     """The job has its slots; machines that it is the first of are asked for."""
+    assert record.leaving is not None
     record.slots = packed.slots[record.id]
     machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
     record.open_bills += packed.bills[record.id]
@@ -82,7 +77,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     state.decide(
         record.id,
         "offloaded",
-        why=record.leaving,
+        why=record.leaving.value,
         need=str(record.job.resources),
         waited_s=state.now - record.queued_at,
         short_job_s=state.settings.short_job_s,
@@ -92,7 +87,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
         joins=", ".join(machine.id for machine in machines) if record.id in packed.joined else "",
         sharers=", ".join(job_id for job_id in everyone if job_id != record.id),
     )
-    record.leaving = ""
+    record.leaving = None
     for machine in machines:
         state.touch_instance(machine)
         if machine.id in packed.launched and machine.id not in told:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import cloud_run
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.run_lifecycle import stop
 from starburst.core.steps.start_refusals import is_shut
@@ -44,4 +45,4 @@ def _consider(state: State, record: JobRecord) -> None:
         record.reserved = slots
         slot = f"{where(slots)} is held for it"
     state.decide(record.id, "returning", **numbers, slot=slot)
-    stop(state, record, "return", state.grace_s(job))
+    stop(state, record, StopReason.RETURN, state.grace_s(job))

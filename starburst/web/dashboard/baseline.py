@@ -50,7 +50,7 @@ class Comparison:
         return (rival - self.paid.micro_usd) / rival if rival else None
 
 
-class Rival:
+class BaselineCache:
     """Keeps the last comparison and makes the next one in a thread of its own."""
 
     def __init__(self, store: Store) -> None:

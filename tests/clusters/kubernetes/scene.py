@@ -11,7 +11,7 @@ from typing import Any
 
 from kubernetes.aio.client import ApiClient, Configuration
 
-from starburst.app.reading.requests import Found, read
+from starburst.app.reading.requests import FoundObject, read
 from starburst.clusters.kubernetes.adapter import KubernetesCluster
 from starburst.clusters.kubernetes.stuck import Limits
 from starburst.core.model.actions import Slot
@@ -91,7 +91,7 @@ class Scene:
         )
 
     async def _read(self, obj: Object, job_id: str) -> Submission | str:
-        answer = read(Found(json.dumps(obj), job_id))
+        answer = read(FoundObject(json.dumps(obj), job_id))
         return "; ".join(answer.problems) if answer.problems else answer.submissions[0]
 
     async def _connect(self) -> Api:
