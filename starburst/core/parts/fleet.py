@@ -66,12 +66,12 @@ class InstanceRecord:
 
     def share_of(self, demand: Resources) -> float:
         """The largest fraction of it, over GPUs, CPUs and memory, that this is."""
-        return _largest_share(demand, self.offer.resources)
+        return demand.largest_share(self.offer.resources)
 
     @property
     def free(self) -> Resources:
         """What no job has of it."""
-        return _less(self.offer.resources, total(self.held.values()))
+        return self.offer.resources - total(self.held.values())
 
     def shares(self, now: float) -> dict[str, int]:
         """Its cost up to `now`, split among those it is billed to, in micro-dollars."""
@@ -286,8 +286,8 @@ class Fleet:
             fitting = [name for name, room in free.items() if demand.fits(room)]
             if not fitting:
                 return ()
-            name = min(fitting, key=lambda n: _largest_share(free[n], self.instances[n].offer.resources))
-            free[name] = _less(free[name], demand)
+            name = min(fitting, key=lambda n: free[n].largest_share(self.instances[n].offer.resources))
+            free[name] -= demand
             slots.append(Slot(rank, name, demand))
         return tuple(slots)
 
@@ -360,22 +360,3 @@ def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
     for name in sorted(parts, key=lambda name: parts[name] - amount * weights[name] / whole)[: abs(rest)]:
         parts[name] += 1 if rest > 0 else -1
     return parts
-
-
-def _less(whole: Resources, part: Resources) -> Resources:
-    return Resources(
-        whole.gpus - part.gpus,
-        whole.cpu_milli - part.cpu_milli,
-        whole.memory_mib - part.memory_mib,
-        whole.gpu_type,
-    )
-
-
-def _largest_share(part: Resources, whole: Resources) -> float:
-    """The largest fraction over GPUs, CPUs and memory."""
-    pairs = (
-        (part.gpus, whole.gpus),
-        (part.cpu_milli, whole.cpu_milli),
-        (part.memory_mib, whole.memory_mib),
-    )
-    return max((have / of for have, of in pairs if of), default=0.0)
