@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from starburst.app.config.http import HttpConfig
 from starburst.app.jobs.serializers import Keys
 from starburst.app.jobs.visibility import as_seen
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.core.scheduler import Scheduler
 from starburst.store import pages
 from starburst.store.queries import JobRow

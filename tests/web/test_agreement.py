@@ -25,7 +25,7 @@ from bench.soak import visitor
 from starburst.app.config.home import Home
 from starburst.app.jobs.explain import explanation
 from starburst.app.jobs.serializers import explanation_keys, story_keys
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.cli.main import run
 from starburst.store import queries
 from starburst.store.queries import JobRow

@@ -17,7 +17,7 @@ from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
-from starburst.app.wiring.build import carries, live_core, stored_config
+from starburst.app.wiring.stored import carries, live_core, stored_config
 from starburst.core.steps.holding import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER

@@ -49,7 +49,7 @@ class LocalBackend:
 
     def explain(self, row: JobRow) -> Keys:
         from starburst.app.jobs.explain import explanation  # noqa: PLC0415
-        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
         return explanation_keys(explanation(row, lambda: live_core(self.store)))
 
@@ -66,7 +66,7 @@ class LocalBackend:
 
     def caps(self) -> list[Keys]:
         from starburst.app.jobs.caps_view import cap_rows  # noqa: PLC0415
-        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
         return cap_rows(live_core(self.store))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from starburst.app.jobs.explain import explanation
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import Explanation
 from starburst.store.queries import DecisionRow, JobRow
