@@ -53,7 +53,7 @@ class BestFitServers:
 
     def __init__(self, servers: int, capacity: int) -> None:
         self._rooms = FirstRoom(servers, capacity)
-        self._queue = BySize(capacity)
+        self._queue = BySize()
         self._held: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class BestFitBoth:
         self._free = [capacity] * servers
         #: The room of those that take jobs.
         self._rooms = TightRoom(servers, capacity)
-        self._queue = BySize(capacity)
+        self._queue = BySize()
         self._held: dict[int, int] = {}
         self._left: set[int] = set()
         self._new: list[int] = []

@@ -26,7 +26,7 @@ class VirtualQueuesBestFit:
         self._stall = stall
         self._types = Partition(capacity, levels)
         self._choices = reduced(levels)
-        self._queue = BySize(capacity)
+        self._queue = BySize()
         #: Jobs that wait, per type; jobs that run, per server and type.
         self._waiting = [0] * len(self._types)
         self._running = [[0] * len(self._types) for _ in range(servers)]
