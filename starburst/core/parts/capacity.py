@@ -1,4 +1,4 @@
-"""What is free on the cluster's nodes, and where a gang would go."""
+"""Free capacity of the cluster's nodes, and placement of gangs on it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Capacity:
         return Resources(*state.free, state.node.capacity.gpu_type)
 
     def update(self, nodes: Iterable[Node]) -> None:
-        """Take over a new list of nodes; what is in use stays in use, even over a capacity that shrank."""
+        """Replace the list of nodes; slots in use stay in use, even beyond a capacity that shrank."""
         self._ever.clear()
         reported = {node.name: node for node in nodes}
         states: dict[str, _NodeState] = {}
@@ -116,7 +116,7 @@ class Capacity:
         return ok
 
     def keep(self, job_id: str, names: Iterable[str]) -> None:
-        """These nodes, and no others, take no new jobs but this one."""
+        """Reserve exactly these nodes for one job: no other job is placed on them."""
         self._kept_for, self._kept = job_id, frozenset(names)
 
     def has(self, names: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The rented machines: what the cloud offers, what we have, whom it is for, what it costs."""
+"""The rented instances: offers of the cloud, instances, the jobs that hold them, and their bills."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class InstanceRecord:
         return True
 
     def leave(self, job_id: str, now: float) -> None:
-        """A job has nothing of it any more."""
+        """Remove a job from the instance."""
         self.job_ids.remove(job_id)
         self.held.pop(job_id, None)
         for n, use in enumerate(self.uses):
@@ -136,7 +136,7 @@ class Packed:
 
 
 class Fleet:
-    """Offers and instances. Decides nothing by itself: it asks the packer and keeps the books."""
+    """Offers and instances. The packer decides; the fleet records slots and bills."""
 
     def __init__(self, packer: Packer, ceiling: Money | None = None) -> None:
         """`ceiling`: no machine that costs more per hour, or nobody knows what, is rented."""
@@ -254,7 +254,7 @@ class Fleet:
             packed.bills[job_id] = self.hold(job_id, packed.slots[job_id], now)
 
     def launch(self, offer: Offer, now: float) -> InstanceRecord:
-        """One more machine, for nobody yet."""
+        """Add an instance that no job holds yet."""
         self.launches += 1
         record = InstanceRecord(f"i-{self.launches:06d}", offer, self.rate(offer), now)
         self.instances[record.id] = record
@@ -331,7 +331,7 @@ class Fleet:
         )
 
     def settle(self, record: InstanceRecord) -> dict[str, int]:
-        """Close the books of a machine that has ended: each job's share of the bill in micro-dollars."""
+        """Remove an instance that has ended; returns each job's share of its bill, micro-dollars."""
         ended_at = record.ended_at or 0.0
         record.micro_usd = record.cost(ended_at).micro_usd
         self.settled += Money(record.micro_usd)

@@ -9,7 +9,7 @@ from sortedcontainers import SortedSet
 
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.configurations import LARGE, Configuration, heaviest, reduced
-from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.partition import Partition
 from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
 
@@ -101,9 +101,9 @@ class VirtualQueues:
         heapify(self._empty)
         self._configured[server] = configuration
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now: on servers that are under way, then on empty ones, one after the other."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         self._serve_changed(started)
         barren: list[int] = []
         while self._empty and any(self._waiting):
@@ -120,13 +120,13 @@ class VirtualQueues:
             heappush(self._empty, server)
         return started
 
-    def _serve_changed(self, started: list[Start]) -> None:
+    def _serve_changed(self, started: list[ServerStart]) -> None:
         while self._changed:
             kind = min(self._changed)
             self._changed.remove(kind)
             self._serve(kind, started)
 
-    def _serve(self, kind: int, started: list[Start]) -> None:
+    def _serve(self, kind: int, started: list[ServerStart]) -> None:
         """Heads of this queue go while one fits."""
         queue, rooms = self._queues[kind], self._rooms[kind]
         while queue and (server := rooms.first(self._sizes[job := queue[0]])) is not None:

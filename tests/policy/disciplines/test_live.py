@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starburst.policy.disciplines.by_size import BySize
-from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.disciplines.vqs import VirtualQueues
 from starburst.policy.disciplines.vqs_bf import VirtualQueuesBestFit
@@ -75,7 +75,7 @@ def test_no_more_starts_than_there_is_room_for_beside_others(
         assert min(jobs[job] for job in waiting) > CAPACITY - min(held)
 
 
-def played(discipline: VirtualQueues | VirtualQueuesBestFit) -> list[Start]:
+def played(discipline: VirtualQueues | VirtualQueuesBestFit) -> list[ServerStart]:
     """Twelve small jobs and one large are there, then ends and arrivals; what starts after the first slot."""
     for job in range(12):
         discipline.arrive(job, 6)
