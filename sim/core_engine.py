@@ -21,6 +21,9 @@ from starburst.domain.resources import Resources
 #: The simulated cloud sells one machine, which holds any job; bills come from the trace's cost column.
 CLOUD = Offer("cloud", Resources.of(10**9, 10**9, 10**9), Money.of(1))
 
+#: Kinds of decisions that end a job.
+ENDS = ("succeeded", "failed", "cancelled")
+
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     """Run all jobs of the trace to their end. `estimate_h` is what the scheduler believes of run times."""
@@ -74,13 +77,12 @@ class _Book:
         )
 
     def on_step(self, now: float, changes: Changes) -> None:
-        """See what one step did."""
+        """Read one step's decisions."""
         for decision in changes.decisions:
             if decision.kind == "returning":
                 self._left_the_cloud(decision)
-        for record in changes.jobs.values():
-            if record.phase.is_end and np.isnan(self.outcomes.end_h[int(record.id)]):
-                self._ended(int(record.id), record)
+            elif decision.kind in ENDS:
+                self._ended(int(decision.subject), changes.jobs[decision.subject])
 
     def _left_the_cloud(self, decision: Decision) -> None:
         index, stay_h = int(decision.subject), float(str(decision.numbers["elapsed_s"]))

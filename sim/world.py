@@ -78,22 +78,26 @@ class World:
 
     def run(self) -> float:
         """Go on until nothing more will happen; returns the time of the last event."""
-        now = 0.0
-        while self._heap or not isinf(self.scheduler.next_wakeup()):
-            now = min(self._heap[0][0] if self._heap else float("inf"), self.scheduler.next_wakeup())
+        now, heap, scheduler = 0.0, self._heap, self.scheduler
+        while True:
+            wakeup = scheduler.next_wakeup()
+            if not heap and isinf(wakeup):
+                return now
+            now = min(heap[0][0], wakeup) if heap else wakeup
             batch: list[Event] = []
-            while self._heap and self._heap[0][0] == now:
-                event = heappop(self._heap)[2]
-                if not (isinstance(event, RunEnded) and (event.job_id, event.attempt) not in self._running):
+            while heap and heap[0][0] == now:
+                event = heappop(heap)[2]
+                if type(event) is not RunEnded or self._has_ended(event):
                     batch.append(event)
-                if isinstance(event, RunEnded):
-                    self._running.pop((event.job_id, event.attempt), None)
-            for action in self.scheduler.handle(batch or Tick(), now):
+            for action in scheduler.handle(batch or Tick(), now):
                 self._perform(action, now)
-            changes = self.scheduler.take_changes()
+            changes = scheduler.take_changes()
             if self._on_step is not None:
                 self._on_step(now, changes)
-        return now
+
+    def _has_ended(self, event: RunEnded) -> bool:
+        """Whether the attempt that is to end now was still alive; it may have been stopped earlier."""
+        return self._running.pop((event.job_id, event.attempt), None) is not None
 
     def _perform(self, action: Action, now: float) -> None:
         match action:

@@ -7,7 +7,7 @@ are looked at for coming home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isinf
 from typing import Any
 
@@ -88,13 +88,13 @@ class Scheduler:
     def __init__(self, settings: Settings, packer: Packer | None = None) -> None:
         self.state = State(settings, packer)
 
-    def handle(self, events: Event | Sequence[Event], now: float) -> list[Action]:
+    def handle(self, events: Event | list[Event] | tuple[Event, ...], now: float) -> list[Action]:
         """Take in what happened at `now`, scheduler seconds, and decide.
 
         Actions and decisions are also collected in the changes of the state until `take_changes`.
         """
         state = self.state
-        batch = events if isinstance(events, Sequence) else (events,)
+        batch: Sequence[Event] = events if isinstance(events, (list, tuple)) else (events,)
         already = len(state.changes.actions)
         state.pass_to(now)
         if len(batch) > 1:
@@ -123,7 +123,8 @@ class Scheduler:
             record = state.jobs.get(job_id)
             if record is not None and not record.open_bills:
                 del state.jobs[job_id]
-        state.retired.clear()
+        if state.retired:
+            state.retired.clear()
         return changes
 
     def next_wakeup(self) -> float:
@@ -166,9 +167,10 @@ def _schedule(state: State) -> None:
 
 
 def _join_arrivals(state: State) -> None:
-    for record in state.joining:
-        join(state, record)
-    state.joining.clear()
+    if state.joining:
+        for record in state.joining:
+            join(state, record)
+        state.joining.clear()
 
 
 def _wake(state: State) -> None:
@@ -186,13 +188,13 @@ def _place_queued(state: State) -> None:
         place(state, record, slots, behind)
 
 
-def _walk(state: State) -> Iterator[Start]:
+def _walk(state: State) -> Iterable[Start]:
     """One pass over the queue: the jobs that start, in order."""
     protect(state)
     if state.grew:
         state.grew = False
         state.walk.grew(state.queue)
-    return state.walk.walk(state.queue, state.capacity)
+    return () if state.walk.is_idle else state.walk.walk(state.queue, state.capacity)
 
 
 def _cancelled(state: State, event: CancelRequested) -> None:

@@ -185,7 +185,8 @@ class State:
 
     def pass_to(self, now: float) -> None:
         """Time goes on; whoever runs or waits meanwhile is on the meter."""
-        self.meter.advance(now - self.now, self.load.load)
+        if self.meter.calibrated:
+            self.meter.advance(now - self.now, self.load.load)
         self.now = now
 
     def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:

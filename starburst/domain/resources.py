@@ -36,6 +36,24 @@ class Resources:
         """Memory in GiB."""
         return self.memory_mib / MIB_PER_GIB
 
+    def __add__(self, other: Resources) -> Resources:
+        """The sum; the GPU type is the first one named."""
+        return Resources(
+            self.gpus + other.gpus,
+            self.cpu_milli + other.cpu_milli,
+            self.memory_mib + other.memory_mib,
+            self.gpu_type or other.gpu_type,
+        )
+
+    def __sub__(self, other: Resources) -> Resources:
+        """The difference, of this GPU type; a negative amount is a shortage."""
+        return Resources(
+            self.gpus - other.gpus,
+            self.cpu_milli - other.cpu_milli,
+            self.memory_mib - other.memory_mib,
+            self.gpu_type,
+        )
+
     def fits(self, capacity: Resources) -> bool:
         """Whether `capacity` holds this demand, GPU type included."""
         return (
@@ -44,6 +62,15 @@ class Resources:
             and self.memory_mib <= capacity.memory_mib
             and (not self.gpu_type or not self.gpus or self.gpu_type == capacity.gpu_type)
         )
+
+    def largest_share(self, capacity: Resources) -> float:
+        """The dominant share: the largest fraction of `capacity` over GPUs, CPUs and memory."""
+        pairs = (
+            (self.gpus, capacity.gpus),
+            (self.cpu_milli, capacity.cpu_milli),
+            (self.memory_mib, capacity.memory_mib),
+        )
+        return max([have / of for have, of in pairs if of], default=0.0)
 
     def gpu_equivalents(self, cpus_per_gpu: float) -> float:
         """r of the waiting formulas: GPUs plus CPUs at their relative price (Starburst, W_cpu : W_gpu)."""
@@ -60,6 +87,9 @@ class Resources:
             small = self.memory_mib < MIB_PER_GIB
             parts.append(f"{self.memory_mib} MiB" if small else f"{self.memory_gib:g} GiB")
         return ", ".join(parts) or "nothing"
+
+
+NOTHING = Resources()
 
 
 def total(amounts: Iterable[Resources]) -> Resources:

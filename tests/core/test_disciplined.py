@@ -20,7 +20,7 @@ from starburst.core.views.snapshot import Facts, facts, restore
 from starburst.domain.job import Job
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.placement import best_fit
 from starburst.store import codec
@@ -52,7 +52,7 @@ class Live:
     def leave(self, number: int, server: int) -> None:
         self.events.append(RunEnded(str(number), 1, RunEnd.EXITED, 0))
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         self.now += 1
         actions = self.scheduler.handle(self.events, self.now)
         self.events = []

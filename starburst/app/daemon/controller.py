@@ -275,7 +275,9 @@ class Controller:
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
-        step = CommittedStep(began, decided - start, stored - decided, batch, changes, self.scheduler.state.jobs)
+        step = CommittedStep(
+            began, decided - start, stored - decided, batch, changes, self.scheduler.state.jobs
+        )
         for observer in self._around.observers:
             observer.stepped(step)
 

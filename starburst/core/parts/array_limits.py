@@ -1,4 +1,4 @@
-"""Arrays of which only so many jobs at a time may wait for a place or have one."""
+"""Concurrency limits of job arrays: at most so many jobs of an array may queue or run at a time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class _Book:
 
 
 class Turns:
-    """Whose turn it is. `freed` collects those who wait and could have theirs now."""
+    """Concurrency slots of job arrays. `freed` collects ids of waiting jobs that could take a slot now."""
 
     def __init__(self, freed: deque[str]) -> None:
         self._freed = freed
         self._books: dict[str, _Book] = {}
 
     def take(self, record: JobRecord) -> Member | None:
-        """Give a job its turn; its place in an array if that is not yet to be had."""
+        """Give a job a slot of its array; returns its array membership if no slot is free."""
         place = record.job.array
         if place is None or place.at_once is None:
             return None
@@ -39,7 +39,7 @@ class Turns:
         return None
 
     def wait(self, record: JobRecord) -> bool:
-        """After a restart: a blocked job waits for its turn, if it must have one."""
+        """After a restart: register a blocked job as waiting; False if its array has no limit."""
         place = record.job.array
         if place is None or place.at_once is None:
             return False
@@ -47,12 +47,12 @@ class Turns:
         return True
 
     def go_round(self) -> None:
-        """After a restart: turns that nobody has are had by those who wait."""
+        """After a restart: offer free slots to waiting jobs."""
         for book in self._books.values():
             self._offer(book)
 
     def give_up(self, record: JobRecord) -> None:
-        """The job is over or kept out of the queue by something else: the next one's turn."""
+        """Release the slot of a job that is over or blocked by something else, and offer it to the next."""
         place = record.job.array
         book = None if place is None else self._books.get(place.array)
         if place is None or book is None:
@@ -64,9 +64,9 @@ class Turns:
             del self._books[place.array]
 
     def _offer(self, book: _Book) -> None:
-        """Those first in line look again; one that is told twice, or went meanwhile, does no harm."""
+        """Have the first waiting jobs checked again; a repeated or outdated id does no harm."""
         self._freed.extend(islice(book.waiting, max(0, book.at_once - len(book.active))))
 
     def active(self) -> dict[str, set[str]]:
-        """Who has a turn, by array; for checks."""
+        """Jobs that hold a slot, by array; for checks."""
         return {array: book.active for array, book in self._books.items()}

@@ -1,4 +1,4 @@
-"""What jobs run and how long we keep them waiting, as it happens: the books behind a calibrated budget."""
+"""Run time and policy-caused delay of all jobs, accumulated over time: the account of a calibrated budget."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from starburst.policy.waiting import Load
 
 
 class Meter:
-    """Counts the jobs that wait by our decision and those that run, and charges the account as time passes.
+    """Counts the jobs that the policy keeps waiting and those that run, and charges the account over time.
 
-    Not of our making, since No-Wait would have it too: the wait of a job that may not or cannot leave for the
-    cloud, a machine's boot, a run that was lost.
+    Delays that No-Wait would cause as well are not charged: the wait of a job that may not or cannot leave
+    for the cloud, the boot of a machine, a lost run.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -25,7 +25,7 @@ class Meter:
         self.running: set[str] = set()
 
     def waits(self, record: JobRecord) -> None:
-        """The job stands in the queue."""
+        """The job is queued."""
         if record.job.cloud is not CloudChoice.NEVER and record.obstacle is None:
             self.waiting.add(record.id)
 
@@ -34,27 +34,27 @@ class Meter:
         self.running.add(record.id)
 
     def rests(self, record: JobRecord) -> None:
-        """The job neither waits by our decision nor runs."""
+        """The job neither runs nor waits for the policy."""
         self.waiting.discard(record.id)
         self.running.discard(record.id)
 
     def advance(self, elapsed_s: float, load: Load) -> None:
-        """Time passes."""
+        """Charge `elapsed_s` seconds to the account."""
         if self.calibrated and elapsed_s > 0:
             run_s, delay_s = len(self.running) * elapsed_s, len(self.waiting) * elapsed_s
             self.account = spend(self.account, run_s, delay_s, self.budget_percent, load, passed_s=elapsed_s)
 
     def repeat(self, run_s: float, load: Load, *, ours: bool) -> None:
-        """Work is thrown away and will be run again: a delay if it was `ours` to decide."""
+        """Charge lost work that will be repeated; a delay if the scheduler chose to lose it (`ours`)."""
         if self.calibrated:
             delay_s = run_s if ours else 0.0
             self.account = spend(self.account, -run_s, delay_s, self.budget_percent, load)
 
     def cut_short(self, load: Load) -> None:
-        """A job leaves for no other reason than that its wait is too short."""
+        """Note a job that leaves only because its wait was too short."""
         if self.calibrated:
             self.account = left(self.account, self.budget_percent, load)
 
     def multiplier(self, load: Load) -> float:
-        """What the open-loop factor is multiplied by."""
+        """The correction of the open-loop factor."""
         return multiplier(self.account, self.budget_percent, load)

@@ -1,4 +1,4 @@
-"""What is free on the cluster's nodes, and where a gang would go."""
+"""Free capacity of the cluster's nodes, and placement of gangs on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from starburst.core.model.actions import Slot
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
-from starburst.domain.resources import Resources
+from starburst.domain.resources import NOTHING, Resources
 from starburst.policy.placement import Amount, Score
 
 
@@ -26,6 +26,15 @@ class _NodeState:
     held: int = 0
     #: No longer reported; goes once it is empty.
     left: bool = False
+
+    def add(self, part: Resources, times: int) -> None:
+        """Add `times` times an amount to what is free; plain integers, as every start and end calls this."""
+        gpus, cpu, memory = self.free
+        self.free = (
+            gpus + times * part.gpus,
+            cpu + times * part.cpu_milli,
+            memory + times * part.memory_mib,
+        )
 
 
 class Capacity:
@@ -51,14 +60,16 @@ class Capacity:
         return Resources(*state.free, state.node.capacity.gpu_type)
 
     def update(self, nodes: Iterable[Node]) -> None:
-        """Take over a new list of nodes; what is in use stays in use, even over a capacity that shrank."""
+        """Replace the list of nodes; slots in use stay in use, even beyond a capacity that shrank."""
         self._ever.clear()
         reported = {node.name: node for node in nodes}
         states: dict[str, _NodeState] = {}
         for name, node in reported.items():
-            capacity, was = amount(node.capacity), self._states.get(name)
-            used = _minus(was.capacity, was.free) if was else (0, 0, 0)
-            states[name] = _NodeState(node, capacity, _minus(capacity, used), was.held if was else 0)
+            was = self._states.get(name)
+            state = states[name] = _NodeState(node, amount(node.capacity), amount(node.capacity))
+            if was is not None:
+                used = Resources(*was.capacity) - Resources(*was.free)
+                state.free, state.held = amount(node.capacity - used), was.held
         for name, state in self._states.items():
             if name not in reported and state.held:
                 left = replace(state.node, schedulable=False)
@@ -80,18 +91,16 @@ class Capacity:
         self.give(slots)
         return tuple(slots) if len(slots) == len(job.tasks) else None
 
-    def would_hold(self, job: Job, freed: Callable[[str], Amount]) -> tuple[str, ...]:
-        """Nodes of a job's tasks if what `freed` says of a node were free there too; empty if not all fit."""
+    def would_hold(self, job: Job, freed: Callable[[str], Resources]) -> tuple[str, ...]:
+        """Nodes for a job's tasks if `freed(node)` were free as well; empty if not all of them fit."""
         names: list[str] = []
-        taken: dict[str, Amount] = {}
+        taken: dict[str, Resources] = {}
         for demand in job.tasks:
-            want = amount(demand)
             for name, state in self._states.items():
                 if not _suits(state.node, demand, job):
                     continue
-                free = _minus(_plus(state.free, freed(name)), taken.get(name, (0, 0, 0)))
-                if all(part <= there for part, there in zip(want, free, strict=True)):
-                    taken[name] = _plus(taken.get(name, (0, 0, 0)), want)
+                if demand.fits(self.free(name) + freed(name) - taken.get(name, NOTHING)):
+                    taken[name] = taken.get(name, NOTHING) + demand
                     names.append(name)
                     break
             else:
@@ -107,7 +116,7 @@ class Capacity:
         return ok
 
     def keep(self, job_id: str, names: Iterable[str]) -> None:
-        """These nodes, and no others, take no new jobs but this one."""
+        """Reserve exactly these nodes for one job: no other job is placed on them."""
         self._kept_for, self._kept = job_id, frozenset(names)
 
     def has(self, names: Iterable[str]) -> bool:
@@ -122,14 +131,14 @@ class Capacity:
         """Mark slots as in use."""
         for slot in slots:
             state = self._states[slot.where]
-            state.free = _minus(state.free, amount(slot.resources))
+            state.add(slot.resources, -1)
             state.held += 1
 
     def give(self, slots: Iterable[Slot]) -> None:
         """Free slots; a node that left the cluster goes once it is empty."""
         for slot in slots:
             state = self._states[slot.where]
-            state.free = _plus(state.free, amount(slot.resources))
+            state.add(slot.resources, 1)
             state.held -= 1
             if state.left and not state.held:
                 del self._states[slot.where]
@@ -176,11 +185,3 @@ def _suits(node: Node, demand: Resources, job: Job) -> bool:
     if not node.taints and not job.rules.affinity:
         return True
     return job.rules.admits(node.name, dict(node.labels), node.taints)
-
-
-def _minus(a: Amount, b: Amount) -> Amount:
-    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
-
-
-def _plus(a: Amount, b: Amount) -> Amount:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

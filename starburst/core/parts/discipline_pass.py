@@ -32,7 +32,7 @@ Runs = Callable[[], Iterable[tuple[JobRecord, Iterable[Slot]]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NodePool:
     """Nodes that are alike, and their discipline; servers are numbered as the nodes are listed."""
 
     nodes: tuple[Node, ...]
@@ -68,7 +68,7 @@ class Disciplined(Walk):
         self._forget()
 
     def _forget(self) -> None:
-        self._pools: list[Pool] = []
+        self._pools: list[NodePool] = []
         #: Node → its pool, and its number there.
         self._servers: dict[str, tuple[int, int]] = {}
         #: A shape's size in every pool.
@@ -184,7 +184,7 @@ class Disciplined(Walk):
         nodes = {seq: self._pools[number].nodes[at].name for seq, (number, at) in self._running.items()}
         return set(self._waiting.values()), nodes
 
-    def _pool(self, nodes: list[Node], known: Configurations) -> Pool:
+    def _pool(self, nodes: list[Node], known: Configurations) -> NodePool:
         least = min(node.capacity.memory_mib for node in nodes)
         capacity = replace(nodes[0].capacity, memory_mib=least)
         like = replace(nodes[0], labels=(), capacity=capacity)
@@ -193,7 +193,7 @@ class Disciplined(Walk):
         for server, node in enumerate(nodes):
             if node.name in known:
                 discipline.keep(server, known[node.name])
-        return Pool(tuple(nodes), like, units, discipline)
+        return NodePool(tuple(nodes), like, units, discipline)
 
     def _sizes_of(self, job: Job) -> tuple[int, ...]:
         sizes = self._sizes.get(job.shape)

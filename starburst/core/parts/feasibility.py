@@ -18,9 +18,9 @@ from math import isinf
 from starburst.core.model.actions import Slot
 from starburst.core.model.estimates import certain_end
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.capacity import Capacity, amount
+from starburst.core.parts.capacity import Capacity
 from starburst.domain.job import CloudChoice, Phase, Site
-from starburst.policy.placement import Amount
+from starburst.domain.resources import NOTHING, Resources
 
 
 class Prospects:
@@ -28,7 +28,7 @@ class Prospects:
 
     def __init__(self, jobs: Mapping[str, JobRecord]) -> None:
         self._jobs = jobs
-        self._holders: dict[str, dict[str, Amount]] = {}
+        self._holders: dict[str, dict[str, Resources]] = {}
         self._counting_on: dict[str, set[str]] = {}
         self._suspects: set[str] = set()
 
@@ -36,7 +36,7 @@ class Prospects:
         """The job has these slots now."""
         for slot in slots:
             held = self._holders.setdefault(slot.where, {})
-            held[job_id] = _sum(held.get(job_id, (0, 0, 0)), amount(slot.resources))
+            held[job_id] = held.get(job_id, NOTHING) + slot.resources
 
     def drop(self, job_id: str, slots: Iterable[Slot]) -> None:
         """The job has given these slots back."""
@@ -72,14 +72,14 @@ class Prospects:
             self._counting_on.setdefault(name, set()).add(record.id)
         return bool(nodes)
 
-    def _freed(self, name: str, now: float, deadline: float) -> Amount:
+    def _freed(self, name: str, now: float, deadline: float) -> Resources:
         """What those who hold a node now will have given back before the deadline, at best."""
-        freed = (0, 0, 0)
+        freed = NOTHING
         for job_id, held in self._holders.get(name, {}).items():
             record = self._jobs[job_id]
             end = certain_end(record, now) if record.site is Site.CLUSTER else None
             if end is None or end < deadline or end <= now:
-                freed = _sum(freed, held)
+                freed += held
         return freed
 
 
@@ -89,7 +89,3 @@ def _waits(record: JobRecord, now: float) -> bool:
     return (
         record.phase is Phase.QUEUED and free_to_go and now < record.deadline and not isinf(record.deadline)
     )
-
-
-def _sum(a: Amount, b: Amount) -> Amount:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

@@ -1,4 +1,4 @@
-"""The rented machines: what the cloud offers, what we have, whom it is for, what it costs."""
+"""The rented instances: offers of the cloud, instances, the jobs that hold them, and their bills."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class InstanceRecord:
 
     def share_of(self, demand: Resources) -> float:
         """The largest fraction of it, over GPUs, CPUs and memory, that this is."""
-        return _largest_share(demand, self.offer.resources)
+        return demand.largest_share(self.offer.resources)
 
     @property
     def free(self) -> Resources:
         """What no job has of it."""
-        return _less(self.offer.resources, total(self.held.values()))
+        return self.offer.resources - total(self.held.values())
 
     def shares(self, now: float) -> dict[str, int]:
         """Its cost up to `now`, split among those it is billed to, in micro-dollars."""
@@ -102,7 +102,7 @@ class InstanceRecord:
         return True
 
     def leave(self, job_id: str, now: float) -> None:
-        """A job has nothing of it any more."""
+        """Remove a job from the instance."""
         self.job_ids.remove(job_id)
         self.held.pop(job_id, None)
         for n, use in enumerate(self.uses):
@@ -136,7 +136,7 @@ class Packed:
 
 
 class Fleet:
-    """Offers and instances. Decides nothing by itself: it asks the packer and keeps the books."""
+    """Offers and instances. The packer decides; the fleet records slots and bills."""
 
     def __init__(self, packer: Packer, ceiling: Money | None = None) -> None:
         """`ceiling`: no machine that costs more per hour, or nobody knows what, is rented."""
@@ -154,6 +154,9 @@ class Fleet:
         self.launches = 0
         #: The bills of machines that have ended.
         self.settled = Money()
+        #: Answers of `price`, and the version of the speeds and the offers that they hold for.
+        self._priced: dict[tuple[tuple[Resources, ...], OfferRules, str], list[Offer] | str] = {}
+        self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
         #: What the packer remembers of the last time that running jobs were reconsidered.
         self.memory = Memory()
         #: How fast jobs run beside each other, as far as that is known.
@@ -161,6 +164,8 @@ class Fleet:
 
     def available(self, now: float) -> list[Offer]:
         """Offers that may be asked for now."""
+        if not self.paused:
+            return list(self.offers.values())
         return [o for o in self.offers.values() if self.paused.get(o.name, now) <= now]
 
     def offer(self, name: str) -> Offer | None:
@@ -175,7 +180,20 @@ class Fleet:
         return offer.price_per_hour or max(known, default=Money())
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
-        """The offers a job would be given, one per machine, or what is lacking."""
+        """The offers a job would be given, one per machine, or what is lacking.
+
+        A pure function of what the job asks for, the offers and the table of speeds: answers are kept until
+        the offers or the table change.
+        """
+        asked = (job.tasks, job.offer_rules, self.speeds.name_of(job))
+        basis = (self.speeds.table.version, tuple(offers))
+        if basis != self._priced_for:
+            self._priced_for, self._priced = basis, {}
+        if asked not in self._priced:
+            self._priced[asked] = self._price(job, basis[1])
+        return self._priced[asked]
+
+    def _price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         tasks = self._tasks(job, None)
         offers = _by_zone(offers, tasks)
         plan = self._packer.plan(Situation(tasks, self._within(offers), throughput=self.speeds.table))
@@ -236,7 +254,7 @@ class Fleet:
             packed.bills[job_id] = self.hold(job_id, packed.slots[job_id], now)
 
     def launch(self, offer: Offer, now: float) -> InstanceRecord:
-        """One more machine, for nobody yet."""
+        """Add an instance that no job holds yet."""
         self.launches += 1
         record = InstanceRecord(f"i-{self.launches:06d}", offer, self.rate(offer), now)
         self.instances[record.id] = record
@@ -268,17 +286,20 @@ class Fleet:
             fitting = [name for name, room in free.items() if demand.fits(room)]
             if not fitting:
                 return ()
-            name = min(fitting, key=lambda n: _largest_share(free[n], self.instances[n].offer.resources))
-            free[name] = _less(free[name], demand)
+            name = min(fitting, key=lambda n: free[n].largest_share(self.instances[n].offer.resources))
+            free[name] -= demand
             slots.append(Slot(rank, name, demand))
         return tuple(slots)
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """The job has these slots, and no others of their machines; how many bills are new to it."""
-        names = [name for name in dict.fromkeys(slot.where for slot in slots) if name in self.instances]
+        by_name: dict[str, list[Slot]] = {}
+        for slot in slots:
+            by_name.setdefault(slot.where, []).append(slot)
         return sum(
-            self.instances[name].hold(job_id, [slot for slot in slots if slot.where == name], now)
-            for name in names
+            self.instances[name].hold(job_id, there, now)
+            for name, there in by_name.items()
+            if name in self.instances
         )
 
     def retry_at(self, job: Job, now: float) -> float | None:
@@ -310,7 +331,7 @@ class Fleet:
         )
 
     def settle(self, record: InstanceRecord) -> dict[str, int]:
-        """Close the books of a machine that has ended: each job's share of the bill in micro-dollars."""
+        """Remove an instance that has ended; returns each job's share of its bill, micro-dollars."""
         ended_at = record.ended_at or 0.0
         record.micro_usd = record.cost(ended_at).micro_usd
         self.settled += Money(record.micro_usd)
@@ -321,8 +342,10 @@ class Fleet:
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:
     """The offers, and those of any zone once more in the zones that tasks must be in."""
-    zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
     offers = tuple(offers)
+    zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
+    if not zones:
+        return offers
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)
     return (*offers, *(offer for offer in apart if offer is not None))
 
@@ -337,22 +360,3 @@ def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
     for name in sorted(parts, key=lambda name: parts[name] - amount * weights[name] / whole)[: abs(rest)]:
         parts[name] += 1 if rest > 0 else -1
     return parts
-
-
-def _less(whole: Resources, part: Resources) -> Resources:
-    return Resources(
-        whole.gpus - part.gpus,
-        whole.cpu_milli - part.cpu_milli,
-        whole.memory_mib - part.memory_mib,
-        whole.gpu_type,
-    )
-
-
-def _largest_share(part: Resources, whole: Resources) -> float:
-    """The largest fraction over GPUs, CPUs and memory."""
-    pairs = (
-        (part.gpus, whole.gpus),
-        (part.cpu_milli, whole.cpu_milli),
-        (part.memory_mib, whole.memory_mib),
-    )
-    return max((have / of for have, of in pairs if of), default=0.0)

@@ -46,6 +46,11 @@ class Walk:
         """What cannot be told from queue, runs and nodes, for a restart."""
         return {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a walk now would start nothing, whatever the queue and the capacity; False if unknown."""
+        return False
+
     def walk(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
         """Jobs to start, in order."""
         raise NotImplementedError
@@ -73,6 +78,11 @@ class OutOfOrder(Walk):
     def grew(self, queue: ShapeQueue) -> None:
         """Capacity was freed or added: everything is worth a try again."""
         self.retry(queue.shapes())
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing fits that did not fit in the last walk."""
+        return not self._untried
 
     def retry(self, shapes: Iterable[Shape]) -> None:
         """Of all that waits, these shapes are worth a try."""

@@ -70,7 +70,7 @@ class ShapeQueue:
 
     def heads(self, shapes: Iterator[Shape]) -> list[tuple[Key, str]]:
         """A heap of the first jobs of these shapes."""
-        heap = [self._heaps[shape][0] for shape in shapes if shape in self._heaps]
+        heap = [heads[0] for shape in shapes if (heads := self._heaps.get(shape))]
         heapq.heapify(heap)
         return heap
 

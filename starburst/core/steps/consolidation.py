@@ -60,7 +60,7 @@ class Worth:
 
 def consolidate_at(state: State) -> float:
     """When running jobs are next reconsidered; infinity while none may move."""
-    if not state.settings.pack_period_s or not state.fleet.shares:
+    if not state.fleet.shares or not state.settings.pack_period_s:
         return inf
     first = min((_open_from(state, machine) for machine in state.fleet.instances.values()), default=inf)
     return max(first, state.next_round)
@@ -68,7 +68,7 @@ def consolidate_at(state: State) -> float:
 
 def consolidate(state: State) -> None:
     """Ask the packer about what runs, and let jobs move where that pays."""
-    if consolidate_at(state) > state.now:
+    if not state.fleet.shares or consolidate_at(state) > state.now:
         return
     state.next_round = state.now + state.settings.pack_period_s
     _carry_out(state, _joins(state, _offered(state)), {})

@@ -179,7 +179,9 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
 def fence_at(state: State) -> float:
     """When the next grace of a machine that is not heard of, or of no use, is over; infinity if none is."""
     fleet = state.fleet
-    troubled = [fleet.instances[name] for name in fleet.troubled] if fleet.troubled else ()
+    if not fleet.troubled:
+        return inf
+    troubled = [fleet.instances[name] for name in fleet.troubled]
     since = (_useless_since(state, instance) for instance in troubled if instance.phase in OPEN_PHASES)
     return min(since, default=inf) + state.settings.unreachable_s
 
@@ -194,7 +196,7 @@ def _useless_since(state: State, instance: InstanceRecord) -> float:
 
 def fence(state: State) -> None:
     """End machines that were of no use for too long. Their jobs go on only once they are known dead."""
-    if fence_at(state) > state.now:
+    if not state.fleet.troubled or fence_at(state) > state.now:
         return
     for instance in state.fleet.instances.values():
         since = _useless_since(state, instance)

@@ -19,13 +19,16 @@ from starburst.domain.job import Job, Phase, Site
 
 def pack_at(state: State) -> float:
     """When those who leave are packed; infinity while nobody does."""
-    first = min(state.departing.values(), default=inf)
-    return first + state.settings.pack_window_s
+    if not state.departing:
+        return inf
+    return min(state.departing.values()) + state.settings.pack_window_s
 
 
 def recall(state: State) -> None:
     """Who only leaves because nothing was free stays if there is room before a machine was asked for."""
-    for job_id in list(state.departing) if state.grew and not is_shut(state) else ():
+    if not state.departing or not state.grew or is_shut(state):
+        return
+    for job_id in list(state.departing):
         record = state.jobs[job_id]
         wants_room = record.leaving is not None and record.leaving.wants_room
         slots = state.capacity.place(record.job) if wants_room else None
@@ -35,7 +38,7 @@ def recall(state: State) -> None:
 
 def pack(state: State) -> None:
     """Give everybody who leaves a machine, once the first of them has waited long enough for company."""
-    if pack_at(state) > state.now:
+    if not state.departing or pack_at(state) > state.now:
         return
     waiting = [state.jobs[job_id] for job_id in state.departing]
     state.departing.clear()

@@ -13,12 +13,13 @@ from starburst.core.steps.start_refusals import is_shut
 
 def bring_home(state: State, *, room: bool) -> None:
     """Look at runs that passed T_max now and, if capacity grew (`room`), at those that only lacked a slot."""
-    due = list(state.homesick) if room else []
+    due = list(state.homesick) if room and state.homesick else []
     while (job_id := state.looks.pop_due(state.now)) is not None:
         state.homesick[job_id] = None
         due.append(job_id)
-    for job_id in () if is_shut(state) else due:
-        _consider(state, state.jobs[job_id])
+    if due and not is_shut(state):
+        for job_id in due:
+            _consider(state, state.jobs[job_id])
 
 
 def _consider(state: State, record: JobRecord) -> None:

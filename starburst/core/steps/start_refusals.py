@@ -36,7 +36,7 @@ def accepted(state: State) -> None:
 
 def is_shut(state: State) -> bool:
     """Whether the cluster refuses all starts, as far as one can tell."""
-    return state.refusals.shut(state.now, state.settings.unit_s)
+    return state.refusals.count > 0 and state.refusals.shut(state.now, state.settings.unit_s)
 
 
 def probe_at(state: State) -> float:

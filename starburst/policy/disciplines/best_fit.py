@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.by_size import BySize
 from starburst.policy.disciplines.configurations import Configuration
-from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.earliest import Earliest
 from starburst.policy.disciplines.rooms import CLOSED, FirstRoom, TightRoom
 
@@ -35,9 +35,9 @@ class BestFitJobs:
         """A job is done."""
         self._rooms.set(server, self._rooms[server] + self._held.pop(job))
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         while (taken := self._queue.take(self._rooms.most)) is not None:
             job, size = taken
             server = self._rooms.tightest(size)
@@ -53,7 +53,7 @@ class BestFitServers:
 
     def __init__(self, servers: int, capacity: int) -> None:
         self._rooms = FirstRoom(servers, capacity)
-        self._queue = BySize(capacity)
+        self._queue = BySize()
         self._held: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -67,9 +67,9 @@ class BestFitServers:
         """A job is done."""
         self._rooms.set(server, self._rooms[server] + self._held.pop(job))
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now. Servers that not even the smallest job fits are not looked at."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         while (smallest := self._queue.smallest()) is not None:
             server = self._rooms.first(smallest)
             if server is None:
@@ -98,7 +98,7 @@ class BestFitBoth:
         self._free = [capacity] * servers
         #: The room of those that take jobs.
         self._rooms = TightRoom(servers, capacity)
-        self._queue = BySize(capacity)
+        self._queue = BySize()
         self._held: dict[int, int] = {}
         self._left: set[int] = set()
         self._new: list[int] = []
@@ -139,9 +139,9 @@ class BestFitBoth:
     def keep(self, server: int, configuration: Configuration) -> None:
         """There are no configurations."""
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         for server in sorted(self._left):
             while (size := self._queue.largest(self._free[server])) is not None:
                 self._place(size, server, started)
@@ -156,7 +156,7 @@ class BestFitBoth:
         self._new.clear()
         return started
 
-    def _place(self, size: int, server: int, started: list[Start]) -> None:
+    def _place(self, size: int, server: int, started: list[ServerStart]) -> None:
         job = self._queue.take(size)
         self._held[job] = size
         self._free[server] -= size

@@ -1,17 +1,16 @@
-"""Waiting jobs by size: the largest that fits some room, first come first of equals."""
+"""Waiting jobs by size: the largest that fits some room, in order of arrival among equals."""
 
 from __future__ import annotations
 
-from starburst.policy.disciplines.intset import IntSet
-from starburst.policy.disciplines.line import Line
+from sortedcontainers import SortedDict, SortedSet
 
 
 class BySize:
-    """A queue searched by size; every call takes O(log capacity + log waiting)."""
+    """A queue searched by size; every call takes O(log waiting)."""
 
-    def __init__(self, capacity: int) -> None:
-        self._sizes = IntSet(capacity)
-        self._jobs: dict[int, Line] = {}
+    def __init__(self) -> None:
+        #: Size → the jobs of that size, by arrival.
+        self._jobs: SortedDict = SortedDict()
         self._size_of: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -22,34 +21,32 @@ class BySize:
         return self._size_of.get(job)
 
     def add(self, job: int, size: int) -> None:
-        """A job joins."""
+        """Add a job."""
         self._size_of[job] = size
         if size not in self._jobs:
-            self._jobs[size] = Line()
-            self._sizes.add(size)
+            self._jobs[size] = SortedSet()
         self._jobs[size].add(job)
 
     def take(self, size: int) -> int:
-        """The earliest job of exactly this size goes; there must be one."""
-        job = self._jobs[size].first
-        assert job is not None
+        """Remove and return the earliest job of exactly this size; there must be one."""
+        job: int = self._jobs[size][0]
         self.remove(job)
         return job
 
     def remove(self, job: int) -> int:
-        """This job goes, which must be there; says its size."""
+        """Remove a job, which must be there, and return its size."""
         size = self._size_of.pop(job)
         jobs = self._jobs[size]
         jobs.remove(job)
         if not jobs:
             del self._jobs[size]
-            self._sizes.remove(size)
         return size
 
     def largest(self, room: int) -> int | None:
         """The largest size that waits and is ≤ room."""
-        return self._sizes.at_most(room)
+        number = self._jobs.bisect_right(room)
+        return self._jobs.keys()[number - 1] if number else None
 
     def smallest(self) -> int | None:
         """The smallest size that waits."""
-        return self._sizes.at_least(0)
+        return self._jobs.keys()[0] if self._jobs else None

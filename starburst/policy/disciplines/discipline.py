@@ -8,7 +8,7 @@ from typing import Protocol
 from starburst.policy.disciplines.configurations import Configuration
 
 #: A job that starts, and the server it starts on.
-Start = tuple[int, int]
+ServerStart = tuple[int, int]
 
 
 class Discipline(Protocol):
@@ -27,7 +27,7 @@ class Discipline(Protocol):
     def leave(self, job: int, server: int) -> None:
         """A job that runs on this server is done."""
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now. They hold their room until they leave."""
 
 

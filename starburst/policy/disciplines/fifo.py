@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.rooms import FirstRoom
 
 
@@ -27,9 +27,9 @@ class FifoFirstFit:
         """A job is done."""
         self._rooms.set(server, self._rooms[server] + self._held.pop(job))
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         while self._queue:
             job, size = self._queue[0]
             server = self._rooms.first(size)

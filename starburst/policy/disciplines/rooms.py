@@ -1,8 +1,8 @@
-"""The room on every server, and the two servers a job may want: the first that holds it, and the tightest."""
+"""The free room on every server, searched for the first server that holds a job and for the tightest one."""
 
 from __future__ import annotations
 
-from starburst.policy.disciplines.intset import IntSet
+from sortedcontainers import SortedList
 
 #: The room of a server that takes no jobs.
 CLOSED = -1
@@ -21,7 +21,7 @@ class FirstRoom:
         return self._most[self._leaves + server]
 
     def set(self, server: int, room: int) -> None:
-        """The room changed."""
+        """Set the room of a server."""
         most, node = self._most, self._leaves + server
         most[node] = room
         while node > 1:
@@ -49,11 +49,9 @@ class TightRoom:
     """Finds the server with the least room that is enough, the first of those with equal room."""
 
     def __init__(self, servers: int, room: int) -> None:
-        self._servers = servers
         self._rooms = [CLOSED] * servers
-        #: Members are room · servers + server.
-        self._top = (room + 1) * servers - 1
-        self._order = IntSet(self._top)
+        #: (room, server) of every server that is open.
+        self._order: SortedList = SortedList()
         for server in range(servers):
             self.set(server, room)
 
@@ -61,21 +59,20 @@ class TightRoom:
         return self._rooms[server]
 
     def set(self, server: int, room: int) -> None:
-        """The room changed."""
+        """Set the room of a server."""
         before = self._rooms[server]
         if before != CLOSED:
-            self._order.remove(before * self._servers + server)
+            self._order.remove((before, server))
         if room != CLOSED:
-            self._order.add(room * self._servers + server)
+            self._order.add((room, server))
         self._rooms[server] = room
 
     def tightest(self, size: int) -> int | None:
-        """The server that this size fills best."""
-        found = self._order.at_least(size * self._servers)
-        return None if found is None else found % self._servers
+        """The server with the least room ≥ size, the first of equals; None if there is none."""
+        number = self._order.bisect_left((size, 0))
+        return self._order[number][1] if number < len(self._order) else None
 
     @property
     def most(self) -> int:
         """The room of the emptiest server."""
-        found = self._order.at_most(self._top)
-        return CLOSED if found is None else found // self._servers
+        return self._order[-1][0] if self._order else CLOSED

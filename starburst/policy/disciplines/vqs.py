@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
+from sortedcontainers import SortedSet
+
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.configurations import LARGE, Configuration, heaviest, reduced
-from starburst.policy.disciplines.discipline import Start
-from starburst.policy.disciplines.line import Line
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.partition import Partition
 from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
 
@@ -28,7 +29,7 @@ class VirtualQueues:
         self._types = Partition(capacity, levels)
         self._choices = reduced(levels)
         types = range(len(self._types))
-        self._queues = [Line() for _ in types]
+        self._queues = [SortedSet() for _ in types]
         self._waiting = [0 for _ in types]
         self._sizes: dict[int, int] = {}
         #: Per type, the room for it on each server that serves it.
@@ -59,13 +60,13 @@ class VirtualQueues:
         self._sizes[job] = self._types.rounded(size)
         self._queues[kind].add(job)
         self._waiting[kind] += 1
-        if self._queues[kind].first == job:
+        if self._queues[kind][0] == job:
             self._changed.add(kind)
 
     def withdraw(self, job: int) -> None:
         """A job that waits does so no longer."""
         kind = self._types.kind(self._sizes[job])
-        if self._queues[kind].first == job:
+        if self._queues[kind][0] == job:
             self._changed.add(kind)
         self._depart(kind, job)
 
@@ -100,9 +101,9 @@ class VirtualQueues:
         heapify(self._empty)
         self._configured[server] = configuration
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now: on servers that are under way, then on empty ones, one after the other."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         self._serve_changed(started)
         barren: list[int] = []
         while self._empty and any(self._waiting):
@@ -119,16 +120,16 @@ class VirtualQueues:
             heappush(self._empty, server)
         return started
 
-    def _serve_changed(self, started: list[Start]) -> None:
+    def _serve_changed(self, started: list[ServerStart]) -> None:
         while self._changed:
             kind = min(self._changed)
             self._changed.remove(kind)
             self._serve(kind, started)
 
-    def _serve(self, kind: int, started: list[Start]) -> None:
+    def _serve(self, kind: int, started: list[ServerStart]) -> None:
         """Heads of this queue go while one fits."""
         queue, rooms = self._queues[kind], self._rooms[kind]
-        while (job := queue.first) is not None and (server := rooms.first(self._sizes[job])) is not None:
+        while queue and (server := rooms.first(self._sizes[job := queue[0]])) is not None:
             if self._stall and not self._is_idle(server) and self._inefficient(server):
                 self._close(server)
                 self._stalled[server] = True

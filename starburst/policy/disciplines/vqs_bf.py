@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starburst.policy.disciplines import stalling
 from starburst.policy.disciplines.by_size import BySize
 from starburst.policy.disciplines.configurations import LARGE, Configuration, heaviest, reduced
-from starburst.policy.disciplines.discipline import Start
+from starburst.policy.disciplines.discipline import ServerStart
 from starburst.policy.disciplines.partition import Partition
 from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
 
@@ -26,7 +26,7 @@ class VirtualQueuesBestFit:
         self._stall = stall
         self._types = Partition(capacity, levels)
         self._choices = reduced(levels)
-        self._queue = BySize(capacity)
+        self._queue = BySize()
         #: Jobs that wait, per type; jobs that run, per server and type.
         self._waiting = [0] * len(self._types)
         self._running = [[0] * len(self._types) for _ in range(servers)]
@@ -82,9 +82,9 @@ class VirtualQueuesBestFit:
         """A server has this configuration from before."""
         self._configured[server] = configuration
 
-    def start(self) -> list[Start]:
+    def start(self) -> list[ServerStart]:
         """Jobs that start now."""
-        started: list[Start] = []
+        started: list[ServerStart] = []
         while (smallest := self._queue.smallest()) is not None:
             server = self._rooms.first(smallest)
             if server is None:
@@ -102,7 +102,7 @@ class VirtualQueuesBestFit:
         best, _ = heaviest(self._choices, self._waiting)
         return stalling.far_from_best(self._configured[server].weight(self._waiting), best, self._stall)
 
-    def _fill(self, server: int, started: list[Start]) -> None:
+    def _fill(self, server: int, started: list[ServerStart]) -> None:
         """Type 1, the other type of the configuration, then all."""
         large, kind, slots = self._configured[server]
         running = self._running[server]
@@ -120,7 +120,7 @@ class VirtualQueuesBestFit:
         size = self._queue.largest(min(room, self._types.tops[kind]))
         return size if size is not None and self._types.kind(size) == kind else None
 
-    def _place(self, size: int, kind: int, server: int, started: list[Start]) -> None:
+    def _place(self, size: int, kind: int, server: int, started: list[ServerStart]) -> None:
         job = self._queue.take(size)
         self._held[job] = kind, size
         self._waiting[kind] -= 1

@@ -106,36 +106,43 @@ def assemble(
     memory: Memory | None = None,
 ) -> Plan:
     """The plan that makes running machines hold `kept` and rents `launches`; the rest follows."""
+    memory = situation.memory if memory is None else memory
+    new = tuple([Launch(offer, tuple(tasks)) for offer, tasks in launches])
+    bought = [launch.offer for launch in new]
+    cost = hourly(bought, situation.offers)
+    if not situation.instances:
+        return Plan(new, tuple(unplaced), {}, (), (), cost, lower_bound, reason, memory)
     assignments = {i.id: tuple(kept[i.id]) for i in situation.instances if kept.get(i.id)}
     home = {key: rented.id for rented in situation.instances for key in rented.held}
     today = {offer.name: offer for offer in situation.offers}
     rented_now = {r.id: today.get(r.offer.name, r.offer) for r in situation.instances}
-    new = tuple(Launch(offer, tuple(tasks)) for offer, tasks in launches)
     placed = [(name, task) for name, tasks in assignments.items() for task in tasks]
     placed += [("", task) for launch in new for task in launch.tasks]
-    machines = [rented_now[name] for name in assignments] + [launch.offer for launch in new]
     return Plan(
         launches=new,
         unplaced=tuple(unplaced),
         assignments=assignments,
         migrations=tuple(task for name, task in placed if home.get(task.key, name) != name),
         terminations=tuple(name for name in rented_now if name not in assignments),
-        cost=hourly(machines, situation.offers),
+        cost=hourly([*(rented_now[name] for name in assignments), *bought], situation.offers),
         lower_bound=lower_bound,
         reason=reason,
-        memory=situation.memory if memory is None else memory,
+        memory=memory,
     )
 
 
 def priced(offers: Iterable[Offer]) -> tuple[Offer, ...]:
     """The offers with every unknown price counted as the dearest known one."""
     listed = tuple(offers)
+    if all(o.price_per_hour is not None for o in listed):
+        return listed
     dearest = max((o.price_per_hour for o in listed if o.price_per_hour is not None), default=Money())
     return tuple(o if o.price_per_hour is not None else replace(o, price_per_hour=dearest) for o in listed)
 
 
 def hourly(offers: Iterable[Offer], known: Iterable[Offer]) -> Money:
     """What these machines cost per hour together; an unknown price is the dearest of all `known`."""
-    listed = tuple(offers)
-    prices = priced([*listed, *known])[: len(listed)]
-    return Money(sum(o.price_per_hour.micro_usd for o in prices if o.price_per_hour))
+    listed = list(offers)
+    if any(o.price_per_hour is None for o in listed):
+        listed = list(priced([*listed, *known])[: len(listed)])
+    return Money(sum([o.price_per_hour.micro_usd for o in listed if o.price_per_hour is not None]))
