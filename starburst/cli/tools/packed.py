@@ -6,25 +6,17 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sim.eva_replica.check import check_fits
-from sim.eva_replica.outcomes import JobOutcome, PackedResult
 from sim.eva_replica.run import simulate_packed
-from sim.packing.behind import (
-    Both,
-    JobOf,
-    Share,
-    as_trace,
-    gpus_per_task,
-    in_seconds,
-    job_maker,
-    leaving,
-    together,
-)
+from sim.packing.burst import Both, simulate_burst
 from sim.packing.cloud import Cloud
+from sim.packing.demands import JobOf, Share, as_trace, gpus_per_task, in_seconds, job_maker
 from sim.packing.inputs import Kind, PackedJob
+from sim.packing.results import JobOutcome, PackedResult
 from sim.packing.workloads import drawn, gpus_of, header, is_packed, told_of
 from sim.readers.packing import read_jobs
 from sim.run import run
@@ -98,29 +90,35 @@ def _simulate_alone(options: SimulateOptions, packing: Packing) -> None:
 
 
 def _simulate_behind(options: SimulateOptions, packing: Packing, spec: Spec) -> None:
-    """A cluster as ever, and those who leave it in the packed cloud."""
+    """The cluster and its cloud, under the scheduler that ships."""
     spec.check()
+    if options.engine not in ("auto", "core"):
+        raise UserError(f"--engine: {options.engine}: only the core shares machines; choose core or auto")
     cloud = _read(packing)
     trace, job_of, kinds = _front(options, packing, spec, cloud)
     check_all(trace, [spec])
-    cloud = replace(cloud, kinds=kinds)
+    cloud = replace(cloud, kinds={name: kind.slowed(packing.migration_delay) for name, kind in kinds.items()})
     with at_work(f"simulating {len(trace):,} jobs"):
-        front = run(trace, spec, options.engine)
-        at_once = run(trace, no_wait(spec), options.engine).result.mean_jct_h
-        gone = leaving(trace, front.outcomes, spec.warmup, job_of)
-        check_fits(gone, cloud.offers)
-        result = _simulated(cloud, gone, packing, packing.packer)
-        base = _simulated(cloud, gone, packing, "none") if packing.compare else None
-    both, alone = (
-        together(trace, front, packed, warmup=spec.warmup, no_wait_jct_h=at_once)
-        for packed in (result, base or result)
-    )
+        burst = partial(
+            simulate_burst,
+            trace,
+            job_of,
+            spec,
+            cloud,
+            period_s=packing.period_s,
+            knows_colocation=packing.known_colocation,
+            no_wait_jct_h=run(trace, no_wait(spec)).result.mean_jct_h,
+        )
+        both = burst(packer_name=packing.packer)
+        alone = burst(packer_name="none") if packing.compare else None
     if options.outcomes is not None:
-        write("--outcomes", options.outcomes, outcomes_csv(result))
-    echo = front.as_dict(spec)
+        write("--outcomes", options.outcomes, outcomes_csv(both.packed))
+    base = None if alone is None else alone.packed
+    echo = both.front.as_dict(spec)
     told = both.as_dict() | {"seed": echo["seed"], "spec": echo["spec"], "packing": packing.as_dict()}
-    if base is not None:
-        told |= _compared(result, base, {"cloud_cost_usd": base.cost, "mean_jct_h": alone.mean_jct_h})
+    if alone is not None:
+        apart = {"cloud_cost_usd": alone.packed.cost, "mean_jct_h": alone.mean_jct_h}
+        told |= _compared(both.packed, alone.packed, apart)
     size = f"{spec.nodes} × {spec.gpus_per_node} GPUs"
     head = f"{spec.title}; {size}; {packing.title}; {len(both.jct_h):,} of {len(trace):,} jobs count"
     _print(head, _rows_of_both(both, base), told, packing, options.output)
@@ -136,12 +134,13 @@ def _front(
         listed = read_jobs(file, cloud.kinds)
         return as_trace(listed), listed.__getitem__, cloud.kinds
     trace = jobs_of(jobs, history=history)
-    sizes = gpus_per_task(trace, cloud.most_gpus)
+    largest = min(cloud.most_gpus, spec.gpus_per_node)
+    sizes = gpus_per_task(trace, largest)
     lots = drawn(cloud.measured, gpus_of(packing.workloads), sizes, spec.seed)
     said = told_of(file, trace.ids, list(cloud.kinds)) if file is not None else {}
     workloads = [said.get(name, lot) for name, lot in zip(trace.ids, lots, strict=True)]
     share = Share(packing.cpus_per_gpu, packing.memory_per_gpu)
-    return trace, job_maker(trace, workloads, cloud.most_gpus, share), in_seconds(cloud.kinds)
+    return trace, job_maker(trace, workloads, largest, share), in_seconds(cloud.kinds)
 
 
 def _compared(result: PackedResult, base: PackedResult, told: dict[str, float]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sim.packing.behind import Share
+from sim.packing.demands import Share
 from sim.spec import Spec, option
 from starburst.app.errors import UserError
 from starburst.policy.packing.registry import PACKERS
@@ -24,6 +24,7 @@ _PACKED = {
 }
 _BEHIND = {"cpus_per_gpu", "memory_per_gpu"}
 _ALWAYS = {"jobs", "nodes", "seed", "outcomes", "output"}
+_ESTIMATES = "with nodes the scheduler itself says how long jobs run, and to every packer; leave it out"
 _RETURNS = "no job comes back from a packed cloud, whose bill cannot be told apart by jobs"
 #: What cannot be had with a packer, and why.
 _NOT_PACKED = {
@@ -125,6 +126,10 @@ class PackedOptions:
             _check_unpacked(given, spec)
             return None
         packing = self._filled(self.packer)
+        if spec.nodes:
+            if "estimates" in given:
+                raise UserError(f"--estimates: {_ESTIMATES}")
+            packing = replace(packing, estimates=True)
         _check_values(packing)
         _check_together(given, packing, spec)
         return packing
