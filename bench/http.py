@@ -25,7 +25,7 @@ import yaml
 
 from starburst.app.config.home import Home
 from starburst.app.jobs import submitting
-from starburst.app.reading.sources import Source
+from starburst.app.reading.sources import ManifestText
 from starburst.domain.job import OWNER
 from starburst.store import queries
 from starburst.store.store import Store
@@ -144,7 +144,7 @@ def start_times(store: Store, count: int, pause_s: float) -> list[float]:
     found = []
     for _ in range(count):
         (submission,) = submitting.read_sources(
-            store, [Source("bench", json.dumps(JOB))], "bench", submitter=OWNER
+            store, [ManifestText("bench", json.dumps(JOB))], "bench", submitter=OWNER
         )
         began = time.time()
         submitting.submit(store, [submission])

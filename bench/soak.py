@@ -27,7 +27,7 @@ from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.store.store import Store
 from starburst.web.app import make_app
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 
 #: 256 GPUs, asked for 1.2 times.
 NODES, LOAD = 32, 1.2
@@ -122,7 +122,9 @@ def visitor(home: Home) -> Iterator[Client]:
         from starlette.testclient import TestClient  # noqa: PLC0415
     with Store.open(home.database) as store:
         settings = HttpConfig(requests_per_second=1e5)
-        with TestClient(make_app(Office(home, store), settings), base_url="http://127.0.0.1:8585") as client:
+        with TestClient(
+            make_app(AppContext(home, store), settings), base_url="http://127.0.0.1:8585"
+        ) as client:
             yield client
 
 

@@ -31,7 +31,7 @@ LOOSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GapQuestion:
     """What the bound depends on: how many tasks ask for what, and what machines can be had for how much."""
 
     tasks: tuple[tuple[Resources, OfferRules, int], ...]
@@ -39,7 +39,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class PackingGap:
     """What is paid per hour, and what no machines for the same tasks cost less than."""
 
     rate: Money
@@ -64,7 +64,9 @@ class _Renter:
     slots: tuple[Slot, ...] = ()
 
 
-def question(conn: Connection, machines: Sequence[InstanceRecord], ceiling: Money | None) -> Question | None:
+def question(
+    conn: Connection, machines: Sequence[InstanceRecord], ceiling: Money | None
+) -> GapQuestion | None:
     """Which tasks the machines hold, and what is sold; None if they hold none, or cost nothing.
 
     A job that moves counts once. `ceiling`: no machine that costs more per hour may be rented.
@@ -75,10 +77,10 @@ def question(conn: Connection, machines: Sequence[InstanceRecord], ceiling: Mone
     counted = sorted(tasks.items(), key=repr)
     zones = dict.fromkeys(rules.zone for (_, rules), _ in counted if rules.zone)
     listed = _may_be_rented(dashboard_queries.offers(conn), zones, ceiling)
-    return Question(tuple((*ask, n) for ask, n in counted), (*listed, *_as_rented(machines, listed)))
+    return GapQuestion(tuple((*ask, n) for ask, n in counted), (*listed, *_as_rented(machines, listed)))
 
 
-def least(question: Question, patience_s: float = PATIENCE_S) -> Money | None:
+def least(question: GapQuestion, patience_s: float = PATIENCE_S) -> Money | None:
     """What no machines for these tasks cost less than per hour; a task that no offer holds is left out.
 
     None if what can be proven in a few seconds is too far from what machines would do.
@@ -136,7 +138,7 @@ def _as_rented(machines: Iterable[InstanceRecord], listed: Iterable[Offer]) -> I
         yield replace(offer, name=f"{name} at {rate}", price_per_hour=rate, zones=())
 
 
-def _tasks(question: Question) -> tuple[Task, ...]:
+def _tasks(question: GapQuestion) -> tuple[Task, ...]:
     return tuple(
         Task(f"{n}-{rank}", 0, resources, offer_rules=rules)
         for n, (resources, rules, count) in enumerate(question.tasks)

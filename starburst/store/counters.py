@@ -33,7 +33,7 @@ CHUNK = 500
 
 
 @dataclass(slots=True)
-class Waits:
+class WaitHistogram:
     """Waits by class, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
@@ -46,7 +46,7 @@ class Waits:
 
 
 @dataclass(slots=True)
-class Took:
+class DurationHistogram:
     """How long one part of the steps took, by class, and the sum of it in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(STEP_BOUNDS_S) + 1))
@@ -59,15 +59,15 @@ class Took:
 
 
 @dataclass(slots=True)
-class Steps:
+class StepDurations:
     """How long steps took so far: to decide, and to store what was decided."""
 
-    core: Took = field(default_factory=Took)
-    commit: Took = field(default_factory=Took)
+    core: DurationHistogram = field(default_factory=DurationHistogram)
+    commit: DurationHistogram = field(default_factory=DurationHistogram)
 
 
 @dataclass(slots=True)
-class Tallies:
+class DecisionCounters:
     """What was decided so far."""
 
     #: Decisions by kind.
@@ -77,7 +77,7 @@ class Tallies:
     launch_failures: dict[str, int] = field(default_factory=dict)
     #: Queue → site → seconds that a job waited for its first place. While it was held, or waited for other
     #: jobs or for its turn, it did not wait for a place.
-    waits: dict[str, dict[str, Waits]] = field(default_factory=dict)
+    waits: dict[str, dict[str, WaitHistogram]] = field(default_factory=dict)
     #: Seconds that jobs had waited for their first place when they were held; of those that have none yet.
     waited: dict[str, float] = field(default_factory=dict)
     #: Seconds, summed over jobs: waits that we could have spared jobs and work repeated by our decision, and
@@ -90,9 +90,9 @@ class Tallies:
 Spent = dict[str, dict[str, int]]
 
 
-def tallies(conn: Connection) -> Tallies:
+def tallies(conn: Connection) -> DecisionCounters:
     """As the last step left them."""
-    return codec.decode(Tallies, _body(conn, TALLIES) or "{}")
+    return codec.decode(DecisionCounters, _body(conn, TALLIES) or "{}")
 
 
 def spent(conn: Connection) -> Spent:
@@ -100,9 +100,9 @@ def spent(conn: Connection) -> Spent:
     return codec.decode(dict[str, dict[str, int]], _body(conn, SPENT) or "{}")
 
 
-def steps(conn: Connection) -> Steps:
+def steps(conn: Connection) -> StepDurations:
     """How long steps took, as the scheduler last kept it (app/daemon/observers.py)."""
-    return codec.decode(Steps, _body(conn, STEPS) or "{}")
+    return codec.decode(StepDurations, _body(conn, STEPS) or "{}")
 
 
 def count(conn: Connection, changes: Changes) -> dict[str, object]:
@@ -124,7 +124,7 @@ def count(conn: Connection, changes: Changes) -> dict[str, object]:
     return documents
 
 
-def _decided(kept: Tallies, decision: Decision, record: JobRecord | None) -> None:
+def _decided(kept: DecisionCounters, decision: Decision, record: JobRecord | None) -> None:
     kind, numbers = decision.kind, decision.numbers
     _add(kept.decisions, kind)
     if kind == "launch-failed":
@@ -140,12 +140,12 @@ def _decided(kept: Tallies, decision: Decision, record: JobRecord | None) -> Non
     if record is not None and _is_admission(decision, record):
         site = "cluster" if kind == "placed" else "cloud"
         wait_s = max(0.0, decision.at - record.queued_at) + kept.waited.pop(record.id, 0.0)
-        kept.waits.setdefault(record.job.queue, {}).setdefault(site, Waits()).add(wait_s)
+        kept.waits.setdefault(record.job.queue, {}).setdefault(site, WaitHistogram()).add(wait_s)
         if record.job.cloud is not CloudChoice.NEVER:
             kept.delay_s += wait_s
 
 
-def _held(conn: Connection, kept: Tallies, changes: Changes) -> None:
+def _held(conn: Connection, kept: DecisionCounters, changes: Changes) -> None:
     """Jobs that stood in the queue and are held: their present wait, of which the record knows no more."""
     since = {row.subject: row.at for row in changes.decisions if row.kind == "held"}
     records = [changes.jobs[name] for name in since if name in changes.jobs]

@@ -6,11 +6,12 @@ Times are scheduler seconds, amounts micro-dollars.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, case, func, select
 
 from starburst.core.model.actions import Slot
+from starburst.core.model.phases import Obstacle
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.cloud import Offer
@@ -31,7 +32,7 @@ _ROW = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class JobCount:
     """So many jobs of a queue are in a phase, at a site or at none."""
 
     queue: str
@@ -41,7 +42,7 @@ class Crowd:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class PlacedJob:
     """A job with a place, and the part of its record that says where."""
 
     id: str
@@ -55,7 +56,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiter:
+class QueuedJob:
     """A queued job, since when it waits, and what is lacking in the cloud if it should be there."""
 
     row: JobRow
@@ -73,15 +74,15 @@ class _Places:
 @dataclass(slots=True)
 class _Wait:
     queued_at: float = 0.0
-    wait: dict[str, object] = field(default_factory=dict)
+    obstacle: Obstacle | None = None
 
 
-def crowds(conn: Connection) -> list[Crowd]:
+def job_counts(conn: Connection) -> list[JobCount]:
     """Jobs that are not over, by queue, phase and site."""
     c = t.jobs.c
     key = (c.queue, c.phase, c.site)
     counted = select(*key, func.count()).where(c.phase.in_(LIVE_JOBS)).group_by(*key)
-    return [Crowd(*row) for row in conn.execute(counted)]
+    return [JobCount(*row) for row in conn.execute(counted)]
 
 
 def arrivals(conn: Connection) -> dict[str, int]:
@@ -98,18 +99,18 @@ def overdue(conn: Connection, now: float) -> dict[str, int]:
     return {row[0]: row[1] for row in conn.execute(late)}
 
 
-def holders(conn: Connection) -> list[Holder]:
+def placed_jobs(conn: Connection) -> list[PlacedJob]:
     """Jobs with a place, in order of arrival."""
     c = t.jobs.c
     placed = select(c.id, c.seq, c.phase, c.site, c.record).where(c.phase.in_([*ALIVE, "offloading"]))
     found = []
     for id_, seq, phase, site, text in conn.execute(placed.order_by(c.seq)):
         places = codec.decode(_Places, text)
-        found.append(Holder(id_, seq, phase, site, places.slots, places.reserved, places.moving))
+        found.append(PlacedJob(id_, seq, phase, site, places.slots, places.reserved, places.moving))
     return found
 
 
-def on_cluster(holder: Holder) -> tuple[Slot, ...]:
+def on_cluster(holder: PlacedJob) -> tuple[Slot, ...]:
     """The slots that a job has on nodes; `reserved` ones are held there besides."""
     return holder.slots if holder.site == Site.CLUSTER.value and holder.phase in ALIVE else ()
 
@@ -132,7 +133,7 @@ def facts(conn: Connection) -> Facts:
     return codec.decode(Facts, body) if body else Facts()
 
 
-def waiters(conn: Connection, limit: int) -> list[Waiter]:
+def queued_jobs(conn: Connection, limit: int) -> list[QueuedJob]:
     """The queued jobs that leave next; those that wait without end last, by arrival."""
     c = t.jobs.c
     queued = select(*_ROW, c.record).where(c.phase == QUEUED)
@@ -140,7 +141,8 @@ def waiters(conn: Connection, limit: int) -> list[Waiter]:
     found = []
     for *columns, text in conn.execute(queued):
         wait = codec.decode(_Wait, text)
-        found.append(Waiter(JobRow(*columns), wait.queued_at, str(wait.wait.get("lacks", ""))))
+        lacks = "" if wait.obstacle is None else wait.obstacle.text
+        found.append(QueuedJob(JobRow(*columns), wait.queued_at, lacks))
     return found
 
 

@@ -22,7 +22,7 @@ class BusyError(UnusableError):
     kind = "the store is busy"
 
 
-class NoRoomError(UnusableError):
+class DiskFullError(UnusableError):
     """It cannot grow: the disk is full, or a quota used up."""
 
     kind = "the disk is full"
@@ -40,7 +40,7 @@ class DuplicateJobError(StoreError):
         self.job_id = job_id
 
 
-class NotFoundError(StoreError):
+class JobNotFoundError(StoreError):
     """No job answers to this id, name or prefix."""
 
     def __init__(self, text: str, close: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class NotFoundError(StoreError):
         self.close = tuple(close)
 
 
-class AmbiguousError(StoreError):
+class AmbiguousJobError(StoreError):
     """Several jobs answer to this name or prefix."""
 
     def __init__(self, text: str, candidates: Sequence[str]) -> None:

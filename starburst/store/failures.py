@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from starburst.store.errors import BusyError, DamagedError, NoRoomError, StoreError, UnusableError
+from starburst.store.errors import BusyError, DamagedError, DiskFullError, StoreError, UnusableError
 from starburst.store.lock_holder import holder
 
 #: By SQLITE_BUSY and SQLITE_LOCKED; SQLITE_FULL; SQLITE_CORRUPT and SQLITE_NOTADB.
@@ -58,7 +58,7 @@ def trouble(error: BaseException, path: Path | None) -> StoreError | None:
     if said.startswith((*FULL, *OUT_OF_REACH)):
         full = "" if path is None else no_room(path)
         if full or said.startswith(FULL):
-            return NoRoomError(f"{where}: {full or said}; free some room there, and ask again")
+            return DiskFullError(f"{where}: {full or said}; free some room there, and ask again")
         mend = "look at the disk, its quota, and whose the file is; the database itself may be good"
         return UnusableError(f"{where}: cannot be used now ({said}); {mend}")
     return None

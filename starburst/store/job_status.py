@@ -12,7 +12,7 @@ from starburst.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStatus:
     """Of a job that the scheduler has taken up."""
 
     id: str
@@ -28,18 +28,18 @@ class Standing:
         return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 
-def standing(store: Store, job_id: str) -> Standing | None:
+def job_status(store: Store, job_id: str) -> JobStatus | None:
     """The job of this id; None if there is none, or the scheduler has not taken it up yet."""
     return next(iter(_where(store, jobs.c.id == job_id)), None)
 
 
-def called(store: Store, name: str) -> list[Standing]:
+def jobs_named(store: Store, name: str) -> list[JobStatus]:
     """All jobs of this name."""
     return _where(store, jobs.c.name == name)
 
 
-def _where(store: Store, condition: ColumnElement[bool]) -> list[Standing]:
+def _where(store: Store, condition: ColumnElement[bool]) -> list[JobStatus]:
     j = jobs.c
     with store.read() as conn:
         rows = conn.execute(select(j.id, j.name, j.user, j.queue, j.phase, j.attempt).where(condition))
-        return [Standing(*row[:4], Phase(row.phase), row.attempt) for row in rows]
+        return [JobStatus(*row[:4], Phase(row.phase), row.attempt) for row in rows]

@@ -12,7 +12,7 @@ from sqlalchemy import Select, Table, func, literal, or_, select, union_all
 from starburst.domain.job import Member
 from starburst.store import codec, queries
 from starburst.store import schema as t
-from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.queries import SUBMITTED, DecisionRow, JobRow
 from starburst.store.store import Store, chunks
 
@@ -84,9 +84,9 @@ def find(store: Store, text: str, queues: Queues) -> JobRow:
         if ids:
             break
     if not ids:
-        raise NotFoundError(text, ())
+        raise JobNotFoundError(text, ())
     if len(ids) > 1:
-        raise AmbiguousError(text, ids)
+        raise AmbiguousJobError(text, ids)
     return queries.job(store, ids[0])
 
 
@@ -173,13 +173,13 @@ def counts(store: Store, queues: Queues) -> dict[str, int]:
 def _named(store: Store, text: str, queues: Queues) -> list[JobRow]:
     try:
         return [find(store, text, queues)]
-    except AmbiguousError as several:
+    except AmbiguousJobError as several:
         exact = any(row.name == text for row in queries.jobs(store, ids=several.candidates))
         arrays = {} if exact else _arrays(store, text, queues)
         if not arrays:
             raise
         if len(arrays) > 1:
-            raise AmbiguousError(text, sorted(arrays)) from None
+            raise AmbiguousJobError(text, sorted(arrays)) from None
         (found,) = arrays.values()
         index = {id_: place for place, id_ in enumerate(found)}
         return sorted(queries.jobs(store, ids=found), key=lambda row: index[row.id])

@@ -19,7 +19,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.job import Adopted, Phase, Submission, Workload, is_over
 from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store, chunks
 
 #: Phase of a job that the scheduler has not taken up yet.
@@ -94,7 +94,7 @@ class PastJob(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PhaseCounts:
     """How many jobs and machines there are in each phase that has any."""
 
     jobs: dict[str, int]
@@ -148,13 +148,13 @@ def job(store: Store, text: str) -> JobRow:
         for condition in (known.c.id == text, known.c.name == text, begins[0] | begins[1]):
             ids = list(conn.scalars(select(known.c.id).where(condition).order_by(known.c.id)))
             if len(ids) > 1:
-                raise AmbiguousError(text, ids)
+                raise AmbiguousJobError(text, ids)
             if ids:
                 found = _taken_up(conn, [t.jobs.c.id == ids[0]], 1)
                 return (found or _requested(conn, [t.requests.c.job_id == ids[0]], 1))[0]
         newest = [*_requested(conn, [], GUESS_AMONG), *_taken_up(conn, [], GUESS_AMONG)]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
-    raise NotFoundError(text, get_close_matches(text, words))
+    raise JobNotFoundError(text, get_close_matches(text, words))
 
 
 def ended(store: Store, ids: Collection[str]) -> tuple[tuple[str, str], ...]:
@@ -239,12 +239,12 @@ def pace(store: Store) -> Pace:
         return _pace(conn)
 
 
-def summary(store: Store) -> Summary:
+def summary(store: Store) -> PhaseCounts:
     """Counts by phase."""
     with store.read() as conn:
         counts = _phases(conn, t.jobs)
         waiting = conn.scalar(select(func.count()).select_from(t.requests).where(_REQUESTED))
-        return Summary({SUBMITTED: waiting, **counts} if waiting else counts, _phases(conn, t.instances))
+        return PhaseCounts({SUBMITTED: waiting, **counts} if waiting else counts, _phases(conn, t.instances))
 
 
 def at_work(store: Store) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from starburst.aio import SerialThread
 from starburst.core.model.actions import Action
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
@@ -42,6 +43,8 @@ from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.failures import trouble
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+
+T = TypeVar("T")
 
 #: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
 CHUNK = 500
@@ -97,6 +100,7 @@ class Store:
         self._engine = engine
         self._writer = writer(engine)
         self._readers = readers(engine)
+        self._thread = SerialThread("store")
 
     @classmethod
     def open(cls, where: str | Path, busy_ms: int | None = None) -> Store:
@@ -110,7 +114,8 @@ class Store:
         return cls(open_engine(where, busy_ms))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database, once what was handed to `in_order` is done."""
+        self._thread.close()
         self._readers.dispose()
         self._engine.dispose()
 
@@ -148,6 +153,18 @@ class Store:
                 yield conn
         except PoolTimeoutError as error:
             raise trouble(error, self.path) or error from None
+
+    async def in_order(self, call: Callable[[], T]) -> T:
+        """What a call on this store returns, made in the store's own thread after all earlier ones.
+
+        An event loop that writes does it by this: a commit waits for the disk and for other writers, half a
+        minute if need be. The call is made even if its caller is cancelled.
+        """
+        return await self._thread.run(call)
+
+    async def drain(self) -> None:
+        """Wait until every call handed to `in_order` has been made."""
+        await self._thread.drain()
 
     def try_write(self) -> None:
         """Write something that nobody reads.

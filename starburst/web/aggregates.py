@@ -13,8 +13,8 @@ from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.money import Money
 from starburst.domain.node import Node
-from starburst.store.counters import Tallies
-from starburst.store.dashboard_queries import Holder, on_cluster
+from starburst.store.counters import DecisionCounters
+from starburst.store.dashboard_queries import PlacedJob, on_cluster
 
 
 def rate(machines: Collection[InstanceRecord]) -> Money:
@@ -23,21 +23,21 @@ def rate(machines: Collection[InstanceRecord]) -> Money:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class SpendingLimit:
     """Dollars per hour, and whether a cap says so; else it is all that the offers' capacities let us rent."""
 
     rate: Money
     is_cap: bool
 
 
-def limit(config: Config) -> Limit | None:
+def limit(config: Config) -> SpendingLimit | None:
     """The most that is meant to be spent per hour by everybody; None is no limit.
 
     The tightest hourly cap on everybody. Only where there is none, what all costs that can be rented.
     """
     caps = [cap.limit for cap in caps_of(config.caps) if cap.per == "hour" and not (cap.queue or cap.user)]
     if caps:
-        return Limit(min(caps), is_cap=True)
+        return SpendingLimit(min(caps), is_cap=True)
     if not isinstance(config.cloud, CloudConfig):
         return None
     sold = [(entry.offer.price_per_hour, entry.capacity) for entry in config.cloud.catalog()]
@@ -45,10 +45,12 @@ def limit(config: Config) -> Limit | None:
     if len(known) < len(sold):
         return None
     dearest = max((price for price, _ in known if price is not None), default=Money())
-    return Limit(sum(((price or dearest) * capacity for price, capacity in known), Money()), is_cap=False)
+    return SpendingLimit(
+        sum(((price or dearest) * capacity for price, capacity in known), Money()), is_cap=False
+    )
 
 
-def gpus(nodes: Iterable[Node], holders: Iterable[Holder]) -> dict[str, int]:
+def gpus(nodes: Iterable[Node], holders: Iterable[PlacedJob]) -> dict[str, int]:
     """The cluster's GPUs: busy, reserved for a job on its way home, free, or free but cordoned off."""
     busy, reserved = Counter[str](), Counter[str]()
     for holder in holders:
@@ -66,14 +68,14 @@ def gpus(nodes: Iterable[Node], holders: Iterable[Holder]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class WaitBudget:
     """The wait budget as shares: what was promised, and what jobs were delayed by. None is not known."""
 
     target: float | None
     realised: float | None
 
 
-def budget(config: Config, facts: Facts, tallies: Tallies) -> Budget:
+def budget(config: Config, facts: Facts, tallies: DecisionCounters) -> WaitBudget:
     """P, unless a factor is set in its place, and the increase of mean JCT over No-Wait that it came to.
 
     A calibrated budget's account knows it, older times faded. Otherwise it is the delays of all jobs so far
@@ -84,5 +86,5 @@ def budget(config: Config, facts: Facts, tallies: Tallies) -> Budget:
     target = policy.budget_percent / 100 if calibrated or policy.factor is None else None
     if calibrated:
         known = facts.account.run_s > 0
-        return Budget(target, facts.account.spent_percent / 100 if known else None)
-    return Budget(target, tallies.delay_s / tallies.run_s if tallies.run_s > 0 else None)
+        return WaitBudget(target, facts.account.spent_percent / 100 if known else None)
+    return WaitBudget(target, tallies.delay_s / tallies.run_s if tallies.run_s > 0 else None)

@@ -11,16 +11,16 @@ from fastapi.responses import JSONResponse
 
 from starburst import __version__
 from starburst.app.config.http import HttpConfig
-from starburst.web.auth import Gate
-from starburst.web.context import Office
+from starburst.web.auth import Authenticator
+from starburst.web.context import AppContext
 from starburst.web.dashboard import dashboard
-from starburst.web.decision_feed import News
-from starburst.web.dependencies import Desk, LiveCore, onlooker, overseer, viewer
+from starburst.web.decision_feed import DecisionFeed
+from starburst.web.dependencies import LiveCore, Services, unscoped_page_viewer, unscoped_viewer, viewer
 from starburst.web.errors import add_handlers
 from starburst.web.middleware import HEALTH
 from starburst.web.routes import fleet, jobs, login, progress, streams
 from starburst.web.routes.metrics import metrics
-from starburst.web.submission_limits import Turns
+from starburst.web.submission_limits import SubmissionLimits
 
 ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys of its `-o json`.
 
@@ -42,7 +42,7 @@ _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "requir
 
 
 def make_app(
-    office: Office,
+    app_context: AppContext,
     settings: HttpConfig,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -58,21 +58,21 @@ def make_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    gate = Gate(office, settings, clock=clock, wall=wall)
+    authenticator = Authenticator(app_context, settings, clock=clock, wall=wall)
     closing = Event()
-    news = News(office.store, closing.is_set)
-    app.state.turns = Turns()
-    app.state.desk = Desk(office, settings, gate, LiveCore(office), news, closing)
+    feed = DecisionFeed(app_context.store, closing.is_set)
+    app.state.submission_limits = SubmissionLimits()
+    app.state.services = Services(app_context, settings, authenticator, LiveCore(app_context), feed, closing)
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
     for routes in (streams.router, progress.router, jobs.router, fleet.router):
         api.include_router(routes)
     app.include_router(api)
     app.include_router(login.router)
-    app.include_router(health(office))
+    app.include_router(health(app_context))
     app.add_api_route("/openapi.json", described, include_in_schema=False, dependencies=[Depends(viewer)])
-    app.include_router(dashboard(office), dependencies=[Depends(onlooker)])
-    app.include_router(metrics(office), dependencies=[Depends(overseer)])
+    app.include_router(dashboard(app_context), dependencies=[Depends(unscoped_page_viewer)])
+    app.include_router(metrics(app_context), dependencies=[Depends(unscoped_viewer)])
     return app
 
 
@@ -81,18 +81,18 @@ def described(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-def health(office: Office) -> APIRouter:
+def health(app_context: AppContext) -> APIRouter:
     """The route for whoever keeps it running; it needs no token, so it names no places."""
     router = APIRouter()
 
     @router.get(HEALTH, summary="Whether the scheduler goes on", tags=["health"], responses=_refusals(503))
     def healthz() -> JSONResponse:
         """503 while the scheduler hangs, or waits for what its machine lacks, and what that is."""
-        still_s = office.pulse.still_s() if office.pulse is not None else 0.0
-        if still_s:
-            why = f"the scheduler has made no step for {still_s:.0f} s; its log may say why"
+        stalled_s = app_context.heartbeat.stalled_s() if app_context.heartbeat is not None else 0.0
+        if stalled_s:
+            why = f"the scheduler has made no step for {stalled_s:.0f} s; its log may say why"
             return JSONResponse({"status": "hangs", "error": why}, 503)
-        said = office.home.scheduler()
+        said = app_context.home.scheduler()
         if said is None or not said.kind:
             return JSONResponse({"status": "ok"})
         return JSONResponse({"status": "waits", "error": f"the scheduler waits: {said.kind}"}, 503)

@@ -15,9 +15,9 @@ from starburst.hosts import is_loopback
 from starburst.store import tokens
 from starburst.store.report_tokens import REPORT_PREFIX, is_report_token, report_key
 from starburst.store.tokens import Role, Token
-from starburst.web.context import Office
-from starburst.web.errors import RefusedError
-from starburst.web.limits import Limits
+from starburst.web.context import AppContext
+from starburst.web.errors import HttpError
+from starburst.web.limits import RateLimits
 from starburst.web.sessions import Sessions, cookies
 
 #: Wall seconds between notes that a token is in use.
@@ -27,7 +27,7 @@ SAFE = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Principal:
     """Who asks."""
 
     #: What limits are counted by.
@@ -50,32 +50,32 @@ class Caller:
         return self.queues is None or queue in self.queues
 
 
-class Gate:
+class Authenticator:
     """Lets callers in or not. Any thread may ask."""
 
     def __init__(
         self,
-        office: Office,
+        app_context: AppContext,
         settings: HttpConfig,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.limits = Limits(settings.requests_per_second, settings.streams, clock)
+        self.limits = RateLimits(settings.requests_per_second, settings.streams, clock)
         self.sessions = Sessions(wall)
-        self._store = office.store
+        self._store = app_context.store
         self._local = settings.is_local
         self._wall = wall
         self._noted: dict[str, float] = {}
 
-    def admit(self, request: Request, *, to_page: bool = False) -> Caller:
+    def admit(self, request: Request, *, to_page: bool = False) -> Principal:
         """Who sends a request; `to_page`: it is for a page that a browser shows, and a session will do.
 
         Raises:
             RefusedError: 401, nobody we know; 403, a web page of somebody else's; 429, too often.
         """
         if "\0" in request.url.path or b"%00" in request.scope["query_string"]:
-            raise RefusedError(400, "the address has a NUL in it; leave it out")
+            raise HttpError(400, "the address has a NUL in it; leave it out")
         if request.method not in SAFE:
             refuse_other_pages(request)
         address = request.client.host if request.client else "?"
@@ -87,16 +87,16 @@ class Gate:
             self.limits.charge(f"token {token.name}")
             self._note_use(token)
             key = f"token {token.name}"
-            return Caller(key, token.role, token.queues, token.name, bearer, token.submitter)
+            return Principal(key, token.role, token.queues, token.name, bearer, token.submitter)
         self.limits.charge(address)
         if bearer or not self.is_open():
             said = "this token is not known, or has expired" if bearer else "a token is needed"
             mend = "have one made with: starburst token create"
-            raise RefusedError(401, f"{said}; {mend}", {"WWW-Authenticate": "Bearer"})
+            raise HttpError(401, f"{said}; {mend}", {"WWW-Authenticate": "Bearer"})
         _refuse_other_hosts(request)
-        return Caller(address, Role.ADMIN, submitter=OWNER)
+        return Principal(address, Role.ADMIN, submitter=OWNER)
 
-    def admit_report(self, request: Request, job: str) -> Caller | None:
+    def admit_report(self, request: Request, job: str) -> Principal | None:
         """Who sends a report on the job of this id; None is the job itself, with the token of its runs.
 
         Raises:
@@ -120,9 +120,9 @@ class Gate:
         """Whether no token is needed: nobody but this machine gets here, and there is no token."""
         return self._local and not tokens.any_exist(self._store)
 
-    def still_admits(self, caller: Caller) -> bool:
+    def still_admits(self, principal: Principal) -> bool:
         """Whether a caller that was let in would be again."""
-        return self.is_open() if not caller.name else self.token(caller.secret) is not None
+        return self.is_open() if not principal.name else self.token(principal.secret) is not None
 
     def _of_session(self, request: Request) -> Token | None:
         """The token of a browser's session: as long as it holds, and no longer."""
@@ -149,7 +149,7 @@ def refuse_other_pages(request: Request) -> None:
     origin = request.headers.get("origin")
     ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
     if not ours or request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise RefusedError(403, "a page of another site asked for this; open Starburst's own")
+        raise HttpError(403, "a page of another site asked for this; open Starburst's own")
 
 
 def _refuse_other_hosts(request: Request) -> None:
@@ -160,7 +160,7 @@ def _refuse_other_hosts(request: Request) -> None:
     except ValueError:
         host = ""
     if not is_loopback(host):
-        raise RefusedError(403, f"the host {named!r} is not this machine; ask for localhost, or make a token")
+        raise HttpError(403, f"the host {named!r} is not this machine; ask for localhost, or make a token")
 
 
 def _bearer(request: Request) -> str:

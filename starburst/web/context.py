@@ -13,38 +13,38 @@ from starburst.store import queries
 from starburst.store.store import Store
 
 #: A scheduler that was not heard of for so long hangs, wall seconds. Its longest steps take some.
-STILL_S = 30.0
+STALL_LIMIT_S = 30.0
 
 
-class Letterbox(Protocol):
+class ProgressSink(Protocol):
     """Where to leave what runs say of themselves; any thread may."""
 
     def put(self, said: Throughput) -> None:
         """Leave a word."""
 
 
-class Pulse:
+class SchedulerHeartbeat:
     """When the scheduler's loop last went round, as far as that is known here. Monotonic seconds."""
 
     def __init__(self) -> None:
         self.beat_at = time.monotonic()
 
-    def still_s(self) -> float:
+    def stalled_s(self) -> float:
         """How long ago that is if it is too long, else 0."""
-        still_s = time.monotonic() - self.beat_at
-        return still_s if still_s > STILL_S else 0.0
+        stalled_s = time.monotonic() - self.beat_at
+        return stalled_s if stalled_s > STALL_LIMIT_S else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class AppContext:
     """A home and its store, which any thread may ask."""
 
     home: Home
     store: Store
     #: The scheduler's, for what runs say of themselves.
-    inbox: Letterbox = field(default_factory=Inbox)
+    inbox: ProgressSink = field(default_factory=Inbox)
     #: The scheduler's, if this is another process.
-    pulse: Pulse | None = None
+    heartbeat: SchedulerHeartbeat | None = None
 
     def now(self) -> float:
         """The scheduler's time."""

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 POLL_S = 0.3
 
 
-class Batch(NamedTuple):
+class FeedBatch(NamedTuple):
     """Rows as text, and the row up to which the log was looked at."""
 
     text: str
@@ -41,7 +41,7 @@ def as_events(rows: Iterable[Keys]) -> str:
     )
 
 
-class News:
+class DecisionFeed:
     """For streams of one event loop: however many watch, the store is asked as if a few did."""
 
     def __init__(self, store: Store, closing: Callable[[], bool]) -> None:
@@ -54,9 +54,9 @@ class News:
         self._head = 0
         self._changed = asyncio.Event()
         #: Looks that go on, by what they look for: who wants the same waits for the same.
-        self._looks: dict[tuple[Queues, int, int], asyncio.Task[Batch]] = {}
+        self._looks: dict[tuple[Queues, int, int], asyncio.Task[FeedBatch]] = {}
 
-    def __enter__(self) -> News:
+    def __enter__(self) -> DecisionFeed:
         """Begin to watch."""
         self._watching += 1
         if self._polling is None:
@@ -69,7 +69,7 @@ class News:
             self._polling.cancel()
             self._polling = None
 
-    async def after(self, queues: Queues, seq: int, limit: int) -> Batch:
+    async def after(self, queues: Queues, seq: int, limit: int) -> FeedBatch:
         """The first rows after this one about jobs of these queues."""
         key = (None if queues is None else tuple(queues), seq, limit)
         look = self._looks.get(key)
@@ -84,10 +84,10 @@ class News:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), limit_s)
 
-    def _look(self, queues: Queues, seq: int, limit: int) -> Batch:
+    def _look(self, queues: Queues, seq: int, limit: int) -> FeedBatch:
         rows, end = pages.decisions(self._store, queues, after_seq=seq, limit=limit)
         shown = as_seen(self._store, queues, [decision_keys(row) for row in rows])
-        return Batch(as_events(shown), end, len(rows) == limit)
+        return FeedBatch(as_events(shown), end, len(rows) == limit)
 
     async def _poll(self) -> None:
         while True:
@@ -96,11 +96,11 @@ class News:
                 self._head = await run_in_threadpool(pages.head, self._store)
             except (SQLAlchemyError, StoreError) as error:  # streams find out for themselves, and end
                 log.warning("news-failed", error=str(error))
-                self._wake()
+                self._notify()
             if self._head != head or self._closing():
-                self._wake()
+                self._notify()
             await asyncio.sleep(POLL_S)
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

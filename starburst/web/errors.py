@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from starburst.app.daemon.shortages import lack
 from starburst.app.errors import UserError
-from starburst.store.errors import DamagedError, NoRoomError, NotFoundError, StoreError, UnusableError
+from starburst.store.errors import DamagedError, DiskFullError, JobNotFoundError, StoreError, UnusableError
 from starburst.store.quota import QuotaError
 
 log = structlog.get_logger()
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 RETRY_S = 5
 
 
-class RefusedError(Exception):
+class HttpError(Exception):
     """A request that is not answered, and why."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
@@ -35,8 +35,8 @@ class RefusedError(Exception):
 def add_handlers(app: FastAPI) -> None:
     """Turn what goes wrong into answers."""
 
-    @app.exception_handler(RefusedError)
-    def refused(request: Request, refusal: RefusedError) -> Response:
+    @app.exception_handler(HttpError)
+    def refused(request: Request, refusal: HttpError) -> Response:
         at_browser = request.method == "GET" and "text/html" in request.headers.get("accept", "")
         if refusal.status == 401 and at_browser:
             return RedirectResponse("/login", 303)
@@ -52,7 +52,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(StoreError)
     def not_stored(_: Request, error: StoreError) -> Response:
-        status = {NotFoundError: 404, QuotaError: 403}.get(type(error), 400)
+        status = {JobNotFoundError: 404, QuotaError: 403}.get(type(error), 400)
         return answer(status, str(error))
 
     @app.exception_handler(UnusableError)
@@ -89,7 +89,7 @@ def not_now(error: Exception) -> Response | None:
     held = lack(error)
     if held is None:
         return None
-    full = held.kind == NoRoomError.kind
+    full = held.kind == DiskFullError.kind
     return answer(
         507 if full else 503, f"{held.kind}; {where}", None if full else {"Retry-After": str(RETRY_S)}
     )

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 
-from starburst.web.errors import RefusedError
+from starburst.web.errors import HttpError
 
 #: Callers remembered at a time.
-MOST_CALLERS = 10_000
+MAX_CLIENTS = 10_000
 
 
-class Limits:
+class RateLimits:
     """Of all callers; any thread may ask."""
 
     def __init__(self, per_second: float, streams: int, clock: Callable[[], float]) -> None:
@@ -26,7 +26,7 @@ class Limits:
         self._streams = Counter[str]()
         self._lock = Lock()
 
-    def charge(self, caller: str) -> None:
+    def charge(self, client: str) -> None:
         """Count one request.
 
         Raises:
@@ -34,34 +34,34 @@ class Limits:
         """
         with self._lock:
             now = self._clock()
-            left, at = self._left.pop(caller, (self._room, now))
+            left, at = self._left.pop(client, (self._room, now))
             left = min(self._room, left + (now - at) * self._per_second)
-            self._left[caller] = (max(0.0, left - 1), now)
-            if len(self._left) > MOST_CALLERS:  # the one not seen for longest
+            self._left[client] = (max(0.0, left - 1), now)
+            if len(self._left) > MAX_CLIENTS:  # the one not seen for longest
                 del self._left[next(iter(self._left))]
         if left < 1:
             wait_s = (1 - left) / self._per_second
             mend = f"wait {wait_s:.2f} s; http.requests_per_second allows more"
-            raise RefusedError(429, f"too many requests: {mend}", {"Retry-After": str(max(1, round(wait_s)))})
+            raise HttpError(429, f"too many requests: {mend}", {"Retry-After": str(max(1, round(wait_s)))})
 
-    def take_stream(self, caller: str) -> None:
+    def take_stream(self, client: str) -> None:
         """Count an open stream, to be given back.
 
         Raises:
             RefusedError: the caller has too many.
         """
         with self._lock:
-            if self._streams[caller] >= self._most_streams:
-                raise RefusedError(
+            if self._streams[client] >= self._most_streams:
+                raise HttpError(
                     429,
                     f"too many streams: {self._most_streams} are open; end one; http.streams allows more",
                     {"Retry-After": "5"},
                 )
-            self._streams[caller] += 1
+            self._streams[client] += 1
 
-    def give_stream(self, caller: str) -> None:
+    def give_stream(self, client: str) -> None:
         """One stream less."""
         with self._lock:
-            self._streams[caller] -= 1
-            if not self._streams[caller]:
-                del self._streams[caller]
+            self._streams[client] -= 1
+            if not self._streams[client]:
+                del self._streams[client]

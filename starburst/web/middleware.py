@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from starburst.store.errors import StoreError
-from starburst.web.auth import Gate
+from starburst.web.auth import Authenticator
 from starburst.web.errors import answer, not_now
 
 #: Needs no token.
@@ -23,7 +23,7 @@ HEADERS = {
 }
 
 
-class Guarded:
+class SecurityHeaders:
     """Adds `HEADERS` to every answer, errors too."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -46,14 +46,16 @@ class OwnerOnly:
     Other users of the machine reach its loopback too, and jobs run with the rights of who runs Starburst.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
-        self._gate = gate
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         others = scope["type"] == "http" and scope["state"]["uid"] not in (0, os.getuid())
         try:
-            refused = others and scope["path"] != HEALTH and await run_in_threadpool(self._gate.is_open)
+            refused = (
+                others and scope["path"] != HEALTH and await run_in_threadpool(self._authenticator.is_open)
+            )
         except StoreError as error:
             await (not_now(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
             return

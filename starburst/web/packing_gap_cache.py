@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from starburst.app.packing_gap import Gap, Question, least, question
+from starburst.app.packing_gap import GapQuestion, PackingGap, least, question
 from starburst.domain.money import Money
 from starburst.store import queries
 from starburst.store.store import Store
@@ -17,7 +17,7 @@ WAIT_S = 0.8
 REST = 20.0
 
 
-class GapWatch:
+class PackingGapCache:
     """Knows the last proof, which holds as long as tasks and offers are the same."""
 
     def __init__(self, store: Store, wait_s: float = WAIT_S) -> None:
@@ -26,11 +26,11 @@ class GapWatch:
         self._lock = threading.Lock()
         self._busy = False
         self._next = 0.0
-        self._proven: Question | None = None
+        self._proven: GapQuestion | None = None
         self._least: Money | None = None
-        self._gap: Gap | None = None
+        self._gap: PackingGap | None = None
 
-    def ask(self, ceiling: Money | None) -> Gap | None:
+    def ask(self, ceiling: Money | None) -> PackingGap | None:
         """The gap as of now or, while it is being proven, the last one known; `ceiling` as for `question`.
 
         None if there is nothing to compare, or if it cannot be told.
@@ -46,16 +46,18 @@ class GapWatch:
             if asked is None:
                 self._gap = None
             elif asked == self._proven:
-                self._gap = None if self._least is None else Gap(aggregates.rate(machines), self._least)
+                self._gap = (
+                    None if self._least is None else PackingGap(aggregates.rate(machines), self._least)
+                )
             return self._gap
 
-    def _begins(self, asked: Question) -> bool:
+    def _begins(self, asked: GapQuestion) -> bool:
         with self._lock:
             begins = not self._busy and asked != self._proven and time.monotonic() >= self._next
             self._busy = self._busy or begins
             return begins
 
-    def _prove(self, asked: Question) -> None:
+    def _prove(self, asked: GapQuestion) -> None:
         began, found = time.thread_time(), None
         try:
             found = least(asked)

@@ -13,11 +13,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from starburst.app.jobs.submitting import Read
-from starburst.app.reading.sources import Source
+from starburst.app.jobs.submitting import ReadManifests
+from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
 from starburst.web.dependencies import Submitter
-from starburst.web.errors import RefusedError
+from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import sources
 
 #: Submissions of one caller that wait for their turn; each keeps its body in memory.
@@ -26,7 +26,7 @@ MOST_WAITING = 16
 LOOK_S = 0.25
 
 
-class Turns:
+class SubmissionLimits:
     """Who is being read, and who waits."""
 
     def __init__(self) -> None:
@@ -34,46 +34,46 @@ class Turns:
         self._there = Counter[str]()
 
     @asynccontextmanager
-    async def of(self, caller: str) -> AsyncIterator[None]:
+    async def of(self, principal: str) -> AsyncIterator[None]:
         """Wait for the caller's turn, and have it.
 
         Raises:
             RefusedError: too many of this caller wait already.
         """
-        if self._there[caller] > MOST_WAITING:
-            raise RefusedError(
+        if self._there[principal] > MOST_WAITING:
+            raise HttpError(
                 429,
                 f"{MOST_WAITING} submissions of yours wait to be read; send fewer at a time",
                 {"Retry-After": "2"},
             )
-        self._there[caller] += 1
+        self._there[principal] += 1
         try:
-            async with self._locks.setdefault(caller, asyncio.Lock()):
+            async with self._locks.setdefault(principal, asyncio.Lock()):
                 yield
         finally:
-            self._there[caller] -= 1
-            if not self._there[caller]:
-                del self._there[caller], self._locks[caller]
+            self._there[principal] -= 1
+            if not self._there[principal]:
+                del self._there[principal], self._locks[principal]
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class SubmissionBody:
     """What a client sends, and the way of reading it that ends when the client goes away."""
 
-    sources: list[Source]
-    read: Read
+    sources: list[ManifestText]
+    read: ReadManifests
 
 
-async def handed_in(
-    request: Request, visit: Submitter, texts: Annotated[list[Source], Depends(sources)]
-) -> AsyncIterator[Handed]:
+async def submission_body(
+    request: Request, context: Submitter, texts: Annotated[list[ManifestText], Depends(sources)]
+) -> AsyncIterator[SubmissionBody]:
     """The manifests of a request, when it is its caller's turn."""
-    turns: Turns = request.app.state.turns
-    async with turns.of(visit.caller.key):
+    submission_limits: SubmissionLimits = request.app.state.submission_limits
+    async with submission_limits.of(context.principal.key):
         gone = Event()
         watching = asyncio.create_task(_watch(request, gone))
         try:
-            yield Handed(texts, partial(shared().read, gone=gone.is_set))
+            yield SubmissionBody(texts, partial(shared().read, gone=gone.is_set))
         finally:
             watching.cancel()
 

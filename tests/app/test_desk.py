@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.jobs.intake import StoreDesk
+from starburst.app.jobs.intake import JobIntake
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Phase, Submission
@@ -44,7 +44,7 @@ def end(store: Store, scheduler: Scheduler, job_id: str) -> None:
 
 def test_a_job_that_is_handed_in_is_heard_of_by_the_scheduler(stores: tuple[Store, Store]) -> None:
     store, intake = stores
-    desk = StoreDesk(store, intake, started())
+    desk = JobIntake(store, intake, started())
     before = store.data_version()
     desk.submit(found("a"))
     assert store.data_version() != before
@@ -56,7 +56,7 @@ def test_a_job_that_is_handed_in_is_heard_of_by_the_scheduler(stores: tuple[Stor
 def test_handing_in_twice_is_handing_in_once(stores: tuple[Store, Store]) -> None:
     store, intake = stores
     scheduler = started()
-    desk = StoreDesk(store, intake, scheduler)
+    desk = JobIntake(store, intake, scheduler)
     desk.submit(found("a"))
     desk.submit(found("a"))
     assert [request.job_id for request in store.requests(9)] == ["a"]
@@ -70,7 +70,7 @@ def test_a_record_is_the_schedulers_own_while_the_job_lives_and_the_stores_after
 ) -> None:
     store, intake = stores
     scheduler = started()
-    desk = StoreDesk(store, intake, scheduler)
+    desk = JobIntake(store, intake, scheduler)
     desk.submit(found("a"))
     take_up(store, scheduler, 10.0)
     assert desk.record("a") is scheduler.jobs["a"]
@@ -85,7 +85,7 @@ def test_a_record_is_the_schedulers_own_while_the_job_lives_and_the_stores_after
 def test_jobs_found_in_the_cluster_are_listed_until_they_are_over(stores: tuple[Store, Store]) -> None:
     store, intake = stores
     scheduler = started()
-    desk = StoreDesk(store, intake, scheduler)
+    desk = JobIntake(store, intake, scheduler)
     for job_id in ("ended", "runs", "waits"):
         desk.submit(found(job_id))
     take_up(store, scheduler, 10.0)
@@ -101,7 +101,7 @@ def test_submitted_jobs_are_not_among_them_whatever_their_manifests_say(stores: 
     base = submission("a")
     boast = json.dumps({"adopted": {"kind": "Job"}}, separators=(",", ":"))
     store.submit([replace(base, workload=replace(base.workload, manifest=boast)), submission("b")], 1.0)
-    desk = StoreDesk(store, intake, scheduler := started())
+    desk = JobIntake(store, intake, scheduler := started())
     assert desk.adopted() == {}
     take_up(store, scheduler, 10.0)
     assert desk.adopted() == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from starburst.app.config.home import Home
 from starburst.app.logs import job_log
-from starburst.app.logs.sites import BLOCK, Log, find_logs
+from starburst.app.logs.sites import BLOCK, LogFile, find_logs
 from starburst.runs.attempt_dir import log_path
 
 
@@ -70,7 +70,7 @@ def test_a_job_that_never_ran_has_no_logs(home):
 def test_a_log_is_read_on_from_where_it_was_left(tmp_path):
     path = tmp_path / "log"
     path.write_text("one\ntwo")
-    log = Log(path, 1, 0)
+    log = LogFile(path, 1, 0)
     assert lines(log, final=False) == ["one\n"], "two is not finished"
     path.write_text("one\ntwo\nthree")
     assert lines(log, final=False) == ["two\n"]
@@ -81,14 +81,14 @@ def test_a_log_is_read_on_from_where_it_was_left(tmp_path):
 def test_bytes_that_are_no_text_do_not_stop_it(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"ok \xff\n")
-    assert lines(Log(path, 1, 0)) == ["ok \N{REPLACEMENT CHARACTER}\n"]
+    assert lines(LogFile(path, 1, 0)) == ["ok \N{REPLACEMENT CHARACTER}\n"]
 
 
 def test_a_progress_bar_is_lines_that_end_with_a_carriage_return(tmp_path):
     """As tqdm writes it; and each is read once."""
     path = tmp_path / "log"
     path.write_bytes(b"\r 10%\r 20%")
-    log = Log(path, 1, 0)
+    log = LogFile(path, 1, 0)
     assert lines(log, final=False) == ["\r", " 10%\r"]
     path.write_bytes(b"\r 10%\r 20%\r 30%\r")
     assert lines(log, final=False) == [" 20%\r"], "the last may be half of an end of line"
@@ -103,7 +103,7 @@ def test_a_line_longer_than_a_block_comes_in_pieces_that_cut_no_sign(tmp_path, t
     path = tmp_path / "log"
     whole = "y" * shift + (text * BLOCK if text.strip() == text else "z" * (BLOCK - shift - 1) + text) * 2
     path.write_bytes(whole.encode())
-    log = Log(path, 1, 0)
+    log = LogFile(path, 1, 0)
     found = lines(log)
     assert "".join(found) == whole
     assert log.offset == len(whole.encode())
@@ -117,7 +117,7 @@ def test_a_line_longer_than_a_block_comes_in_pieces_that_cut_no_sign(tmp_path, t
 def test_what_is_read_in_steps_is_what_was_written(tmp_path_factory, parts):
     path = tmp_path_factory.mktemp("steps") / "log"
     path.touch()
-    log, read, written = Log(path, 1, 0), 0, b""
+    log, read, written = LogFile(path, 1, 0), 0, b""
     for part in parts:
         with path.open("ab") as file:
             file.write(part)
@@ -133,7 +133,7 @@ def test_a_line_without_end_costs_little_memory(tmp_path):
     path = tmp_path / "log"
     with path.open("wb") as file:
         file.truncate(256 << 20)  # a hole: a quarter of a GiB of zeros, and no line end
-    log = Log(path, 1, 0)
+    log = LogFile(path, 1, 0)
     tracemalloc.start()
     read = log.new_lines(final=True)
     total = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import given
 
-from starburst.app.packing_gap import Gap, Question, least, question
+from starburst.app.packing_gap import GapQuestion, PackingGap, least, question
 from starburst.core.model.events import OffersChanged
 from starburst.core.state import Changes
 from starburst.core.views.snapshot import facts
@@ -35,7 +35,7 @@ def cloud(*offers: Offer, **settings: Any) -> Desk:
     return Desk(offers=offers, **settings)
 
 
-def gap(root: Path, desk: Desk) -> Gap | None:
+def gap(root: Path, desk: Desk) -> PackingGap | None:
     """As of what a store says in which a scheduler is kept."""
     changes, core = Changes(), desk.scheduler
     changes.jobs, changes.instances = dict(core.jobs), dict(core.fleet.instances)
@@ -49,7 +49,7 @@ def gap(root: Path, desk: Desk) -> Gap | None:
             machines = queries.machines(conn)
             asked = question(conn, machines, core.settings.max_rate)
     proven = None if asked is None else least(asked)
-    return None if proven is None else Gap(aggregates.rate(machines), proven)
+    return None if proven is None else PackingGap(aggregates.rate(machines), proven)
 
 
 def leaves(name: str, gpus: int = 4, **rules: Any) -> Job:
@@ -69,14 +69,14 @@ def test_where_nothing_is_rented_there_is_nothing_to_tell(tmp_path: Path) -> Non
 def test_two_that_would_share_a_machine_cost_twice_the_least(tmp_path: Path) -> None:
     desk = cloud(FOUR)
     desk.submit(leaves("a", 2), leaves("b", 2))
-    assert gap(tmp_path, desk) == Gap(Money.of(2), Money.of(1))
+    assert gap(tmp_path, desk) == PackingGap(Money.of(2), Money.of(1))
     assert ratio(tmp_path, desk) == 1.0
 
 
 def test_full_machines_cost_the_least(tmp_path: Path) -> None:
     desk = cloud(FOUR)
     desk.submit(leaves("a"), leaves("b"), job("gang", gang=(4, 4, 4), cloud="only"))
-    assert gap(tmp_path, desk) == Gap(Money.of(5), Money.of(5))
+    assert gap(tmp_path, desk) == PackingGap(Money.of(5), Money.of(5))
 
 
 def test_a_machine_that_nobody_needs_any_more_counts_until_it_is_gone(tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_who_may_not_share_a_machine_is_not_packed_together(tmp_path: Path) -> N
 def test_a_zone_that_must_be_is_one_of_an_offer_of_any_zone(tmp_path: Path) -> None:
     desk = cloud(offer("any", zones=(("z1", "any-z1"),)), offer("dear", 4, 3.0))
     desk.submit(leaves("a", 2, zone="z1"), leaves("b", 2, zone="z1"))
-    assert gap(tmp_path, desk) == Gap(Money.of(2), Money.of(1))
+    assert gap(tmp_path, desk) == PackingGap(Money.of(2), Money.of(1))
 
 
 def test_an_unknown_price_is_the_dearest_known_one(tmp_path: Path) -> None:
     desk = cloud(offer("known", 2, 3.0), offer("unknown", 4, None))
     desk.submit(leaves("a"))
-    assert gap(tmp_path, desk) == Gap(Money.of(3), Money.of(3))
+    assert gap(tmp_path, desk) == PackingGap(Money.of(3), Money.of(3))
 
 
 def test_where_no_price_is_known_there_is_nothing_to_tell(tmp_path: Path) -> None:
@@ -132,20 +132,20 @@ def test_what_is_too_dear_to_be_rented_is_no_alternative(tmp_path: Path) -> None
     for most, least_ in ((Money.of("1.2"), 2), (None, 1.5)):
         desk = cloud(FOUR, offer("eight", 8, 1.5), max_rate=most)
         desk.submit(leaves("a"), leaves("b"))
-        assert gap(tmp_path, desk) == Gap(Money.of(2), Money.of(least_))
+        assert gap(tmp_path, desk) == PackingGap(Money.of(2), Money.of(least_))
 
 
 def test_what_was_rented_for_less_than_it_costs_now_may_be_kept(tmp_path: Path) -> None:
     desk = cloud(FOUR)
     desk.submit(leaves("a", 2), leaves("b", 2))
     desk.tell(OffersChanged((offer("four", 4, 3.0),)))
-    assert gap(tmp_path, desk) == Gap(Money.of(2), Money.of(1))
+    assert gap(tmp_path, desk) == PackingGap(Money.of(2), Money.of(1))
     desk.tell(OffersChanged(()))
-    assert gap(tmp_path, desk) == Gap(Money.of(2), Money.of(1))
+    assert gap(tmp_path, desk) == PackingGap(Money.of(2), Money.of(1))
 
 
 def test_a_task_that_no_offer_holds_any_more_is_left_out() -> None:
-    asked = Question(((Resources.of(4), OfferRules(), 1), (Resources.of(8), OfferRules(), 1)), (FOUR,))
+    asked = GapQuestion(((Resources.of(4), OfferRules(), 1), (Resources.of(8), OfferRules(), 1)), (FOUR,))
     assert least(asked) == Money.of(1)
 
 
@@ -157,7 +157,7 @@ def asks(tasks: tuple[Task, ...]) -> tuple[tuple[Resources, OfferRules, int], ..
 def test_no_plan_costs_less_than_the_least_and_the_best_costs_no_more(situation: Situation) -> None:
     tasks = tuple(Task(t.job_id, t.rank, t.resources) for t in situation.tasks)
     plain = Situation(tasks, situation.offers)
-    proven, best = least(Question(asks(tasks), situation.offers)), OfflineOptimal().plan(plain)
+    proven, best = least(GapQuestion(asks(tasks), situation.offers)), OfflineOptimal().plan(plain)
     if proven is None:
         assert not best.cost.micro_usd
         return
@@ -171,6 +171,6 @@ def test_a_bound_that_says_more_of_the_proof_than_of_the_machines_is_not_told() 
     """In so little time a grid too coarse for their memory is all that there is to prove it on."""
     draw = Random(3)
     shapes = [Resources.of(draw.choice((1, 2)), draw.uniform(1, 60), draw.uniform(3, 200)) for _ in range(40)]
-    asked = Question(tuple((shape, OfferRules(), 2) for shape in shapes), (offer("eight", 8, 9.0),))
+    asked = GapQuestion(tuple((shape, OfferRules(), 2) for shape in shapes), (offer("eight", 8, 9.0),))
     assert least(asked, patience_s=-1.0) is None
     assert least(asked) is not None

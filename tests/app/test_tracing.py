@@ -19,7 +19,7 @@ from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.app.config.tracing import TracingConfig
 from starburst.app.daemon.observers import Stepped
-from starburst.app.doctor.doctor import Status, config_checks
+from starburst.app.doctor.doctor import CheckStatus, config_checks
 from starburst.app.errors import UserError
 from starburst.app.telemetry import otlp
 from starburst.app.telemetry.tracing import Tracing
@@ -87,7 +87,7 @@ class Story:
 
         async def one(*jobs: Any, **phases: str) -> None:
             watchers = [tracing(receiver.url, self.us, service="lab")]
-            async with living(path, a_world(2) if jobs else self.world, watchers=watchers) as it:
+            async with living(path, a_world(2) if jobs else self.world, observers=watchers) as it:
                 self.world = it.cluster.world
                 it.submit(*jobs)
                 await it.until(**phases)
@@ -231,7 +231,7 @@ def test_no_collector_is_a_line_in_the_log_and_costs_neither_time_nor_memory(
     monkeypatch.setattr(otlp, "ABORT_S", 10.0)  # however busy this machine is
 
     async def main() -> None:
-        async with living(path, a_world(2), watchers=[it]) as at_work:
+        async with living(path, a_world(2), observers=[it]) as at_work:
             at_work.submit(job("a", 2))
             await at_work.until(a="succeeded")
 
@@ -356,7 +356,7 @@ def test_without_the_extra_a_start_and_the_doctor_say_so(
     assert str(error.value) == says
     checks, _ = config_checks(home, config)
     assert checks[-1].line == f"extra: {says}"
-    assert checks[-1].status is Status.FAIL
+    assert checks[-1].status is CheckStatus.FAIL
 
 
 def doctored(tmp_path: Path, endpoint: str) -> tuple[Home, Path]:
@@ -377,5 +377,5 @@ def test_the_doctor_asks_the_collector(tmp_path: Path, receiver: Receiver, nobod
         checks, _ = config_checks(*doctored(tmp_path, endpoint))
         assert checks[-1].line.startswith(f"tracing: {endpoint} ")
         assert checks[-1].line.endswith(line)
-        assert checks[-1].status is (Status.OK if status == 200 else Status.WARN)
+        assert checks[-1].status is (CheckStatus.OK if status == 200 else CheckStatus.WARN)
     assert not receiver.spans

@@ -14,7 +14,7 @@ import pytest
 from starburst.app.config.sites import SkyConfig
 from starburst.app.doctor import cloud_checks as module
 from starburst.app.doctor.cloud_checks import cloud_checks
-from starburst.app.doctor.doctor import Check
+from starburst.app.doctor.doctor import DoctorCheck
 from starburst.clouds.sky.access.ports import (
     CloudAccess,
     CredentialsError,
@@ -60,7 +60,7 @@ def prices(tmp_path: Path) -> Path:
     return file
 
 
-def diagnose(prices: Path, *changes: Change, api: type[Line] = Line, **config: Any) -> list[Check]:
+def diagnose(prices: Path, *changes: Change, api: type[Line] = Line, **config: Any) -> list[DoctorCheck]:
     """What is found at a cloud in good order after these changes."""
     sky = FakeSky(prices.parent, access={"aws": FULL})
     for change in changes:
@@ -70,7 +70,7 @@ def diagnose(prices: Path, *changes: Change, api: type[Line] = Line, **config: A
     return asyncio.run(cloud_checks(loaded, api(sky), whole=whole))
 
 
-def of(checks: list[Check], name: str) -> list[tuple[str, str]]:
+def of(checks: list[DoctorCheck], name: str) -> list[tuple[str, str]]:
     """Status and line of the checks of one name."""
     return [
         (check.status.value, check.line.removeprefix(f"{name}: ")) for check in checks if check.check == name

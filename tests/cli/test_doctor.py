@@ -17,12 +17,12 @@ from starburst.app.config import Config, run_as
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor import embedded_checks
 from starburst.app.doctor.cluster_checks import CLAIMS, cluster_checks
-from starburst.app.doctor.doctor import Check
+from starburst.app.doctor.doctor import DoctorCheck
 from starburst.app.errors import UserError
 from starburst.app.jobs.submitting import this_user
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.kube import api as kube_api
-from starburst.kube.api import LEASES, NAMESPACES, NODES
+from starburst.kube.resources import LEASES, NAMESPACES, NODES
 from tests.cli.conftest import Answer, Cli
 from tests.cli.past import NOON, Past
 from tests.kube_unit.server import FakeServer
@@ -251,10 +251,10 @@ Change = Callable[[FakeServer], Any]
 
 def diagnose(
     tmp_path: Path, *changes: Change, minor: str = "20", whole: bool = True, **config: Any
-) -> list[Check]:
+) -> list[DoctorCheck]:
     """What is found at a cluster in good order after these changes."""
 
-    async def look() -> list[Check]:
+    async def look() -> list[DoctorCheck]:
         async with FakeServer(minor) as server:
             server.add(NAMESPACES, {"metadata": {"name": "default"}})
             server.add(NODES, gpu_node("n0", label="NVIDIA-A100-SXM4-80GB"))
@@ -297,7 +297,7 @@ def claim(*modes: str) -> Change:
 ON_CLAIM = {"checkpoints": {"persistentVolumeClaim": {"claimName": "ckpt"}}}
 
 
-def of(checks: list[Check], name: str) -> tuple[str, str]:
+def of(checks: list[DoctorCheck], name: str) -> tuple[str, str]:
     """Status and line of one check."""
     (check,) = [check for check in checks if check.check == name]
     return check.status.value, check.line.removeprefix(f"{name}: ")

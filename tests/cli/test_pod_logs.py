@@ -11,12 +11,12 @@ import pytest
 
 from starburst.app.config import parse_config
 from starburst.app.config.home import Home
-from starburst.app.logs.job_log import Part, read_log
-from starburst.app.logs.sites import Position
+from starburst.app.logs.job_log import LogPart, read_log
+from starburst.app.logs.sites import LogPosition
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import api as kube_api
-from starburst.kube.api import PODS
+from starburst.kube.resources import PODS
 from starburst.runs.attempt_dir import log_path
 from tests.cli.conftest import Cli
 from tests.cli.past import Past
@@ -174,12 +174,12 @@ def test_whoever_goes_on_from_a_position_gets_the_rest_whatever_it_comes_from(
 
     def read(since: str) -> list[tuple[str, str]]:
         told: list[tuple[str, str]] = []
-        position = Position.parse(since)
+        position = LogPosition.parse(since)
 
         async def write(text: str) -> None:
             told.append((text, str(position)))
 
-        reading = read_log(past.store, Home(home), "a", Part(), write, follow=True, position=position)
+        reading = read_log(past.store, Home(home), "a", LogPart(), write, follow=True, position=position)
         assert asyncio.run(reading)
         return told
 

@@ -20,7 +20,7 @@ from starburst.runs.attempt_dir import log_path
 from starburst.store import queries, tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.cli.answers import one_line
@@ -101,7 +101,7 @@ def server(past, home):
     with (
         Store.open(home / "starburst.db") as store,
         listening(settings) as sock,
-        serving(Office(Home(home), store), settings, sock) as url,
+        serving(AppContext(Home(home), store), settings, sock) as url,
     ):
         yield url
 

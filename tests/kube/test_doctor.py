@@ -14,9 +14,11 @@ import yaml
 from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.cluster_checks import cluster_checks
-from starburst.app.doctor.doctor import Check
+from starburst.app.doctor.doctor import DoctorCheck
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
-from starburst.kube.api import NODES, Api, ApiError, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
+from starburst.kube.resources import NODES, Object, Resource
 from tests.kube.lab import Lab
 
 ACCOUNTS = Resource("v1", "serviceaccounts")
@@ -27,7 +29,7 @@ PATIENCE_S = 20.0
 ALL = (*STARBURST, *STARBURST_WORK)
 
 
-def checks(kubeconfig: Path, **config: Any) -> dict[str, Check]:
+def checks(kubeconfig: Path, **config: Any) -> dict[str, DoctorCheck]:
     """What the doctor finds, by check."""
     cluster = KubernetesConfig(kubeconfig=str(kubeconfig), **config)
     found = asyncio.run(cluster_checks(Config(cluster=cluster)))

@@ -32,10 +32,10 @@ from starburst.domain.job import Site
 from starburst.log import set_up_log
 from starburst.runs.ports import Report
 from starburst.store import engine as engine_module
-from starburst.store.errors import BusyError, DamagedError, NoRoomError
+from starburst.store.errors import BusyError, DamagedError, DiskFullError
 from starburst.store.store import Store
 from starburst.web.app import make_app
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving.server import serving
 from tests.app.fakes import FakeSite
 from tests.app.test_controller import a_world, living
@@ -69,7 +69,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
         with transaction(self, engine) as conn:
             yield conn
             if disk.full and engine is self._writer:
-                raise NoRoomError("the disk is full")
+                raise DiskFullError("the disk is full")
 
     monkeypatch.setattr(Store, "_transaction", scarce)
     return disk
@@ -90,7 +90,7 @@ def test_a_full_disk_is_waited_out_and_nothing_is_lost_or_run_twice(path: Path, 
             await life.until(a="running")
             disk.full = True
             began = [*starts(life.cluster), *starts(life.cloud)]
-            with pytest.raises(NoRoomError):
+            with pytest.raises(DiskFullError):
                 life.submit(job("d", 1))
             await asyncio.sleep(60)  # a and b end meanwhile
             assert not life.task.done()
@@ -327,7 +327,7 @@ MANIFEST = {
 def api(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setattr(engine_module, "TURN_S", 0.1)
     with Store.open(path, busy_ms=0) as store:
-        app = make_app(Office(Home(path.parent), store), HttpConfig())
+        app = make_app(AppContext(Home(path.parent), store), HttpConfig())
         with TestClient(app, base_url="http://127.0.0.1:8585", raise_server_exceptions=False) as client:
             client.app.state.store = store  # type: ignore[attr-defined]
             yield client
@@ -445,13 +445,13 @@ def test_a_store_that_cannot_say_who_may_ask_lets_nobody_in_and_is_no_500(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def out_of_reach(_store: Store) -> bool:
-        raise NoRoomError(f"{path}: the disk is full")
+        raise DiskFullError(f"{path}: the disk is full")
 
     monkeypatch.setattr("starburst.store.tokens.any_exist", out_of_reach)
     with (
         socket.create_server(("127.0.0.1", 0)) as sock,
         Store.open(path) as store,
-        serving(Office(Home(path.parent), store), HttpConfig(), sock) as url,
+        serving(AppContext(Home(path.parent), store), HttpConfig(), sock) as url,
     ):
         answer = httpx.get(f"{url}/api/v1/jobs")
         assert (answer.status_code, answer.json()["error"]) == (507, f"the disk is full; {WHERE}")

@@ -14,9 +14,9 @@ import pytest
 
 from starburst.app.config import Config, load_config, parse_config
 from starburst.app.config.home import user_name
-from starburst.app.doctor.doctor import Status, trust_checks
+from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.core.model.events import JobSubmitted, NodesChanged
 from starburst.store.store import Store
@@ -80,7 +80,7 @@ def test_who_trusts_them_is_told_what_that_means(tmp_path: Path):
     config = load(tmp_path, f"{KUBERNETES}cloud: {{trust_users: true}}")
     assert config.cloud.known_offers()
     (check,) = trust_checks(config)
-    assert check.status is Status.WARN
+    assert check.status is CheckStatus.WARN
     me = user_name(os.geteuid())
     assert check.found == f"whoever may create Jobs in the cluster runs commands on this machine, as {me}"
 
@@ -95,7 +95,7 @@ def test_a_config_that_an_older_starburst_stored_is_read_and_doctor_says_what_is
     }
     config = parse_config(json.loads(json.dumps(old)), "stored config")
     (check,) = trust_checks(config)
-    assert check.status is Status.FAIL
+    assert check.status is CheckStatus.FAIL
     assert "cloud.trust_users: true" in check.mend
 
 

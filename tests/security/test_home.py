@@ -19,7 +19,7 @@ from starburst.app.config.home import Home
 from starburst.app.daemon import home_lock as module
 from starburst.app.daemon.home_watch import keep_watch
 from starburst.app.daemon.shortages import Patience
-from starburst.app.doctor.doctor import Status, home_checks
+from starburst.app.doctor.doctor import CheckStatus, home_checks
 from starburst.app.errors import UserError
 from starburst.store.store import Store
 from tests.security.running import starburst, until, up
@@ -49,10 +49,10 @@ def test_a_home_that_was_open_is_closed_by_its_scheduler(home: Home):
 
 
 def test_doctor_says_that_a_home_is_open_and_what_to_run(home: Home):
-    found = next(check for check in home_checks(home) if check.status is Status.WARN)
+    found = next(check for check in home_checks(home) if check.status is CheckStatus.WARN)
     assert found.line == f"home: {home.root}: others may look into it (mode 0755); run: chmod 700 {home.root}"
     home.root.chmod(0o700)
-    assert {check.status for check in home_checks(home)} == {Status.OK}
+    assert {check.status for check in home_checks(home)} == {CheckStatus.OK}
 
 
 @only_root
@@ -60,7 +60,7 @@ def test_a_home_of_another_user_is_refused(home: Home):
     os.chown(home.root, STRANGER, STRANGER)
     with pytest.raises(UserError, match=rf"home: belongs to the user {STRANGER}; set STARBURST_HOME"):
         home.lock()
-    assert any(check.status is Status.FAIL for check in home_checks(home))
+    assert any(check.status is CheckStatus.FAIL for check in home_checks(home))
     assert list(home.root.iterdir()) == [], "nothing was put there"
 
 

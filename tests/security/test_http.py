@@ -27,13 +27,13 @@ from starlette.types import Receive, Scope, Send
 
 from starburst.app.config.http import HttpConfig
 from starburst.log import set_up_log
-from starburst.web.context import Office, Pulse
+from starburst.web.context import AppContext, SchedulerHeartbeat
 from starburst.web.serving import connections
-from starburst.web.serving.connections import LIMIT_S, Crowd, Phase
+from starburst.web.serving.connections import PHASE_LIMIT_S, ConnectionPhase, ConnectionRegistry
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.cli.manifests import manifest
-from tests.web.conftest import API, Ask, Time, ask, clock, home, morning, office, settings, token, wall
+from tests.web.conftest import API, Ask, Time, app_context, ask, clock, home, morning, settings, token, wall
 
 Make = Callable[..., str]
 PATIENCE_S = 60.0
@@ -44,12 +44,12 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as ano
 
 
 @contextmanager
-def served(office: Office, **settings: object) -> Iterator[tuple[str, int]]:
+def served(app_context: AppContext, **settings: object) -> Iterator[tuple[str, int]]:
     """An API of these settings: where it is."""
     config = HttpConfig(port=0, **settings)  # type: ignore[arg-type]
     with listening(config) as sock:
         assert sock is not None
-        with serving(office, config, sock):
+        with serving(app_context, config, sock):
             yield sock.getsockname()[:2]
 
 
@@ -66,25 +66,25 @@ def rest(sock: socket.socket) -> bytes:
     return said
 
 
-def short(monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
+def short(monkeypatch: pytest.MonkeyPatch, phase: ConnectionPhase) -> None:
     """One limit that is short; the others are minutes."""
-    for each in (Phase.HEADERS, Phase.BODY, Phase.REST, Phase.IDLE):
-        monkeypatch.setitem(LIMIT_S, each, 0.3 if each is phase else 300.0)
+    for each in (ConnectionPhase.HEADERS, ConnectionPhase.BODY, ConnectionPhase.REST, ConnectionPhase.IDLE):
+        monkeypatch.setitem(PHASE_LIMIT_S, each, 0.3 if each is phase else 300.0)
 
 
 class TestSlow:
     def test_headers_that_do_not_end_are_waited_for_until_their_deadline(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, app_context: AppContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        short(monkeypatch, Phase.HEADERS)
-        with served(office) as where, connect(where) as slow, connect(where) as silent:
+        short(monkeypatch, ConnectionPhase.HEADERS)
+        with served(app_context) as where, connect(where) as slow, connect(where) as silent:
             slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localh")
             assert rest(slow).startswith(b"HTTP/1.1 408 ")
             assert rest(silent) == b""
 
-    def test_a_trickle_wins_no_time(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-        short(monkeypatch, Phase.HEADERS)
-        with served(office) as where, connect(where) as slow:
+    def test_a_trickle_wins_no_time(self, app_context: AppContext, monkeypatch: pytest.MonkeyPatch) -> None:
+        short(monkeypatch, ConnectionPhase.HEADERS)
+        with served(app_context) as where, connect(where) as slow:
             began = time.monotonic()
             slow.settimeout(0.02)
             slow.sendall(b"GET /healthz HTTP/1.1\r\n")
@@ -97,20 +97,20 @@ class TestSlow:
             assert time.monotonic() - began < PATIENCE_S / 2
 
     def test_a_body_that_does_not_come_is_given_up_and_is_no_error(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, app_context: AppContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        short(monkeypatch, Phase.BODY)
+        short(monkeypatch, ConnectionPhase.BODY)
         head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
-        with structlog.testing.capture_logs() as logged, served(office) as where, connect(where) as slow:
+        with structlog.testing.capture_logs() as logged, served(app_context) as where, connect(where) as slow:
             slow.sendall(head + b"Content-Length: 1000\r\n\r\nkind: ")
             assert rest(slow).startswith(b"HTTP/1.1 408 ")
         assert logged == []
 
     def test_what_was_answered_and_asks_no_more_is_closed(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, app_context: AppContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        short(monkeypatch, Phase.IDLE)
-        with served(office) as where, connect(where) as idle, connect(where) as blank:
+        short(monkeypatch, ConnectionPhase.IDLE)
+        with served(app_context) as where, connect(where) as idle, connect(where) as blank:
             for sock in (idle, blank):
                 sock.sendall(ASK)
             blank.sendall(b"\r\n")  # which is no request
@@ -118,18 +118,18 @@ class TestSlow:
             assert rest(blank).startswith(b"HTTP/1.1 200 ")
 
     def test_what_was_refused_is_not_read_for_long(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, app_context: AppContext, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        short(monkeypatch, Phase.REST)
+        short(monkeypatch, ConnectionPhase.REST)
         head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
-        with served(office, max_body=1024) as where, connect(where) as flood:
+        with served(app_context, max_body=1024) as where, connect(where) as flood:
             flood.sendall(head + b"Content-Length: 99999999\r\n\r\n" + b"a" * 2000)
             assert rest(flood).startswith(b"HTTP/1.1 413 ")
 
     def test_who_is_gone_before_it_is_seen_is_no_error(
-        self, office: Office, caplog: pytest.LogCaptureFixture
+        self, app_context: AppContext, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with served(office) as where:
+        with served(app_context) as where:
             for _ in range(100):
                 with connect(where) as gone:
                     gone.sendall(ASK)
@@ -144,7 +144,7 @@ class TestSlow:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"x" * 2**25})
 
-        crowd = Crowd(9, 9)
+        crowd = ConnectionRegistry(9, 9)
         config = uvicorn.Config(
             endless, http=connections.connections(crowd), log_config=None, lifespan="off", ws="none"
         )
@@ -159,16 +159,19 @@ class TestSlow:
             server.should_exit = True
             thread.join()
 
-    def test_a_peer_that_says_no_more_gets_its_answer(self, office: Office) -> None:
-        with served(office) as where, connect(where) as half:
+    def test_a_peer_that_says_no_more_gets_its_answer(self, app_context: AppContext) -> None:
+        with served(app_context) as where, connect(where) as half:
             half.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
             half.shutdown(socket.SHUT_WR)
             assert rest(half).startswith(b"HTTP/1.1 200 ")
 
 
 class TestMany:
-    def test_idle_connections_give_way_to_who_asks(self, office: Office) -> None:
-        with served(office, connections=10, connections_per_address=10) as where, ExitStack() as open_ones:
+    def test_idle_connections_give_way_to_who_asks(self, app_context: AppContext) -> None:
+        with (
+            served(app_context, connections=10, connections_per_address=10) as where,
+            ExitStack() as open_ones,
+        ):
             idle = [open_ones.enter_context(connect(where)) for _ in range(60)]
             for sock in idle[::2]:
                 with suppress(ConnectionError):
@@ -178,8 +181,8 @@ class TestMany:
             ended = [sock for sock in idle if is_over(sock)]
             assert len(ended) >= 50
 
-    def test_more_streams_than_there_may_be_connections_are_told_so(self, office: Office) -> None:
-        with served(office, connections_per_address=2, streams=9) as where, ExitStack() as stack:
+    def test_more_streams_than_there_may_be_connections_are_told_so(self, app_context: AppContext) -> None:
+        with served(app_context, connections_per_address=2, streams=9) as where, ExitStack() as stack:
             url = f"http://{where[0]}:{where[1]}"
             streams = [stack.enter_context(httpx.stream("GET", f"{url}{API}/watch")) for _ in range(2)]
             lines = [stream.iter_lines() for stream in streams]  # a stream ends when its lines do
@@ -199,9 +202,9 @@ class TestMany:
 
     @as_root
     def test_another_user_of_the_machine_fills_its_own_part_only_and_is_let_in_nowhere(
-        self, office: Office
+        self, app_context: AppContext
     ) -> None:
-        with served(office, connections=60, connections_per_address=30) as where:
+        with served(app_context, connections=60, connections_per_address=30) as where:
             with as_stranger(FLOOD, *where, "100") as stranger:
                 assert stranger.stdout is not None
                 assert stranger.stdout.readline() == "ready\n"
@@ -284,8 +287,8 @@ def until(look: Callable[[], bool]) -> None:
 
 
 class TestAnswers:
-    def test_every_answer_says_what_browsers_may_do_with_it(self, office: Office) -> None:
-        with served(office) as where, httpx.Client(base_url=f"http://{where[0]}:{where[1]}") as client:
+    def test_every_answer_says_what_browsers_may_do_with_it(self, app_context: AppContext) -> None:
+        with served(app_context) as where, httpx.Client(base_url=f"http://{where[0]}:{where[1]}") as client:
             for path in ("/", "/login", "/healthz", "/metrics", "/none", f"{API}/jobs", f"{API}/jobs/none"):
                 headers = client.get(path).headers
                 assert headers.get_list("x-content-type-options") == ["nosniff"], path
@@ -317,21 +320,21 @@ class TestAnswers:
         assert "Traceback (most recent call last)" in said["exception"]
         assert "ZeroDivisionError" in said["exception"]
 
-    def test_who_leaves_within_its_body_is_no_error_of_ours(self, office: Office) -> None:
+    def test_who_leaves_within_its_body_is_no_error_of_ours(self, app_context: AppContext) -> None:
         head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\n"
-        with structlog.testing.capture_logs() as logged, served(office) as where:
+        with structlog.testing.capture_logs() as logged, served(app_context) as where:
             for _ in range(3):
                 with connect(where) as rude:
                     rude.sendall(head + b"Content-Length: 1000\r\n\r\nkind: ")
             assert httpx.get(f"http://{where[0]}:{where[1]}{API}/jobs").status_code == 200
         assert logged == []
 
-    def test_a_scheduler_that_hangs_is_not_healthy(self, office: Office) -> None:
-        pulse = Pulse()
-        with served(Office(office.home, office.store, pulse=pulse)) as where:
+    def test_a_scheduler_that_hangs_is_not_healthy(self, app_context: AppContext) -> None:
+        heartbeat = SchedulerHeartbeat()
+        with served(AppContext(app_context.home, app_context.store, heartbeat=heartbeat)) as where:
             url = f"http://{where[0]}:{where[1]}/healthz"
             assert httpx.get(url).json() == {"status": "ok"}
-            pulse.beat_at -= 100
+            heartbeat.beat_at -= 100
             answer = httpx.get(url)
             assert answer.status_code == 503
             assert re.match(r"the scheduler has made no step for 1\d\d s; ", answer.json()["error"])

@@ -16,7 +16,7 @@ from starburst.app.config import parse_config
 from starburst.app.config.bus import BusConfig
 from starburst.app.errors import UserError
 from starburst.app.jobs.submitting import read_sources, submit
-from starburst.app.reading.sources import Source
+from starburst.app.reading.sources import ManifestText
 from starburst.app.wiring.bus import hints_of
 from starburst.bus.hints import Outcome
 from starburst.bus.messages import Topics
@@ -345,7 +345,7 @@ def store(tmp_path: Path) -> Any:
 
 
 def read(store: Store, manifest: Mapping[str, Any], submitter: Submitter) -> list[Submission]:
-    return read_sources(store, [Source("job.yaml", json.dumps(manifest))], "ada", submitter=submitter)
+    return read_sources(store, [ManifestText("job.yaml", json.dumps(manifest))], "ada", submitter=submitter)
 
 
 def test_a_refused_job_is_a_line_for_each_problem_and_nothing_is_kept(store: Store) -> None:

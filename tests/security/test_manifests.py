@@ -13,9 +13,9 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
-from starburst.app.reading.requests import Answer, Found, Texts, read
-from starburst.app.reading.sources import Source
-from starburst.app.reading.workers import Reader, shared
+from starburst.app.reading.requests import FoundObject, ManifestTexts, ReadAnswer, read
+from starburst.app.reading.sources import ManifestText
+from starburst.app.reading.workers import WorkerPool, shared
 from starburst.domain.job import ANYBODY, OWNER
 from starburst.store import queries
 from starburst.store.quota import QuotaError
@@ -120,15 +120,15 @@ BOMBS = {
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    reader = Reader()
+def reader() -> Iterator[WorkerPool]:
+    reader = WorkerPool()
     yield reader
     reader.close()
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_megabyte_of_yaml_is_refused_in_seconds_of_a_workers_time(reader: Reader, bomb: str) -> None:
-    answer = reader.read(Texts((Source("body", BOMBS[bomb]),)))
+def test_a_megabyte_of_yaml_is_refused_in_seconds_of_a_workers_time(reader: WorkerPool, bomb: str) -> None:
+    answer = reader.read(ManifestTexts((ManifestText("body", BOMBS[bomb]),)))
     (problem,) = answer.problems
     assert any(said in problem for said in ("more than 500000 values", "10000 documents", "100 levels"))
 
@@ -152,34 +152,36 @@ def test_a_list_of_one_array_ten_times_is_refused_before_it_is_a_hundred_thousan
     assert past.store.requests(9) == []
 
 
-def test_a_worker_that_takes_all_memory_takes_nobody_along(reader: Reader) -> None:
+def test_a_worker_that_takes_all_memory_takes_nobody_along(reader: WorkerPool) -> None:
     long = pod(env=[{"name": "A", "value": "x" * 100_000}], args=["$(A)"] * 8)
     text = item(json.dumps(long)) + "- *a\n" * 4000
-    (problem,) = reader.read(Texts((Source("body", text),))).problems
+    (problem,) = reader.read(ManifestTexts((ManifestText("body", text),))).problems
     assert problem.startswith("takes too much")
-    assert reader.read(Texts((Source("body", json.dumps(pod())),))).submissions
+    assert reader.read(ManifestTexts((ManifestText("body", json.dumps(pod())),))).submissions
 
 
 def test_a_worker_ends_when_its_client_goes_away_or_time_is_up() -> None:
-    slow = Texts((Source("body", "\n---\n".join([json.dumps(pod())] * 9000)),))
-    hasty = Reader(limit_s=0.01)
+    slow = ManifestTexts((ManifestText("body", "\n---\n".join([json.dumps(pod())] * 9000)),))
+    hasty = WorkerPool(limit_s=0.01)
     assert hasty.read(slow).problems[0].startswith("takes too much time")
-    assert Reader().read(slow, gone=lambda: True).problems == ("nobody waits for the answer any more",)
+    assert WorkerPool().read(slow, gone=lambda: True).problems == ("nobody waits for the answer any more",)
 
 
 def test_an_object_that_cannot_be_read_is_told_so_and_the_scheduler_lives_on() -> None:
     bomb = {**FORTY, "metadata": {"name": "bomb", "namespace": "team", "uid": "1"}}
-    answer = shared().read(Found(json.dumps(bomb), "bomb-1"))
+    answer = shared().read(FoundObject(json.dumps(bomb), "bomb-1"))
     assert answer.submissions == ()
     assert "spec.containers[0].env[14].value" in answer.problems[0]
-    assert shared().read(Found("[]", "x")).problems == ("Starburst cannot read it; its log says why",)
+    assert shared().read(FoundObject("[]", "x")).problems == ("Starburst cannot read it; its log says why",)
 
 
-def test_the_worker_reads_as_the_command_at_home_does(reader: Reader) -> None:
-    texts = Texts((Source("f", json.dumps(pod("train"))), Source("g", "kind: Pod")), seed="s")
+def test_the_worker_reads_as_the_command_at_home_does(reader: WorkerPool) -> None:
+    texts = ManifestTexts(
+        (ManifestText("f", json.dumps(pod("train"))), ManifestText("g", "kind: Pod")), seed="s"
+    )
     assert reader.read(texts) == read(texts)
-    good = Texts(texts.sources[:1], seed="s", native=True)
-    assert reader.read(good) == read(good) != Answer()
+    good = ManifestTexts(texts.sources[:1], seed="s", native=True)
+    assert reader.read(good) == read(good) != ReadAnswer()
 
 
 # Quotas.
@@ -196,7 +198,7 @@ def configured(store: Store, **sections: Any) -> None:
 
 
 def send(store: Store, *manifests: dict[str, Any], user: str = "ada", **more: Any) -> None:
-    sources = [Source("f", json.dumps(one)) for one in manifests]
+    sources = [ManifestText("f", json.dumps(one)) for one in manifests]
     submitting.submit(store, submitting.read_sources(store, sources, user, **{"submitter": OWNER, **more}))
 
 
@@ -250,7 +252,7 @@ def test_no_door_takes_a_user_whose_name_is_none(store: Store, ask: Ask, user: s
         send(store, pod(), user=user)
     assert ask("POST", "/jobs", params={"user": user}, json=pod()).status_code == 400
     annotated = {**pod(), "metadata": {"name": "a", "annotations": {"starburst.io/user": user}}}
-    (problem,) = read(Found(json.dumps(annotated), "a-1")).problems
+    (problem,) = read(FoundObject(json.dumps(annotated), "a-1")).problems
     assert problem.startswith('metadata.annotations["starburst.io/user"]: must be letters')
 
 
@@ -259,7 +261,7 @@ def test_an_adopted_job_may_be_its_namespaces_whatever_it_says() -> None:
         **pod(),
         "metadata": {"name": "a", "namespace": "team", "annotations": {"starburst.io/user": "eve"}},
     }
-    found = Found(json.dumps(annotated), "a-1")
+    found = FoundObject(json.dumps(annotated), "a-1")
     assert read(found).submissions[0].job.user == "eve"
-    bound = Found(found.body, "a-1", user_from="namespace")
+    bound = FoundObject(found.body, "a-1", user_from="namespace")
     assert read(bound).submissions[0].job.user == "team"

@@ -26,7 +26,7 @@ from starburst.store import tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
 from starburst.web.app import make_app
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.cli.past import NOON, Past
@@ -58,21 +58,21 @@ class Mixed(Past):
 
 
 @contextmanager
-def mixed() -> Iterator[tuple[Mixed, Office]]:
+def mixed() -> Iterator[tuple[Mixed, AppContext]]:
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as root:
         home = Path(root) / "home"
         with Mixed.begin(home / "starburst.db", NOON) as past, Store.open(home / "starburst.db") as store:
             assert isinstance(past, Mixed)
             past.reborn()
-            yield past, Office(Home(home), store)
+            yield past, AppContext(Home(home), store)
 
 
-def told(office: Office, *queues: str, role: str = "viewer") -> dict[str, str]:
+def told(app_context: AppContext, *queues: str, role: str = "viewer") -> dict[str, str]:
     """Every answer that the token of these queues gets, of all that can be asked for."""
-    secret = tokens.create(office.store, Token(f"t{len(queues)}", Role(role), queues or None, NOON))
+    secret = tokens.create(app_context.store, Token(f"t{len(queues)}", Role(role), queues or None, NOON))
     bearer = {"Authorization": f"Bearer {secret}"}
     with TestClient(
-        make_app(office, HttpConfig(requests_per_second=10_000)), base_url=HERE, headers=bearer
+        make_app(app_context, HttpConfig(requests_per_second=10_000)), base_url=HERE, headers=bearer
     ) as client:
         found: dict[str, str] = {}
 
@@ -142,9 +142,9 @@ def live(past: Mixed, story: Any) -> None:
 @settings(max_examples=12)
 @given(steps)
 def test_no_answer_of_any_route_names_what_is_in_another_queue(story: Any) -> None:
-    with mixed() as (past, office):
+    with mixed() as (past, app_context):
         live(past, story)
-        for path, answer in told(office, MINE, role="admin").items():
+        for path, answer in told(app_context, MINE, role="admin").items():
             assert "secret" not in answer, (path, answer)
 
 
@@ -165,9 +165,9 @@ def meet(past: Mixed) -> None:
 
 
 def test_what_an_admin_reads_by_name_the_token_reads_as_anothers() -> None:
-    with mixed() as (past, office):
+    with mixed() as (past, app_context):
         meet(past)
-        everything, scoped = told(office), told(office, MINE)
+        everything, scoped = told(app_context), told(app_context, MINE)
         assert "comes after secret2-x0002 if that succeeds" in everything["GET /jobs/mine3-x0003"]
         assert "comes after another queue's job if that succeeds" in scoped["GET /jobs/mine3-x0003"]
         assert "as another queue's job, which it comes after" in scoped["GET /jobs/mine6-x0006"]
@@ -177,24 +177,24 @@ def test_what_an_admin_reads_by_name_the_token_reads_as_anothers() -> None:
 
 
 def test_how_anothers_job_stands_now_is_not_told_either() -> None:
-    with mixed() as (past, office):
+    with mixed() as (past, app_context):
         past.of(THEIRS, 1, 4, cloud=CloudChoice.NEVER)
         past.start("secret1-x0001")
         past.of(MINE, 2, cloud=CloudChoice.NEVER, after_ok=("secret1-x0001",))
         path = "GET /jobs/mine2-x0002/explain"
-        assert "secret1-x0001 is running" in told(office)[path]
-        assert "is running" not in told(office, MINE)[path]
+        assert "secret1-x0001 is running" in told(app_context)[path]
+        assert "is running" not in told(app_context, MINE)[path]
 
 
 def test_who_was_passed_and_who_shares_a_machine_is_told_as_anothers() -> None:
-    with mixed() as (past, office):
+    with mixed() as (past, app_context):
         past.of(MINE, 1, 2, cloud=CloudChoice.NEVER)
         past.of(THEIRS, 2, 4, cloud=CloudChoice.NEVER)
         past.of(MINE, 3, 1, cloud=CloudChoice.NEVER)
         past.of(THEIRS, 4, 1, cloud=CloudChoice.ONLY, runtime_estimate_s=7200.0)
         past.ready("i-000001")
         past.of(MINE, 5, 1, cloud=CloudChoice.ONLY, runtime_estimate_s=60.0)
-        everything, scoped = told(office)["GET /events"], told(office, MINE)["GET /events"]
+        everything, scoped = told(app_context)["GET /events"], told(app_context, MINE)["GET /events"]
         assert "passed secret2-x0002" in everything
         assert "passed another queue's job" in scoped
         shared = [row for row in json.loads(everything) if row["numbers"].get("sharers")]
@@ -205,11 +205,11 @@ def test_who_was_passed_and_who_shares_a_machine_is_told_as_anothers() -> None:
 
 
 def test_the_stream_of_the_log_tells_no_more() -> None:
-    with mixed() as (past, office):
+    with mixed() as (past, app_context):
         meet(past)
         made = Token("t", Role.VIEWER, (MINE,), time.time())
-        bearer = {"Authorization": f"Bearer {tokens.create(office.store, made)}"}
-        with listening(config := HttpConfig(port=0)) as sock, serving(office, config, sock) as url:
+        bearer = {"Authorization": f"Bearer {tokens.create(app_context.store, made)}"}
+        with listening(config := HttpConfig(port=0)) as sock, serving(app_context, config, sock) as url:
             whole = httpx.get(f"{url}{API}/events", headers=bearer).json()
             text, seen = "", 0
             with httpx.stream("GET", f"{url}{API}/watch?after=0", headers=bearer, timeout=10) as answer:
@@ -224,11 +224,11 @@ def test_the_stream_of_the_log_tells_no_more() -> None:
 
 @pytest.mark.parametrize("path", ["/metrics", "/"])
 def test_pages_that_show_all_queues_are_not_for_it(path: str) -> None:
-    with mixed() as (past, office):
+    with mixed() as (past, app_context):
         meet(past)
-        secret = tokens.create(office.store, Token("t", Role.ADMIN, (MINE,), NOON))
+        secret = tokens.create(app_context.store, Token("t", Role.ADMIN, (MINE,), NOON))
         bearer = {"Authorization": f"Bearer {secret}"}
-        with TestClient(make_app(office, HttpConfig()), base_url=HERE, headers=bearer) as client:
+        with TestClient(make_app(app_context, HttpConfig()), base_url=HERE, headers=bearer) as client:
             answer = client.get(path)
         assert answer.status_code == 403
         assert "secret" not in answer.text

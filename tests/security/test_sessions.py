@@ -18,7 +18,7 @@ from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
 from starburst.web import sessions
 from starburst.web.app import make_app
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.web.conftest import (
@@ -26,12 +26,12 @@ from tests.web.conftest import (
     Ask,
     TestClient,
     Time,
+    app_context,
     ask,
     chromium,
     clock,
     home,
     morning,
-    office,
     settings,
     token,
     wall,
@@ -48,9 +48,9 @@ REST = ("/metrics", "/openapi.json", "/api/v1/jobs", "/api/v1/watch", "/api/v1/j
 
 
 @pytest.fixture
-def browser(office: Office, wall: Time, clock: Time) -> Iterator[TestClient]:
+def browser(app_context: AppContext, wall: Time, clock: Time) -> Iterator[TestClient]:
     """Keeps cookies, as browsers do."""
-    app = make_app(office, HttpConfig(), clock=clock, wall=wall)
+    app = make_app(app_context, HttpConfig(), clock=clock, wall=wall)
     with TestClient(app, base_url=HERE, follow_redirects=False) as client:
         yield client
 
@@ -73,12 +73,14 @@ def test_the_cookie_is_not_the_token_and_nothing_that_is_kept_opens_anything(
         assert browser.get("/api/v1/jobs", headers={"Authorization": f"Bearer {stolen}"}).status_code == 401
     kept = b"".join(path.read_bytes() for path in home.glob("starburst.db*"))
     assert cookie.encode() not in kept
-    known = browser.app.state.desk.gate.sessions._known  # type: ignore[attr-defined]
+    known = browser.app.state.services.authenticator.sessions._known  # type: ignore[attr-defined]
     assert cookie not in str(known)
     assert secret not in str(known)
 
 
-def test_it_shows_pages_and_does_nothing_else(browser: TestClient, token: Make, office: Office) -> None:
+def test_it_shows_pages_and_does_nothing_else(
+    browser: TestClient, token: Make, app_context: AppContext
+) -> None:
     log_in(browser, token("admin"))
     for path in PAGES:
         assert browser.get(path).status_code == 200, path
@@ -86,7 +88,7 @@ def test_it_shows_pages_and_does_nothing_else(browser: TestClient, token: Make, 
         assert browser.get(path).status_code == 401, path
     assert browser.post("/api/v1/jobs/wait/cancel").status_code == 401
     assert browser.put("/api/v1/jobs/wait/attempts/1/progress", json={}).status_code == 401
-    assert office.store.requests(9) == []
+    assert app_context.store.requests(9) == []
 
 
 def test_a_session_of_a_token_for_some_queues_sees_no_more_than_the_token(
@@ -105,11 +107,13 @@ def test_it_ends_after_twelve_hours_used_or_not(browser: TestClient, token: Make
     assert browser.get("/").status_code == 401
 
 
-def test_it_ends_with_its_token(browser: TestClient, token: Make, office: Office, wall: Time) -> None:
+def test_it_ends_with_its_token(
+    browser: TestClient, token: Make, app_context: AppContext, wall: Time
+) -> None:
     token("admin")
     log_in(browser, token("viewer"))
     assert browser.get("/").status_code == 200
-    tokens.revoke(office.store, "viewer")
+    tokens.revoke(app_context.store, "viewer")
     assert browser.get("/").status_code == 401
     again = token("viewer")  # another one of the same name
     assert browser.get("/").status_code == 401
@@ -201,13 +205,13 @@ def neighbour() -> Iterator[HTTPServer]:
 
 @pytest.mark.browser
 def test_in_a_real_browser_what_another_port_is_sent_opens_nothing_there(
-    chromium: Browser, office: Office, wall: Time, token: Make, neighbour: HTTPServer
+    chromium: Browser, app_context: AppContext, wall: Time, token: Make, neighbour: HTTPServer
 ) -> None:
     wall.now = time.time()
     secret, config = token("admin"), HttpConfig(port=0)
     with listening(config) as sock:
         assert sock is not None
-        with serving(office, config, sock) as url:
+        with serving(app_context, config, sock) as url:
             page = chromium.new_page()
             page.goto(url)
             assert page.url == f"{url}/login"

@@ -9,7 +9,7 @@ import pytest
 from starburst.core.model.events import InstanceReady
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import queries
-from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.store import CHUNK, Store
 from tests.store.samples import started, step, submission, take_up
 
@@ -133,24 +133,24 @@ def test_a_job_is_found_by_id_then_name_then_beginning(named: Store, text: str, 
 
 @pytest.mark.parametrize("text", ["tune", "tun"])
 def test_a_name_or_beginning_of_several_jobs_names_them(named: Store, text: str) -> None:
-    with pytest.raises(AmbiguousError, match=f"'{text}' could be tune-1, tune-2; give the whole id"):
+    with pytest.raises(AmbiguousJobError, match=f"'{text}' could be tune-1, tune-2; give the whole id"):
         queries.job(named, text)
 
 
 def test_of_very_many_candidates_some_are_named(store: Store) -> None:
     store.submit([submission(f"j{n}") for n in range(9)], 1.0)
-    with pytest.raises(AmbiguousError, match="j0, j1, j2, j3, j4 and 4 more; give"):
+    with pytest.raises(AmbiguousJobError, match="j0, j1, j2, j3, j4 and 4 more; give"):
         queries.job(store, "j")
 
 
 def test_a_misspelt_name_gets_a_suggestion(named: Store) -> None:
-    with pytest.raises(NotFoundError, match="there is no job 'trian-1'; did you mean train-1 or train"):
+    with pytest.raises(JobNotFoundError, match="there is no job 'trian-1'; did you mean train-1 or train"):
         queries.job(named, "trian-1")
 
 
 @pytest.mark.parametrize("text", ["%", "_u", "zzz"])
 def test_nothing_like_it_gets_none(named: Store, text: str) -> None:
-    with pytest.raises(NotFoundError, match=f"^there is no job '{text}'$"):
+    with pytest.raises(JobNotFoundError, match=f"^there is no job '{text}'$"):
         queries.job(named, text)
 
 

@@ -24,7 +24,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.views.snapshot import facts, restore
 from starburst.domain.job import Job, Member, Submission, Workload
 from starburst.store import counters
-from starburst.store.counters import Tallies, Waits
+from starburst.store.counters import DecisionCounters, WaitHistogram
 from starburst.store.store import Step, Store
 from tests.builders import job, nodes, offer
 
@@ -66,13 +66,13 @@ class Kept:
         self.at(until, RunEnded(name, attempt, RunEnd.EXITED, code))
 
     @property
-    def told(self) -> Tallies:
+    def told(self) -> DecisionCounters:
         with self.store.read() as conn:
             return counters.tallies(conn)
 
     def waits(self, site: str = "cluster") -> tuple[int, float]:
         """How many, and their sum."""
-        found = self.told.waits.get("default", {}).get(site, Waits())
+        found = self.told.waits.get("default", {}).get(site, WaitHistogram())
         return sum(found.counts), found.sum_s
 
 

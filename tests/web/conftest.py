@@ -18,7 +18,7 @@ from starburst.store import tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
 from starburst.web.app import make_app
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from tests.cli.past import NOON, Past
 from tests.web.browser import browser
 
@@ -83,7 +83,7 @@ def past(home: Path) -> Iterator[Past]:
 
 
 @pytest.fixture
-def office(request: pytest.FixtureRequest, home: Path, morning: Path) -> Iterator[Office]:
+def app_context(request: pytest.FixtureRequest, home: Path, morning: Path) -> Iterator[AppContext]:
     """Of that scheduler if the test has one."""
     if "past" in request.fixturenames:
         request.getfixturevalue("past")
@@ -91,7 +91,7 @@ def office(request: pytest.FixtureRequest, home: Path, morning: Path) -> Iterato
         home.mkdir(mode=0o700)
         shutil.copy(morning, home)
     with Store.open(home / "starburst.db") as store:
-        yield Office(Home(home), store)
+        yield AppContext(Home(home), store)
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def settings() -> HttpConfig:
 
 
 @pytest.fixture
-def ask(office: Office, settings: HttpConfig, wall: Time, clock: Time) -> Iterator[Ask]:
+def ask(app_context: AppContext, settings: HttpConfig, wall: Time, clock: Time) -> Iterator[Ask]:
     """Sends a request to the API, with a token if one is given; a bug is a 500."""
-    app = make_app(office, settings, clock=clock, wall=wall)
+    app = make_app(app_context, settings, clock=clock, wall=wall)
     with TestClient(app, base_url=HERE, raise_server_exceptions=False, follow_redirects=False) as client:
 
         def ask(method: str, path: str, token: str | None = None, **more: Any) -> Response:
@@ -130,11 +130,11 @@ def ask(office: Office, settings: HttpConfig, wall: Time, clock: Time) -> Iterat
 
 
 @pytest.fixture
-def token(office: Office, wall: Time) -> Callable[..., str]:
+def token(app_context: AppContext, wall: Time) -> Callable[..., str]:
     """Makes a token."""
 
     def token(role: str, *queues: str, name: str = "", expires_at: float | None = None) -> str:
         made = Token(name or role, Role(role), queues or None, wall.now, expires_at)
-        return tokens.create(office.store, made)
+        return tokens.create(app_context.store, made)
 
     return token

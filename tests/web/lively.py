@@ -19,7 +19,7 @@ from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.store.store import Step, Store
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from tests.cli.past import NOON
 
 HOUR = 3600.0
@@ -73,7 +73,7 @@ class Lively:
     """The store, and the scheduler that filled it and can go on."""
 
     def __init__(self, home: Home, store: Store) -> None:
-        self.office = Office(home, store)
+        self.app_context = AppContext(home, store)
         self.config: Config = parse_config(CONFIG, "test")
         self.scheduler = Scheduler(self.config.policy.settings())
         store.set_fact("config", self.config.model_dump(mode="json"))
@@ -108,7 +108,7 @@ class Lively:
     def cap(self, *caps: Mapping[str, object]) -> None:
         """It was started anew with these caps on spending, as in a config; what was spent counts."""
         self.config = parse_config({**CONFIG, "caps": [*caps]}, "test")
-        self.office.store.set_fact("config", self.config.model_dump(mode="json"))
+        self.app_context.store.set_fact("config", self.config.model_dump(mode="json"))
 
     def tell(self, *events: Event) -> None:
         """One more stored step, at noon."""
@@ -134,7 +134,7 @@ class Lively:
     def _commit(self, now: float, changes: Changes) -> None:
         new = changes.jobs.keys() - self._stored
         self._stored |= new
-        self.office.store.commit(
+        self.app_context.store.commit(
             Step(
                 now=now,
                 changes=changes,

@@ -69,7 +69,7 @@ class Place:
 def place(root: Path, chromium: Browser, jobs: int = 100) -> Iterator[Place]:
     with Lively.begin(root) as lively:
         lively.morning(jobs)
-        with lively.office.home.lock(), served(dashboard(lively.office)) as url:
+        with lively.app_context.home.lock(), served(dashboard(lively.app_context)) as url:
             it = Place(lively, url, chromium)
             yield it
     assert it.errors == []

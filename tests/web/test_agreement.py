@@ -25,18 +25,18 @@ from bench.soak import visitor
 from starburst.app.config.home import Home
 from starburst.app.jobs.explain import explanation
 from starburst.app.jobs.serializers import explanation_keys, story_keys
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.cli.main import run
 from starburst.store import queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
-from starburst.web.context import Office
-from starburst.web.dashboard.baseline import Rival
+from starburst.web.context import AppContext
+from starburst.web.dashboard.baseline import BaselineCache
 from starburst.web.dashboard.explanation_cache import Teller
 from starburst.web.dashboard.gantt import draw
-from starburst.web.dashboard.overview import Asked, Overview, overview
-from starburst.web.dashboard.render import Story, job_parts
-from starburst.web.packing_gap_cache import GapWatch
+from starburst.web.dashboard.overview import JobFilter, Overview, overview
+from starburst.web.dashboard.render import JobStory, job_parts
+from starburst.web.packing_gap_cache import PackingGapCache
 from tests.web.replayed import MOVE, OVER, Bar, Line, Past, Tale, read, replay
 
 JOBS = 1000
@@ -70,8 +70,8 @@ class Left:
     client: Client
 
     @property
-    def office(self) -> Office:
-        return Office(self.home, self.store)
+    def app_context(self) -> AppContext:
+        return AppContext(self.home, self.store)
 
     def say(self, at: float) -> str:
         """A time as sentences have it."""
@@ -154,12 +154,12 @@ def test_the_story_of_each_job_is_every_row_in_order(left: Left) -> None:
 
 
 def test_the_page_of_each_job_tells_the_same(left: Left) -> None:
-    teller = Teller(left.office)
+    teller = Teller(left.app_context)
     for name, tale in left.past.jobs.items():
         row, story = left.rows[name], queries.decisions(left.store, name)
         told = teller.tell(row, story)
         chart = draw(row, story, left.now)
-        page = job_parts(Story(left.now, False, row, told, story, chart, None))
+        page = job_parts(JobStory(left.now, False, row, told, story, chart, None))
         check_page(left, tale, page)
         bars = sorted((b.start, b.kind, b.end, lane) for lane, its in chart.lanes for b in its)
         assert bars == [(bar.start, bar.kind, bar.end, lane) for lane, bar in drawn(tale, row)]
@@ -344,7 +344,7 @@ def drawn(tale: Tale, row: JobRow) -> list[tuple[str, Bar]]:
 
 
 def seen(left: Left) -> Overview:
-    return overview(left.office, Rival(left.store), GapWatch(left.store), Asked())
+    return overview(left.app_context, BaselineCache(left.store), PackingGapCache(left.store), JobFilter())
 
 
 def listed(page: str) -> list[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ import pytest
 from starburst import Client
 from starburst.app.config.http import HttpConfig
 from starburst.client import NotFoundError, RefusedError, StarburstError, UnreachableError
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.cli.manifests import manifest
@@ -23,9 +23,9 @@ from tests.web.test_api import take_up, write
 
 
 @pytest.fixture
-def server(office: Office) -> Iterator[str]:
+def server(app_context: AppContext) -> Iterator[str]:
     settings = HttpConfig(port=0)
-    with listening(settings) as sock, serving(office, settings, sock) as url:
+    with listening(settings) as sock, serving(app_context, settings, sock) as url:
         yield url
 
 
@@ -112,16 +112,16 @@ def test_what_a_job_wrote_comes_whole_and_ends_with_the_job(client: Client, home
     assert "".join(pieces) == "two"
 
 
-def test_a_watch_misses_nothing_though_the_server_goes_away(office: Office, past: Past) -> None:
+def test_a_watch_misses_nothing_though_the_server_goes_away(app_context: AppContext, past: Past) -> None:
     settings = HttpConfig(port=0)
-    with listening(settings) as sock, serving(office, settings, sock) as url:
+    with listening(settings) as sock, serving(app_context, settings, sock) as url:
         port = sock.getsockname()[1]
         client = Client(url, sleep=lambda _: time.sleep(0.01))
         watch = client.watch(after=0)
         seen = [next(watch)["seq"] for _ in range(3)]
     past.submit("late-66666")
     settings = HttpConfig(port=port)
-    with listening(settings) as sock, serving(office, settings, sock), client, closing(watch):
+    with listening(settings) as sock, serving(app_context, settings, sock), client, closing(watch):
         last = client.summary()["last_seq"]
         while seen[-1] < last:
             seen.append(next(watch)["seq"])
@@ -175,7 +175,7 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
         Client("localhost:8585")
 
 
-def test_a_token_goes_along(office: Office, server: str, token: Callable[..., str], wall) -> None:
+def test_a_token_goes_along(app_context: AppContext, server: str, token: Callable[..., str], wall) -> None:
     wall.now = time.time()
     secret = token("viewer")
     with Client(server) as client, pytest.raises(RefusedError, match="a token is needed"):

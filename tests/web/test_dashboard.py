@@ -34,8 +34,8 @@ def noon(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterato
 
 
 def test_the_page_shows_who_waits_and_how_much_of_the_wait_is_over(noon: Place) -> None:
-    with noon.lively.office.store.read() as conn:
-        waiters = dashboard_queries.waiters(conn, 40)
+    with noon.lively.app_context.store.read() as conn:
+        waiters = dashboard_queries.queued_jobs(conn, 40)
     with noon.page() as page:
         rows = page.locator(".waiter")
         expect(rows).to_have_count(len(waiters))
@@ -88,7 +88,7 @@ def test_the_figures_are_the_stores(noon: Place) -> None:
         expect(figures.nth(2)).to_contain_text("P is 25 %")
         busy = 28 - sum(core.capacity.free(f"gpu-{n}").gpus for n in range(1, 5))
         expect(figures.nth(3)).to_contain_text(f"{busy} of 28")
-        counts = queries.summary(noon.lively.office.store).jobs
+        counts = queries.summary(noon.lively.app_context.store).jobs
         for phase, count in counts.items():
             expect(page.locator(f".phases a.{phase} b")).to_have_text(str(count))
 
@@ -103,7 +103,7 @@ def test_the_bill_of_a_job_that_runs_is_its_share_so_far(noon: Place) -> None:
 
 
 def test_the_gantt_of_a_job_that_came_home_has_queue_machine_and_node(noon: Place) -> None:
-    store = noon.lively.office.store
+    store = noon.lively.app_context.store
     home = next(d.subject for d in queries.decisions(store) if d.kind == "returning")
     starts = [str(d.numbers["where"]) for d in queries.decisions(store, home) if d.kind == "started"]
     with noon.page(f"/jobs/{home}") as page:
@@ -162,7 +162,7 @@ def test_keys_go_through_the_jobs_open_one_search_and_help(noon: Place) -> None:
 
 
 def test_a_phase_is_chosen_with_a_click_and_taken_back_with_the_back_key(noon: Place) -> None:
-    failed = [row.id for row in queries.jobs(noon.lively.office.store, phases=("failed",))]
+    failed = [row.id for row in queries.jobs(noon.lively.app_context.store, phases=("failed",))]
     with noon.page() as page:
         page.locator(".phases a.failed").click()
         expect(page.locator('[data-part="jobs"] .name')).to_have_text(failed)
@@ -237,7 +237,7 @@ def test_files_are_kept_by_browsers_and_pages_asked_for_again_are_not_sent_twice
 
 
 def test_it_says_so_when_no_scheduler_runs_or_nobody_answers(tmp_path: Path, chromium: Browser) -> None:
-    with Lively.begin(tmp_path) as lively, served(dashboard(lively.office)) as url:
+    with Lively.begin(tmp_path) as lively, served(dashboard(lively.app_context)) as url:
         window = chromium.new_context()
         page = window.new_page()
         page.goto(url)
@@ -268,6 +268,8 @@ def test_screenshots(tmp_path: Path, chromium: Browser) -> None:
                 expect(page.locator(".figure").nth(1)).to_contain_text("than No-Wait")
                 expect(page.locator(".figure").nth(0)).to_contain_text("least possible")
                 page.screenshot(path=IMAGES / f"dashboard-{name}.png")
-        home = next(d.subject for d in queries.decisions(it.lively.office.store) if d.kind == "returning")
+        home = next(
+            d.subject for d in queries.decisions(it.lively.app_context.store) if d.kind == "returning"
+        )
         with it.page(f"/jobs/{home}", viewport={"width": 1200, "height": 760}) as page:
             page.screenshot(path=IMAGES / "dashboard-job.png")

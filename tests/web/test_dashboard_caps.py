@@ -12,13 +12,13 @@ from playwright.sync_api import Browser, expect
 
 from starburst.app.config import Config, parse_config
 from starburst.app.jobs.caps_view import cap_keys, cap_rows, stored_standings
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.core.steps.budget import Ledger, Standing
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
 from starburst.web import aggregates
-from starburst.web.aggregates import Limit
-from starburst.web.dashboard.caps import SHOWN, CapLine, caps_of
+from starburst.web.aggregates import SpendingLimit
+from starburst.web.dashboard.caps import SHOWN, CapRow, caps_panel
 from tests.web.lively import CAPS, CONFIG, NOON, Lively
 from tests.web.place import CONTRAST, Place, place
 
@@ -37,17 +37,21 @@ def standing(
     return Standing(kept, Ledger(0.0), NOON + HOUR, spent * 1e6, reserved * 1e6, rate * 1e6)
 
 
-def line(spent: float, reserved: float = 0.0, rate: float = 0.0, **cap: Any) -> CapLine:
-    return caps_of([standing(spent, reserved, rate, **cap)], NOON).shown[0]
+def line(spent: float, reserved: float = 0.0, rate: float = 0.0, **cap: Any) -> CapRow:
+    return caps_panel([standing(spent, reserved, rate, **cap)], NOON).shown[0]
 
 
 def test_an_hourly_cap_on_everybody_is_the_limit_whatever_can_be_rented() -> None:
-    assert aggregates.limit(configured({"usd": 40, "per": "hour"})) == Limit(Money.of(40), is_cap=True)
-    assert aggregates.limit(configured({"usd": 900, "per": "hour"})) == Limit(Money.of(900), is_cap=True)
+    assert aggregates.limit(configured({"usd": 40, "per": "hour"})) == SpendingLimit(
+        Money.of(40), is_cap=True
+    )
+    assert aggregates.limit(configured({"usd": 900, "per": "hour"})) == SpendingLimit(
+        Money.of(900), is_cap=True
+    )
 
 
 def test_without_one_the_limit_is_all_that_can_be_rented() -> None:
-    able = Limit(Money.of("184.50"), is_cap=False)
+    able = SpendingLimit(Money.of("184.50"), is_cap=False)
     others = {"usd": 40, "per": "day"}, {"usd": 1, "per": "hour", "user": "ada"}
     assert aggregates.limit(configured()) == aggregates.limit(configured(*others)) == able
     endless = {"offers": [{"name": "m", "gpus": 1, "cpus": 8, "memory_gib": 64, "usd_per_hour": 1}]}
@@ -77,7 +81,7 @@ def test_how_long_the_money_lasts_is_told_if_the_window_does_not_end_before() ->
 
 def test_all_caps_on_everybody_are_shown_and_of_others_the_worst() -> None:
     near = [standing(8 + n / 100, user=f"u{n:02d}") for n in range(20)]
-    caps = caps_of(
+    caps = caps_panel(
         [
             standing(1, queue="far"),
             *near,
@@ -107,7 +111,7 @@ def capped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lively]:
 
 
 def test_they_stand_as_starburst_cost_says_though_few_jobs_are_read(capped: Lively) -> None:
-    store = capped.office.store
+    store = capped.app_context.store
     core = live_core(store)
     found = [cap_keys(it) for it in stored_standings(store, capped.config.settings(), core.now)]
     assert len(found) == len(CAPS)
@@ -122,7 +126,7 @@ def test_they_stand_as_starburst_cost_says_though_few_jobs_are_read(capped: Live
 
 def test_without_caps_nothing_is_read(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
-        assert stored_standings(lively.office.store, lively.config.settings(), NOON) == []
+        assert stored_standings(lively.app_context.store, lively.config.settings(), NOON) == []
 
 
 @pytest.fixture(scope="module")

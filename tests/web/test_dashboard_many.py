@@ -23,7 +23,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         lively.morning(60)
         lively.submit(*(job(f"many-{n:05d}", 8 if n % 2 else 4, user=f"u{n % 50}") for n in range(MANY)))
         with (
-            served(dashboard(lively.office), metrics(lively.office)) as url,
+            served(dashboard(lively.app_context), metrics(lively.app_context)) as url,
             httpx.Client(base_url=url) as it,
         ):
             yield it

@@ -87,8 +87,8 @@ def test_no_wait_would_have_rented_for_whoever_found_no_room(tmp_path: Path) -> 
         made.submit([arrival(job("a", 1, hours=1), at=begin, takes=HOUR)])
         made.submit([arrival(job("b", 1, hours=3, max_wait_s=HOUR), at=begin + 45 * 60, takes=2 * HOUR)])
         made.run()
-        assert {row.phase for row in queries.jobs(lively.office.store)} == {"succeeded"}
-        told = compare(lively.office.store, begin, NOON)
+        assert {row.phase for row in queries.jobs(lively.app_context.store)} == {"succeeded"}
+        told = compare(lively.app_context.store, begin, NOON)
     assert told.jobs == 2
     assert (told.paid, told.no_wait) == (Money(), Money.of(4))
     assert told.saved == 1.0
@@ -96,13 +96,13 @@ def test_no_wait_would_have_rented_for_whoever_found_no_room(tmp_path: Path) -> 
 
 def test_without_jobs_there_is_nothing_to_compare(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
-        assert compare(lively.office.store, 0.0, NOON).saved is None
+        assert compare(lively.app_context.store, 0.0, NOON).saved is None
 
 
 def test_bills_up_to_now_are_compared_with_bills_up_to_now(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
         lively.morning(60)
-        store = lively.office.store
+        store = lively.app_context.store
         told = compare(store, 0.0, NOON)
         machines = queries.instance_records(store, include_ended=True)
         assert told.paid.micro_usd == pytest.approx(sum(m.cost(NOON).micro_usd for m in machines), abs=100)

@@ -8,11 +8,11 @@ from threading import Event
 
 import pytest
 
-from starburst.app.packing_gap import Question
+from starburst.app.packing_gap import GapQuestion
 from starburst.core.model.events import CancelRequested, InstanceGone, NodesChanged, OffersChanged
 from starburst.domain.money import Money
 from starburst.web import packing_gap_cache
-from starburst.web.packing_gap_cache import GapWatch
+from starburst.web.packing_gap_cache import PackingGapCache
 from tests.builders import job, offer
 from tests.web.lively import NOON, Lively
 
@@ -27,11 +27,11 @@ def lively(tmp_path: Path) -> Iterator[Lively]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[GapQuestion]:
     """Every question that was put; all are answered with a dollar, at once."""
-    put: list[Question] = []
+    put: list[GapQuestion] = []
 
-    def answer(question: Question) -> Money:
+    def answer(question: GapQuestion) -> Money:
         put.append(question)
         return Money.of(1)
 
@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     return put
 
 
-def ratio(watch: GapWatch) -> float | None:
+def ratio(watch: PackingGapCache) -> float | None:
     gap = watch.ask(None)
     return None if gap is None else gap.ratio
 
@@ -49,8 +49,10 @@ def until(found: Callable[[], bool]) -> None:
     assert any(found() or Event().wait(0.01) for _ in range(500))
 
 
-def test_it_is_proven_once_while_tasks_and_offers_are_the_same(lively: Lively, asked: list[Question]) -> None:
-    watch = GapWatch(lively.office.store, wait_s=5)
+def test_it_is_proven_once_while_tasks_and_offers_are_the_same(
+    lively: Lively, asked: list[GapQuestion]
+) -> None:
+    watch = PackingGapCache(lively.app_context.store, wait_s=5)
     assert [ratio(watch) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert len(asked) == 1
 
@@ -60,13 +62,13 @@ def test_who_asks_does_not_wait_for_a_proof_that_takes_long(
 ) -> None:
     go, put = Event(), []
 
-    def slow(question: Question) -> Money:
+    def slow(question: GapQuestion) -> Money:
         put.append(question)
         assert go.wait(10)
         return Money.of(1)
 
     monkeypatch.setattr(packing_gap_cache, "least", slow)
-    watch = GapWatch(lively.office.store, wait_s=0.01)
+    watch = PackingGapCache(lively.app_context.store, wait_s=0.01)
     assert ratio(watch) is None
     assert ratio(watch) is None
     assert len(put) == 1, "one at a time"
@@ -75,10 +77,10 @@ def test_who_asks_does_not_wait_for_a_proof_that_takes_long(
 
 
 def test_until_another_proof_is_due_the_last_one_is_told(
-    lively: Lively, asked: list[Question], monkeypatch: pytest.MonkeyPatch
+    lively: Lively, asked: list[GapQuestion], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing_gap_cache, "REST", 1e12)
-    watch = GapWatch(lively.office.store, wait_s=5)
+    watch = PackingGapCache(lively.app_context.store, wait_s=5)
     assert ratio(watch) == 0.0
     lively.submit(job("b", 2, cloud="only"))
     assert ratio(watch) == 0.0
@@ -88,8 +90,8 @@ def test_until_another_proof_is_due_the_last_one_is_told(
     assert len(asked) == 2
 
 
-def test_when_nothing_is_rented_any_more_nothing_is_told(lively: Lively, asked: list[Question]) -> None:
-    watch = GapWatch(lively.office.store, wait_s=5)
+def test_when_nothing_is_rented_any_more_nothing_is_told(lively: Lively, asked: list[GapQuestion]) -> None:
+    watch = PackingGapCache(lively.app_context.store, wait_s=5)
     assert ratio(watch) == 0.0
     lively.tell(CancelRequested("a"))
     lively.tell(*(InstanceGone(machine, NOON, NOON) for machine in lively.scheduler.fleet.instances))
@@ -98,5 +100,5 @@ def test_when_nothing_is_rented_any_more_nothing_is_told(lively: Lively, asked: 
 
 def test_what_cannot_be_proven_is_not_told(lively: Lively, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing_gap_cache, "least", lambda question: None)
-    watch = GapWatch(lively.office.store, wait_s=5)
+    watch = PackingGapCache(lively.app_context.store, wait_s=5)
     assert ratio(watch) is None

@@ -14,8 +14,8 @@ from starburst.app.config.http import HttpConfig
 from starburst.domain.job import OWNER
 from starburst.store import queries, tokens
 from starburst.web.app import make_app
-from starburst.web.context import Office
-from starburst.web.dependencies import overseer
+from starburst.web.context import AppContext
+from starburst.web.dependencies import unscoped_viewer
 from tests.cli.manifests import manifest
 from tests.cli.past import Past
 from tests.web.conftest import HERE, Ask, TestClient, Time
@@ -115,22 +115,24 @@ def test_a_token_for_a_queue_touches_only_its_jobs(ask: Ask, token: Make, past: 
     assert [row["name"] for row in ask("GET", "/jobs", mine).json()] == ["bad", "a"]
 
 
-def test_a_token_ends_by_the_clock_or_by_hand(ask: Ask, token: Make, wall: Time, office: Office) -> None:
+def test_a_token_ends_by_the_clock_or_by_hand(
+    ask: Ask, token: Make, wall: Time, app_context: AppContext
+) -> None:
     token("admin")
     short = token("viewer", expires_at=wall.now + 60)
     assert ask("GET", "/jobs", short).status_code == 200
     wall.now += 60
     assert refused(ask("GET", "/jobs", short), 401).startswith("this token is not known, or has expired")
     long = token("viewer", name="long")
-    tokens.revoke(office.store, "long")
+    tokens.revoke(app_context.store, "long")
     refused(ask("GET", "/jobs", long), 401)
 
 
 def test_pages_that_know_no_scope_are_for_who_sees_everything(
-    office: Office, token: Make, wall: Time
+    app_context: AppContext, token: Make, wall: Time
 ) -> None:
-    app = make_app(office, HttpConfig(), wall=wall)
-    app.add_api_route("/open", lambda: "all of it", dependencies=[Depends(overseer)])
+    app = make_app(app_context, HttpConfig(), wall=wall)
+    app.add_api_route("/open", lambda: "all of it", dependencies=[Depends(unscoped_viewer)])
     with TestClient(app, base_url=HERE) as client:
         assert client.get("/open").text == '"all of it"'
         whole, part = token("viewer"), token("admin", "papers")
@@ -140,12 +142,12 @@ def test_pages_that_know_no_scope_are_for_who_sees_everything(
         assert said == "the token 'admin' is for some queues only; this shows them all"
 
 
-def test_its_use_is_noted_to_the_minute(ask: Ask, token: Make, wall: Time, office: Office) -> None:
+def test_its_use_is_noted_to_the_minute(ask: Ask, token: Make, wall: Time, app_context: AppContext) -> None:
     secret, began = token("viewer"), wall.now
     for pause, noted in ((0, began), (59, began), (2, began + 61)):
         wall.now += pause
         ask("GET", "/jobs", secret)
-        (kept,) = tokens.listed(office.store)
+        (kept,) = tokens.listed(app_context.store)
         assert kept.last_used_at == noted
 
 

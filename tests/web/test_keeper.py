@@ -21,33 +21,33 @@ from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.progress_inbox import Inbox
 from starburst.bus.hints import Throughput
 from starburst.store.report_tokens import make_report_key, report_token
-from starburst.web.context import STILL_S, Office, Pulse
-from starburst.web.serving.channel import MOST, Line
+from starburst.web.context import STALL_LIMIT_S, AppContext, SchedulerHeartbeat
+from starburst.web.serving.channel import MOST, MessageChannel
 from starburst.web.serving.listen import listening, url_of
-from starburst.web.serving.supervisor import AGAIN_S, LONGEST_S, WELL_S, Keeper, answering
+from starburst.web.serving.supervisor import AGAIN_S, LONGEST_S, WELL_S, ServerSupervisor, answering
 from tests.app import virtual
 
 HALF = {"done": 5, "total": 10, "per_s": 0.5}
 
 
 @pytest.fixture
-def line() -> Iterator[tuple[Line, Line]]:
+def line() -> Iterator[tuple[MessageChannel, MessageChannel]]:
     """Both ends."""
-    ends = Line.pair()
+    ends = MessageChannel.pair()
     yield ends
     for end in ends:
         end.close()
 
 
 class TestLine:
-    def test_messages_arrive_whole_and_in_order(self, line: tuple[Line, Line]) -> None:
+    def test_messages_arrive_whole_and_in_order(self, line: tuple[MessageChannel, MessageChannel]) -> None:
         one, other = line
         for n in range(3):
             assert one.say(b"x" * (n + 1))
         assert list(other.heard()) == [b"x", b"xx", b"xxx"]
         assert list(other.heard()) == []
 
-    def test_who_is_behind_is_not_waited_for(self, line: tuple[Line, Line]) -> None:
+    def test_who_is_behind_is_not_waited_for(self, line: tuple[MessageChannel, MessageChannel]) -> None:
         one, other = line
         said = 0
         while one.say(b"x" * 1000):
@@ -59,7 +59,9 @@ class TestLine:
         )  # so much at a time, for the scheduler has more to do
         assert one.say(b"there is room again")
 
-    def test_an_end_that_is_gone_is_noticed_and_spoken_to_without_harm(self, line: tuple[Line, Line]) -> None:
+    def test_an_end_that_is_gone_is_noticed_and_spoken_to_without_harm(
+        self, line: tuple[MessageChannel, MessageChannel]
+    ) -> None:
         one, other = line
         one.say(b"last")
         one.close()
@@ -73,13 +75,13 @@ class TestLine:
 def test_a_pulse_is_well_until_it_was_not_felt_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pulse = Pulse()
-    now[0] += STILL_S
-    assert pulse.still_s() == 0
+    heartbeat = SchedulerHeartbeat()
+    now[0] += STALL_LIMIT_S
+    assert heartbeat.stalled_s() == 0
     now[0] += 1
-    assert pulse.still_s() == STILL_S + 1
-    pulse.beat_at = now[0]
-    assert pulse.still_s() == 0
+    assert heartbeat.stalled_s() == STALL_LIMIT_S + 1
+    heartbeat.beat_at = now[0]
+    assert heartbeat.stalled_s() == 0
 
 
 def test_a_process_that_ends_is_started_again_ever_more_slowly_until_it_did_well(
@@ -88,19 +90,19 @@ def test_a_process_that_ends_is_started_again_ever_more_slowly_until_it_did_well
     lives = [0.0] * 8 + [WELL_S, 0.0]
     starts = list[float]()
 
-    async def live(_self: Keeper) -> str:
+    async def live(_self: ServerSupervisor) -> str:
         starts.append(virtual.wall())
         if not lives:
             await asyncio.Event().wait()
         await asyncio.sleep(lives.pop(0))
         return "exit code 1"
 
-    monkeypatch.setattr(Keeper, "_live", live)
+    monkeypatch.setattr(ServerSupervisor, "_live", live)
 
     async def main() -> None:
         with socket.socket() as sock:
             keeping = asyncio.create_task(
-                Keeper(Home(tmp_path), HttpConfig(), sock, Inbox(), text=False).keep()
+                ServerSupervisor(Home(tmp_path), HttpConfig(), sock, Inbox(), text=False).keep()
             )
             await asyncio.sleep(900)
             keeping.cancel()
@@ -125,7 +127,7 @@ def test_a_process_that_cannot_be_started_is_no_end_of_the_scheduler(
 
     async def main() -> str:
         with socket.socket() as sock:
-            return await Keeper(Home(tmp_path), HttpConfig(), sock, Inbox(), text=False)._live()
+            return await ServerSupervisor(Home(tmp_path), HttpConfig(), sock, Inbox(), text=False)._live()
 
     before = len(os.listdir("/proc/self/fd"))
     assert "Too many open files" in asyncio.run(main())
@@ -133,16 +135,18 @@ def test_a_process_that_cannot_be_started_is_no_end_of_the_scheduler(
 
 
 @pytest.mark.processes
-def test_what_runs_say_over_http_comes_to_the_scheduler_from_the_other_process(office: Office) -> None:
+def test_what_runs_say_over_http_comes_to_the_scheduler_from_the_other_process(
+    app_context: AppContext,
+) -> None:
     """And who connects while the process is starting waits in line."""
     inbox, settings = Inbox(), HttpConfig(port=0)
-    secret = report_token(make_report_key(office.store), "train-44444")
+    secret = report_token(make_report_key(app_context.store), "train-44444")
 
     async def main() -> list[Throughput]:
         with listening(settings) as sock:
             assert sock is not None
             async with (
-                answering(office.home, settings, sock, inbox, text=False),
+                answering(app_context.home, settings, sock, inbox, text=False),
                 httpx.AsyncClient(base_url=url_of(sock), timeout=20) as client,
             ):
                 path = "/api/v1/jobs/train-44444/attempts/1/progress"
@@ -156,15 +160,17 @@ def test_what_runs_say_over_http_comes_to_the_scheduler_from_the_other_process(o
     assert asyncio.run(asyncio.wait_for(main(), 30)) == [Throughput(job="train-44444", attempt=1, **HALF)]
 
 
-def test_what_the_process_makes_up_is_not_believed(tmp_path: Path, line: tuple[Line, Line]) -> None:
+def test_what_the_process_makes_up_is_not_believed(
+    tmp_path: Path, line: tuple[MessageChannel, MessageChannel]
+) -> None:
     """It reads what strangers send, so the scheduler reads it as it would strangers."""
     inbox = Inbox()
     with socket.socket() as sock:
-        keeper = Keeper(Home(tmp_path), HttpConfig(), sock, inbox, text=False)
+        supervisor = ServerSupervisor(Home(tmp_path), HttpConfig(), sock, inbox, text=False)
         ours, theirs = line
         good = {"job": "a", "attempt": 1, **HALF}
         bad = [b"{", b"\xff", b"[]", b"{}", json.dumps({**good, "per_s": -1}).encode(), b"x" * 60_000]
         for message in [*bad, json.dumps(good).encode()]:
             theirs.say(message)
-        keeper._hear(ours)
+        supervisor._hear(ours)
     assert list(inbox._said.values()) == [Throughput(**good)]

@@ -21,12 +21,12 @@ from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.errors import UserError
 from starburst.app.logs import job_log
-from starburst.app.logs.sites import Position
+from starburst.app.logs.sites import LogPosition
 from starburst.client import RefusedError, UnreachableError
 from starburst.runs.attempt_dir import log_path
 from starburst.sse import Event, events
 from starburst.store import tokens
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.routes import streams
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
@@ -135,9 +135,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(office: Office) -> Iterator[int]:
+def server(app_context: AppContext) -> Iterator[int]:
     """The port of one."""
-    with listening(SETTINGS) as sock, serving(office, SETTINGS, sock):
+    with listening(SETTINGS) as sock, serving(app_context, SETTINGS, sock):
         yield sock.getsockname()[1]
 
 
@@ -179,21 +179,23 @@ def test_no_byte_is_lost_or_doubled_however_often_the_line_is_cut(
         assert "".join(line for mark, line in lines if mark == str(rank)) == whole
 
 
-def test_it_goes_on_when_the_server_was_started_again(office: Office, home: Path, past: Past) -> None:
+def test_it_goes_on_when_the_server_was_started_again(
+    app_context: AppContext, home: Path, past: Past
+) -> None:
     log = log_of(home)
     add(log, "one\n")
-    with listening(SETTINGS) as sock, serving(office, SETTINGS, sock) as url:
+    with listening(SETTINGS) as sock, serving(app_context, SETTINGS, sock) as url:
         settings = HttpConfig(port=sock.getsockname()[1])
         client = Client(url, sleep=lambda _: time.sleep(0.005))
         follower = Follower(client)
         follower.until("one\n")
     add(log, "two\nthr")
     with client:
-        with listening(settings) as sock, serving(office, settings, sock):
+        with listening(settings) as sock, serving(app_context, settings, sock):
             follower.until("two\n")
         add(log, "ee\n")
         past.end(JOB)
-        with listening(settings) as sock, serving(office, settings, sock):
+        with listening(settings) as sock, serving(app_context, settings, sock):
             assert follower.end() == "one\ntwo\nthree\n"
     assert all("does not answer" in note for note in follower.notes)
     assert len(follower.notes) <= 2, "once for each time"
@@ -247,15 +249,19 @@ def test_what_is_no_position_is_refused(server: int, text: str) -> None:
 
 
 def test_a_position_is_read_as_it_was_written() -> None:
-    for position in (Position(), Position(0), Position(3, {"3.0": 5, "3.11": 7, "train-3-x2b4c/1": 70})):
-        assert Position.parse(str(position)) == position
+    for position in (
+        LogPosition(),
+        LogPosition(0),
+        LogPosition(3, {"3.0": 5, "3.11": 7, "train-3-x2b4c/1": 70}),
+    ):
+        assert LogPosition.parse(str(position)) == position
 
 
 def test_a_follower_whose_token_was_taken_back_is_told_so(
     *,
     server: int,
     home: Path,
-    office: Office,
+    app_context: AppContext,
     wall: Time,
     token: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
@@ -267,13 +273,13 @@ def test_a_follower_whose_token_was_taken_back_is_told_so(
     with Client(f"http://127.0.0.1:{server}", token("viewer")) as client:
         pieces = client.logs(JOB, follow=True)
         assert next(pieces) == "one\n"
-        tokens.revoke(office.store, "viewer")
+        tokens.revoke(app_context.store, "viewer")
         with pytest.raises(RefusedError, match="this token is not known"):
             next(pieces)
 
 
 def test_notes_and_what_goes_wrong_at_last_come_through(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def read(*given: Any, note: Callable[[str], None], position: Position, **_: object) -> bool:
+    async def read(*given: Any, note: Callable[[str], None], position: LogPosition, **_: object) -> bool:
         write = given[-1]
         position.since = 1
         note("it is away; this was kept")
@@ -291,11 +297,11 @@ def test_notes_and_what_goes_wrong_at_last_come_through(server: int, monkeypatch
 
 
 def test_a_server_that_never_was_there_is_not_waited_for_and_one_that_goes_away_only_by_followers(
-    office: Office, home: Path
+    app_context: AppContext, home: Path
 ) -> None:
     add(log_of(home), "one\n")
     slept: list[float] = []
-    with listening(SETTINGS) as sock, serving(office, SETTINGS, sock) as url:
+    with listening(SETTINGS) as sock, serving(app_context, SETTINGS, sock) as url:
         client = Client(url, sleep=slept.append)
         assert "".join(client.logs(JOB)) == "one\n"
     with client:

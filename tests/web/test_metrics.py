@@ -19,7 +19,7 @@ from starburst.store import counters, queries
 from starburst.store import schema as t
 from starburst.store.costs import costs
 from starburst.store.store import Store
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.routes.metrics import metrics
 from tests.builders import job
 from tests.web.lively import NOON, Lively
@@ -41,11 +41,11 @@ def lively(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lively]:
 
 @pytest.fixture(scope="module")
 def text(lively: Lively) -> str:
-    return scrape(lively.office)
+    return scrape(lively.app_context)
 
 
-def scrape(office: Office) -> str:
-    with served(metrics(office)) as url:
+def scrape(app_context: AppContext) -> str:
+    with served(metrics(app_context)) as url:
         answer = httpx.get(f"{url}/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -72,7 +72,7 @@ def test_promtool_finds_nothing_wrong_with_the_metrics(text: str) -> None:
 
 
 def test_jobs_are_counted_as_the_store_lists_them(lively: Lively, text: str) -> None:
-    found, jobs = samples(text), queries.summary(lively.office.store).jobs
+    found, jobs = samples(text), queries.summary(lively.app_context.store).jobs
     assert total(found, "pending_jobs") == jobs["queued"] > 0
     assert total(found, "running_jobs") == jobs["running"]
     assert total(found, "running_jobs", site="cloud") > 0
@@ -81,7 +81,7 @@ def test_jobs_are_counted_as_the_store_lists_them(lively: Lively, text: str) -> 
 
 
 def test_counters_agree_with_the_decision_log(lively: Lively, text: str) -> None:
-    found, log = samples(text), queries.decisions(lively.office.store)
+    found, log = samples(text), queries.decisions(lively.app_context.store)
     for kind in REASONS:
         assert total(found, "decisions_total", kind=kind) == sum(row.kind == kind for row in log), kind
     assert total(found, "offloaded_jobs_total", reason="expired") == sum(
@@ -93,8 +93,8 @@ def test_counters_agree_with_the_decision_log(lively: Lively, text: str) -> None
 
 def test_waits_run_from_submission_to_the_first_place_each_job_once(lively: Lively, text: str) -> None:
     found, waits = samples(text), dict[str, float]()
-    arrived = {row.id: row.submitted_at for row in queries.jobs(lively.office.store)}
-    for row in queries.decisions(lively.office.store):
+    arrived = {row.id: row.submitted_at for row in queries.jobs(lively.app_context.store)}
+    for row in queries.decisions(lively.app_context.store):
         if row.kind in ("placed", "offloaded"):
             waits.setdefault(row.subject, row.at - arrived[row.subject])
     assert total(found, "admission_wait_time_seconds_count") == len(waits) > 50
@@ -106,13 +106,13 @@ def test_waits_run_from_submission_to_the_first_place_each_job_once(lively: Live
 
 def test_how_long_steps_take_is_as_the_scheduler_kept_it(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
-        assert total(samples(scrape(lively.office)), "step_duration_seconds_count", part="core") == 0
-        kept = counters.Steps()
+        assert total(samples(scrape(lively.app_context)), "step_duration_seconds_count", part="core") == 0
+        kept = counters.StepDurations()
         for took_s in (0.002, 0.03, 70.0):
             kept.core.add(took_s)
         kept.commit.add(0.25)
-        lively.office.store.set_fact(counters.STEPS, kept)
-        found = samples(scrape(lively.office))
+        lively.app_context.store.set_fact(counters.STEPS, kept)
+        found = samples(scrape(lively.app_context))
     for le, count in {"0.001": 0, "0.0025": 1, "0.05": 2, "10.0": 2, "+Inf": 3}.items():
         assert total(found, "step_duration_seconds_bucket", part="core", le=le) == count, le
     assert total(found, "step_duration_seconds_bucket", part="commit", le="0.25") == 1
@@ -121,12 +121,12 @@ def test_how_long_steps_take_is_as_the_scheduler_kept_it(tmp_path: Path) -> None
 
 def test_settled_and_running_bills_are_what_starburst_cost_says(lively: Lively, text: str) -> None:
     found = samples(text)
-    for row in costs(lively.office.store, "queue", NOON):
+    for row in costs(lively.app_context.store, "queue", NOON):
         settled = (row.micro_usd - row.running_micro_usd) / 1e6
         assert total(found, "cloud_cost_dollars_total", queue=row.name) == pytest.approx(settled)
         running = total(found, "cloud_unsettled_dollars", queue=row.name)
         assert running == pytest.approx(row.running_micro_usd / 1e6, abs=1e-3)
-    rates = sum(m.rate.micro_usd for m in queries.instance_records(lively.office.store)) / 1e6
+    rates = sum(m.rate.micro_usd for m in queries.instance_records(lively.app_context.store)) / 1e6
     assert total(found, "cloud_dollars_per_hour") == pytest.approx(rates)
     assert total(found, "cloud_dollars_per_hour_limit") == pytest.approx(
         12 * 3.06 + 8 * 12.24 + 2 * 24.48 + 10 * 0.09
@@ -134,7 +134,7 @@ def test_settled_and_running_bills_are_what_starburst_cost_says(lively: Lively, 
 
 
 def test_the_packing_gap_is_there_once_machines_have_tasks(lively: Lively, tmp_path: Path) -> None:
-    with served(metrics(lively.office)) as url:
+    with served(metrics(lively.app_context)) as url:
         for _ in range(20):  # the first scrape may come before the proof
             found = samples(httpx.get(f"{url}/metrics").text)
             if ("packing_gap_ratio", ()) in found:
@@ -143,13 +143,13 @@ def test_the_packing_gap_is_there_once_machines_have_tasks(lively: Lively, tmp_p
     # Five GPUs, in two pairs and alone, and three tasks without any: a p3.8xlarge and a p3.2xlarge hold them.
     assert total(found, "packing_gap_ratio") == pytest.approx(rate / (12.24 + 3.06) - 1)
     with Lively.begin(tmp_path) as empty:
-        assert ("packing_gap_ratio", ()) not in samples(scrape(empty.office))
+        assert ("packing_gap_ratio", ()) not in samples(scrape(empty.app_context))
 
 
 def test_an_hourly_cap_on_everybody_is_the_limit(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
         lively.cap({"usd": 40, "per": "hour"}, {"usd": 1, "per": "hour", "user": "ada"})
-        assert total(samples(scrape(lively.office)), "cloud_dollars_per_hour_limit") == 40
+        assert total(samples(scrape(lively.app_context)), "cloud_dollars_per_hour_limit") == 40
 
 
 def test_gpus_of_nodes_add_up_whatever_they_do(lively: Lively, text: str) -> None:
@@ -170,13 +170,13 @@ def test_the_budget_is_that_of_the_calibrated_account(lively: Lively, text: str)
 def test_counters_do_not_go_back_when_log_and_jobs_are_pruned_and_all_is_started_anew(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
         lively.morning(jobs=40)
-        before = samples(scrape(lively.office))
-        with lively.office.store.write() as conn:
+        before = samples(scrape(lively.app_context))
+        with lively.app_context.store.write() as conn:
             conn.execute(delete(t.decisions).where(t.decisions.c.seq < 100))
             conn.execute(delete(t.jobs).where(t.jobs.c.phase == "succeeded"))
         lively.submit(job("late", 1))
-        with Store.open(lively.office.home.database) as store:
-            after = samples(scrape(Office(lively.office.home, store)))
+        with Store.open(lively.app_context.home.database) as store:
+            after = samples(scrape(AppContext(lively.app_context.home, store)))
     counters = [key for key in before if key[0].endswith(("_total", "_bucket", "_count"))]
     assert len(counters) > 40
     assert all(after[key] >= before[key] for key in counters)
@@ -185,14 +185,14 @@ def test_counters_do_not_go_back_when_log_and_jobs_are_pruned_and_all_is_started
 
 def test_an_empty_home_has_metrics_too(tmp_path: Path) -> None:
     with Lively.begin(tmp_path) as lively:
-        found = samples(scrape(lively.office))
+        found = samples(scrape(lively.app_context))
     assert total(found, "scheduler_up") == 0
     assert total(found, "decisions_total") == 0
 
 
 def test_it_says_whether_a_scheduler_holds_the_home(lively: Lively) -> None:
-    with lively.office.home.lock():
-        assert total(samples(scrape(lively.office)), "scheduler_up") == 1
+    with lively.app_context.home.lock():
+        assert total(samples(scrape(lively.app_context)), "scheduler_up") == 1
 
 
 def test_alerts_and_the_grafana_dashboard_use_only_metrics_that_exist(text: str) -> None:

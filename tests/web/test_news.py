@@ -10,8 +10,8 @@ import pytest
 
 from starburst.store import pages
 from starburst.web import decision_feed
-from starburst.web.context import Office
-from starburst.web.decision_feed import Batch, News
+from starburst.web.context import AppContext
+from starburst.web.decision_feed import DecisionFeed, FeedBatch
 from tests.cli.past import Past
 
 WATCHERS = 200
@@ -34,7 +34,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-async def watch(feed: News, queues: list[str] | None, until: str) -> str:
+async def watch(feed: DecisionFeed, queues: list[str] | None, until: str) -> str:
     """All that is told until there is something of this text."""
     seq, told = 0, ""
     with feed:
@@ -47,10 +47,10 @@ async def watch(feed: News, queues: list[str] | None, until: str) -> str:
 
 
 def test_however_many_watch_the_store_is_asked_as_if_a_few_did(
-    office: Office, past: Past, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    app_context: AppContext, past: Past, looks: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decision_feed, "POLL_S", 0.05)
-    feed = News(office.store, lambda: False)
+    feed = DecisionFeed(app_context.store, lambda: False)
 
     async def main() -> list[str]:
         watching = [asyncio.create_task(watch(feed, None, "fresh-99999")) for _ in range(WATCHERS)]
@@ -68,10 +68,10 @@ def test_however_many_watch_the_store_is_asked_as_if_a_few_did(
     assert looks["decisions"] <= 12, "each of 400 would have asked at least twice"
 
 
-def test_news_between_a_look_and_the_wait_are_not_slept_over(office: Office, past: Past) -> None:
-    feed = News(office.store, lambda: False)
+def test_news_between_a_look_and_the_wait_are_not_slept_over(app_context: AppContext, past: Past) -> None:
+    feed = DecisionFeed(app_context.store, lambda: False)
 
-    async def main() -> Batch:
+    async def main() -> FeedBatch:
         with feed:
             batch = await feed.after(None, 0, 500)
             await asyncio.to_thread(past.submit, "fresh-99999", 9)
@@ -84,7 +84,7 @@ def test_news_between_a_look_and_the_wait_are_not_slept_over(office: Office, pas
 
 
 def test_who_goes_away_takes_the_look_from_nobody_else(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    app_context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, real = Flag(), pages.decisions
 
@@ -93,9 +93,9 @@ def test_who_goes_away_takes_the_look_from_nobody_else(
         return real(*args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pages, "decisions", slow)
-    feed = News(office.store, lambda: False)
+    feed = DecisionFeed(app_context.store, lambda: False)
 
-    async def main() -> Batch:
+    async def main() -> FeedBatch:
         first, second = (asyncio.create_task(feed.after(None, 0, 500)) for _ in range(2))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -106,8 +106,8 @@ def test_who_goes_away_takes_the_look_from_nobody_else(
     assert "wait-55555" in asyncio.run(asyncio.wait_for(main(), 20)).text
 
 
-def test_nobody_is_looked_for_when_nobody_watches(office: Office) -> None:
-    feed = News(office.store, lambda: False)
+def test_nobody_is_looked_for_when_nobody_watches(app_context: AppContext) -> None:
+    feed = DecisionFeed(app_context.store, lambda: False)
 
     async def main() -> None:
         with feed, feed:
@@ -117,9 +117,9 @@ def test_nobody_is_looked_for_when_nobody_watches(office: Office) -> None:
     asyncio.run(main())
 
 
-def test_the_end_of_the_server_wakes_up_who_waits(office: Office) -> None:
+def test_the_end_of_the_server_wakes_up_who_waits(app_context: AppContext) -> None:
     closing = Flag()
-    feed = News(office.store, closing.is_set)
+    feed = DecisionFeed(app_context.store, closing.is_set)
 
     async def main() -> None:
         with feed:

@@ -13,8 +13,8 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.store.report_tokens import REPORT_PREFIX, make_report_key, report_token
 from starburst.store.store import Store
 from starburst.web.app import make_app
-from starburst.web.context import Office
-from starburst.web.serving.listen import refuse_open_doors
+from starburst.web.context import AppContext
+from starburst.web.serving.listen import refuse_insecure_bind
 from tests.cli.past import Past
 from tests.web.conftest import API, Ask, TestClient
 from tests.web.test_api import refused
@@ -26,16 +26,16 @@ TRAIN = "/jobs/train-44444/attempts/1/progress"
 
 
 @pytest.fixture
-def of(office: Office) -> Callable[[str], str]:
+def of(app_context: AppContext) -> Callable[[str], str]:
     """The token of a job's runs."""
-    key = make_report_key(office.store)
+    key = make_report_key(app_context.store)
     return lambda job: report_token(key, job)
 
 
 @pytest.fixture
-def heard(office: Office) -> Callable[[], list[Throughput]]:
+def heard(app_context: AppContext) -> Callable[[], list[Throughput]]:
     """What the scheduler will hear."""
-    return lambda: list(office.inbox._said.values())
+    return lambda: list(app_context.inbox._said.values())
 
 
 def test_a_run_reports_on_its_job(
@@ -64,10 +64,10 @@ def test_its_token_opens_nothing_else(ask: Ask, of: Callable[[str], str], token:
     assert ask("PUT", TRAIN, secret, json=HALF).status_code == 204
 
 
-def test_there_are_no_such_tokens_before_there_is_a_key(ask: Ask, office: Office) -> None:
+def test_there_are_no_such_tokens_before_there_is_a_key(ask: Ask, app_context: AppContext) -> None:
     refused(ask("PUT", TRAIN, REPORT_PREFIX, json=HALF), 401)
-    key = make_report_key(office.store)
-    assert make_report_key(office.store) == key
+    key = make_report_key(app_context.store)
+    assert make_report_key(app_context.store) == key
     assert ask("PUT", TRAIN, report_token(key, "train-44444"), json=HALF).status_code == 204
 
 
@@ -136,9 +136,9 @@ def test_pages_of_other_sites_report_nothing(ask: Ask, of: Callable[[str], str])
         refused(ask("PUT", TRAIN, of("train-44444"), json=HALF, headers=headers), 403)
 
 
-def test_a_report_writes_nothing(ask: Ask, of: Callable[[str], str], office: Office) -> None:
+def test_a_report_writes_nothing(ask: Ask, of: Callable[[str], str], app_context: AppContext) -> None:
     secret = of("train-44444")
-    with Store.open(office.home.database) as watching:
+    with Store.open(app_context.home.database) as watching:
         before = watching.data_version()
         for done in range(10):
             assert ask("PUT", TRAIN, secret, json={**HALF, "done": done}).status_code == 204
@@ -149,11 +149,11 @@ def test_a_report_writes_nothing(ask: Ask, of: Callable[[str], str], office: Off
 
 
 def test_at_an_address_that_others_reach_runs_may_report_before_there_is_any_other_token(
-    office: Office, of: Callable[[str], str]
+    app_context: AppContext, of: Callable[[str], str]
 ) -> None:
     settings = HttpConfig(host="0.0.0.0", report_url="http://starburst.example.org:8585")
-    refuse_open_doors(office, settings)
-    app = make_app(office, settings)
+    refuse_insecure_bind(app_context, settings)
+    app = make_app(app_context, settings)
     with TestClient(app, base_url="http://starburst.example.org:8585", follow_redirects=False) as client:
         for path in ("/", "/metrics", *(f"{API}{path}" for path in READS)):
             assert client.get(path).status_code == 401

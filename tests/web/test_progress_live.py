@@ -18,7 +18,7 @@ from starburst.app.wiring.build import build
 from starburst.store import queries
 from starburst.store.report_tokens import make_report_key, report_token
 from starburst.store.store import Store
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.bus.test_live import until
@@ -73,6 +73,6 @@ def test_what_a_run_says_is_in_its_explanation(tmp_path: Path) -> None:
         listening(settings) as sock,
     ):
         assert sock is not None
-        with serving(Office(home, answers, inbox), settings, sock) as url:
+        with serving(AppContext(home, answers, inbox), settings, sock) as url:
             after = asyncio.run(asyncio.wait_for(main(store, users, url, inbox), 30))
     assert "and by its own account until about " in after

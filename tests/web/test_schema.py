@@ -9,14 +9,16 @@ from schemathesis import Case, GenerationMode
 
 from starburst.app.config.http import HttpConfig
 from starburst.web.app import make_app
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from tests.web.conftest import HERE, Time
 
 EXAMPLES = 8
 
 
-def test_no_request_that_the_description_allows_or_forbids_is_a_500(office: Office, clock: Time) -> None:
-    app = make_app(office, HttpConfig(requests_per_second=1e6), clock=clock)
+def test_no_request_that_the_description_allows_or_forbids_is_a_500(
+    app_context: AppContext, clock: Time
+) -> None:
+    app = make_app(app_context, HttpConfig(requests_per_second=1e6), clock=clock)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "localhost"})
     routes = [result.ok() for result in schema.get_all_operations()]
     labels = {route.label for route in routes}

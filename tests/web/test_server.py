@@ -13,9 +13,9 @@ import pytest
 
 from starburst.app.config.http import PORT, HttpConfig
 from starburst.app.errors import UserError
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.serving import connections, listen, server
-from starburst.web.serving.listen import listening, refuse_open_doors
+from starburst.web.serving.listen import listening, refuse_insecure_bind
 from starburst.web.serving.peers import peer_uid
 from starburst.web.serving.server import serving
 from tests.web.conftest import Time
@@ -55,24 +55,26 @@ def test_there_is_no_socket_if_it_is_not_enabled() -> None:
         assert sock is None
 
 
-def test_others_are_not_let_near_it_without_a_token(office: Office, token: Callable[..., str]) -> None:
-    refuse_open_doors(office, HttpConfig())
-    refuse_open_doors(office, HttpConfig(host="0.0.0.0", enabled=False))
+def test_others_are_not_let_near_it_without_a_token(
+    app_context: AppContext, token: Callable[..., str]
+) -> None:
+    refuse_insecure_bind(app_context, HttpConfig())
+    refuse_insecure_bind(app_context, HttpConfig(host="0.0.0.0", enabled=False))
     with pytest.raises(UserError) as told:
-        refuse_open_doors(office, HttpConfig(host="0.0.0.0"))
+        refuse_insecure_bind(app_context, HttpConfig(host="0.0.0.0"))
     assert str(told.value) == (
         "http.host: 0.0.0.0: others reach this, and there is no token; make one with "
         "starburst token create NAME --role admin, or set http.host to 127.0.0.1"
     )
     token("viewer")
-    refuse_open_doors(office, HttpConfig(host="0.0.0.0"))
+    refuse_insecure_bind(app_context, HttpConfig(host="0.0.0.0"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_it_ends_at_once_though_somebody_watches(office: Office, host: str) -> None:
+def test_it_ends_at_once_though_somebody_watches(app_context: AppContext, host: str) -> None:
     settings = HttpConfig(host=host, port=0, streams=1)
     with listening(settings) as sock, httpx.Client() as client:
-        with serving(office, settings, sock) as url:
+        with serving(app_context, settings, sock) as url:
             watch = client.send(client.build_request("GET", f"{url}/api/v1/watch"), stream=True)
             lines = watch.iter_lines()
             assert next(lines).startswith("id: ")
@@ -83,12 +85,12 @@ def test_it_ends_at_once_though_somebody_watches(office: Office, host: str) -> N
         assert [line for line in lines if line] == []
 
 
-def test_the_process_keeps_the_kind_of_event_loop_that_it_has(office: Office) -> None:
+def test_the_process_keeps_the_kind_of_event_loop_that_it_has(app_context: AppContext) -> None:
     """The scheduler's own loop is made in another thread, perhaps after the API has started."""
     asyncio.set_event_loop_policy(None)  # a library that another test imported may have set its own
     with listening(HttpConfig(port=0)) as sock:
         assert sock is not None
-        with serving(office, HttpConfig(port=0), sock):
+        with serving(app_context, HttpConfig(port=0), sock):
             loop = asyncio.new_event_loop()
             loop.close()
     assert type(loop).__module__.startswith("asyncio.")
@@ -107,10 +109,10 @@ def test_the_kernel_says_who_is_at_the_other_end() -> None:
 
 
 def test_other_users_of_this_machine_are_kept_out_until_they_have_a_token(
-    office: Office, token: Callable[..., str], wall: Time, monkeypatch: pytest.MonkeyPatch
+    app_context: AppContext, token: Callable[..., str], wall: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = HttpConfig(port=0)
-    with listening(settings) as sock, serving(office, settings, sock) as url:
+    with listening(settings) as sock, serving(app_context, settings, sock) as url:
         assert httpx.get(f"{url}/api/v1/jobs").status_code == 200
         for uid in (os.getuid() + 1, None):
             monkeypatch.setattr(connections, "peer_uid", lambda *_, uid=uid: uid)

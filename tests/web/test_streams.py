@@ -13,7 +13,7 @@ import pytest
 
 from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 from starburst.web.routes import streams
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
@@ -25,10 +25,10 @@ Make = Callable[..., str]
 
 
 @pytest.fixture
-def server(office: Office, wall: Time) -> Iterator[str]:
+def server(app_context: AppContext, wall: Time) -> Iterator[str]:
     wall.now = time.time()
     settings = HttpConfig(port=0)
-    with listening(settings) as sock, serving(office, settings, sock) as url:
+    with listening(settings) as sock, serving(app_context, settings, sock) as url:
         yield url + API
 
 
@@ -85,7 +85,7 @@ def test_a_token_for_a_queue_is_told_of_its_jobs_and_goes_on_past_others(
 
 
 def test_streams_end_when_their_token_does(
-    server: str, token: Make, office: Office, home: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, token: Make, app_context: AppContext, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "QUIET_S", 0.0)
     write(home, "train-44444", 0, "one\n")
@@ -99,16 +99,16 @@ def test_streams_end_when_their_token_does(
         pieces = text.iter_text()
         assert next(pieces) == "one\n"
         assert next(lines := watch.iter_lines()).startswith("id: ")
-        tokens.revoke(office.store, "viewer")
+        tokens.revoke(app_context.store, "viewer")
         assert "".join(pieces) == ""
         assert all(line == "" or line.startswith("id: ") for line in lines)
     with httpx.stream("GET", f"{server}/watch", headers=headers) as watch:
         assert watch.status_code == 401
 
 
-def test_a_reader_that_goes_away_gives_its_stream_back(office: Office) -> None:
+def test_a_reader_that_goes_away_gives_its_stream_back(app_context: AppContext) -> None:
     settings = HttpConfig(port=0, streams=1)
-    with listening(settings) as sock, serving(office, settings, sock) as url:
+    with listening(settings) as sock, serving(app_context, settings, sock) as url:
         with httpx.stream("GET", f"{url}{API}/watch") as answer:
             lines = answer.iter_lines()  # the answer ends when this goes
             assert next(lines).startswith("id: ")

@@ -36,10 +36,11 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from translator.carried import CloudStorage
 from translator.field import Field as ManifestField
-from translator.field import Report
+from translator.field import ManifestReport
 from translator.manifests.pod_security import RESTRICTED
-from translator.tasks.stores import Store, read_stores
+from translator.tasks.storage.cloud_volumes import read_stores
 
 
 class NodeConfig(Section):
@@ -187,7 +188,7 @@ class OfferConfig(Section):
         return LocalOffer(offer, self.boot, self.setup, self.capacity)
 
 
-class Prices(Section):
+class PriceLimits(Section):
     """What machines may cost."""
 
     max_usd_per_hour: Amount | None = Field(
@@ -195,7 +196,7 @@ class Prices(Section):
     )
 
 
-class Reaping(Prices):
+class ReapedCloud(PriceLimits):
     """Which machines a cloud's reaper ends.
 
     A quarter of an hour is one lease: a machine that nobody claims would by then have ended by itself, were
@@ -217,7 +218,7 @@ def _known_cloud(value: object) -> object:
     return value
 
 
-class CloudConfig(Reaping, RunsJobs):
+class CloudConfig(ReapedCloud, RunsJobs):
     """The embedded cloud, or none."""
 
     kind: Annotated[Literal["local", "none"], BeforeValidator(_known_cloud)] = Field(
@@ -259,14 +260,14 @@ class CloudConfig(Reaping, RunsJobs):
 
 
 def _volumes(mapping: dict[str, Any]) -> dict[str, Any]:
-    report = Report("", 0)
+    report = ManifestReport("", 0)
     read_stores(ManifestField(mapping, "", report))
     if report.errors:
         raise ValueError("; ".join(map(str, report.errors)))
     return mapping
 
 
-class SkyConfig(Reaping):
+class SkyConfig(ReapedCloud):
     """Real clouds, by SkyPilot."""
 
     kind: Literal["skypilot"] = Field("skypilot", description="skypilot: real machines, real bills")
@@ -301,9 +302,9 @@ class SkyConfig(Reaping):
         None, description="address of SkyPilot's API server; null is SKYPILOT_API_SERVER_ENDPOINT, or its own"
     )
 
-    def stores(self) -> dict[str, Store]:
+    def stores(self) -> dict[str, CloudStorage]:
         """What stands in for volumes."""
-        return read_stores(ManifestField(self.volumes, "", Report("", 0)))
+        return read_stores(ManifestField(self.volumes, "", ManifestReport("", 0)))
 
     def known_offers(self) -> tuple[Offer, ...]:
         """None before SkyPilot was asked."""

@@ -12,7 +12,7 @@ from starburst.app.daemon.home_lock import Held
 from starburst.app.daemon.shortages import Patience
 from starburst.app.errors import UserError
 from starburst.store.engine import damage
-from starburst.store.errors import DamagedError, NoRoomError, UnusableError
+from starburst.store.errors import DamagedError, DiskFullError, UnusableError
 from starburst.store.failures import no_room
 
 #: Wall seconds between looks at whose the home is.
@@ -58,7 +58,7 @@ async def keep_watch(
 def _look_for_room(database: Path, patience: Patience) -> None:
     full = no_room(database)
     if full:
-        patience.notes("disk", NoRoomError(f"{database}: {full}; free some room there"))
+        patience.notes("disk", DiskFullError(f"{database}: {full}; free some room there"))
     else:
         patience.over("disk")
 

@@ -17,11 +17,11 @@ from logging import CRITICAL, NOTSET, disable
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from starburst.aio import answer_within, in_thread
 from starburst.app.config.sites import SkyConfig
-from starburst.app.doctor.doctor import Check, Status, fail, failed, ok, silent, warn
+from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
 from starburst.app.errors import UserError
 from starburst.app.wiring.sky import ZONES, need_sky, sky_offers
-from starburst.app.within import within
 from starburst.clouds.sky.access.ports import (
     CloudAccess,
     CredentialsError,
@@ -30,12 +30,11 @@ from starburst.clouds.sky.access.ports import (
     UnreachableError,
 )
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import Place
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
-from translator.tasks.stores import Bucket
+from translator.carried import Bucket
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,10 +57,12 @@ BUCKETS = {"s3": "aws", "gs": "gcp"}
 ZONES_ASK = "ec2:DescribeRegions and ec2:DescribeAvailabilityZones"
 
 
-async def cloud_checks(config: SkyConfig, api: SkyApi | None = None, *, whole: bool = True) -> list[Check]:
+async def cloud_checks(
+    config: SkyConfig, api: SkyApi | None = None, *, whole: bool = True
+) -> list[DoctorCheck]:
     """All checks, up to one without which no other can be made; not `whole`: only what a start needs."""
     found = [_skypilot()]
-    if found[-1].status is not Status.FAIL:
+    if found[-1].status is not CheckStatus.FAIL:
         with _quiet():
             # One after the other: two threads that import SkyPilot for the first time may deadlock.
             found += await _server_checks(api or SdkApi(), config, whole)
@@ -69,7 +70,7 @@ async def cloud_checks(config: SkyConfig, api: SkyApi | None = None, *, whole: b
     return [*found, _programs()]
 
 
-def _skypilot() -> Check:
+def _skypilot() -> DoctorCheck:
     """That it is installed, and new enough."""
     try:
         need_sky()
@@ -82,7 +83,7 @@ def _skypilot() -> Check:
     return _tried("skypilot", told, told, f"pip install 'skypilot>={TRIED_NAME}.1'")
 
 
-def _tried(check: str, release: str, found: str, mend: str) -> Check:
+def _tried(check: str, release: str, found: str, mend: str) -> DoctorCheck:
     numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
     if numbers and numbers < TRIED:
         return fail(check, f"{found}; Starburst needs {TRIED_NAME} or newer", mend)
@@ -91,7 +92,7 @@ def _tried(check: str, release: str, found: str, mend: str) -> Check:
     return ok(check, found)
 
 
-def _programs() -> Check:
+def _programs() -> DoctorCheck:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         mend = f"install {' and '.join(PROGRAMS[name] for name in missing)}"
@@ -102,12 +103,12 @@ def _programs() -> Check:
 # --- the API server, and what it knows of the clouds --------------------------------------------------------
 
 
-async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Check]:
+async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[DoctorCheck]:
     named = _named(config)
     if config.api_server is not None:
         os.environ[ENDPOINT] = config.api_server  # as a start does it, before SkyPilot is imported
     server = await _server(api, named)
-    if server.status is Status.FAIL:
+    if server.status is CheckStatus.FAIL:
         return [server]
     clouds = list(config.clouds)
     volumes = sorted({store.source for store in config.stores().values() if isinstance(store, Bucket)})
@@ -118,14 +119,14 @@ async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Ch
         _asked("machines", api.clusters(), "see the server's log: sky api logs --server-logs"),
     )
     found = [server]
-    if isinstance(access, Check):
+    if isinstance(access, DoctorCheck):
         found.append(access)
     else:
         found += [_credentials(cloud, access[cloud]) for cloud in config.clouds]
-        if not any(check.status is Status.FAIL for check in found):
+        if not any(check.status is CheckStatus.FAIL for check in found):
             found += _bucket(config, access.get(owners[config.bucket or ""]), whole)
             found += [_storage("volumes", url, access.get(owners[url])) for url in volumes]
-    if isinstance(machines, Check):
+    if isinstance(machines, DoctorCheck):
         return [*found, machines]
     return [*found, _machines([cluster.name for cluster in machines])]
 
@@ -137,12 +138,14 @@ def _named(config: SkyConfig) -> str:
     return ENDPOINT if ENDPOINT in os.environ else ""
 
 
-async def _server(api: SkyApi, named: str) -> Check:
+async def _server(api: SkyApi, named: str) -> DoctorCheck:
     """That it answers, knows us, and speaks our SDK's version."""
     address = named or "SkyPilot's API server"
     try:
-        address = await within(HEALTH_S, api.address())
-        release = await within(HEALTH_S, api.health())
+        with answer_within(HEALTH_S):
+            address = await api.address()
+        with answer_within(HEALTH_S):
+            release = await api.health()
     except CredentialsError:
         return fail("api-server", f"{address} wants to know who you are", f"sky api login -e {address}")
     except (UnreachableError, TimeoutError) as error:
@@ -172,17 +175,18 @@ def _why(error: Exception) -> str:
     return f" ({(told[1] or told[2]).strip()})"
 
 
-async def _asked(check: str, call: Coroutine[Any, Any, T], mend: str) -> T | Check:
+async def _asked(check: str, call: Coroutine[Any, Any, T], mend: str) -> T | DoctorCheck:
     """What was answered, else the check that failed."""
     try:
-        return await within(ASK_S, call)
+        with answer_within(ASK_S):
+            return await call
     except TimeoutError:
         return fail(check, f"SkyPilot's API server has not answered for {ASK_S:g} s", mend)
     except SkyError as error:
         return fail(check, str(error), mend)
 
 
-def _credentials(cloud: str, access: CloudAccess) -> Check:
+def _credentials(cloud: str, access: CloudAccess) -> DoctorCheck:
     if "compute" in access.enabled:
         return ok("credentials", f"{cloud}: SkyPilot may use {' and '.join(sorted(access.enabled))}")
     return fail("credentials", *_refused(cloud, access, "compute", f"{cloud} is not enabled"))
@@ -199,7 +203,7 @@ def _refused(cloud: str, access: CloudAccess, ability: str, found: str) -> tuple
     return f"{found} ({reason or 'SkyPilot gives no reason'})", mend
 
 
-def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[Check]:
+def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[DoctorCheck]:
     """That checkpoints of rented machines have a place."""
     bucket = config.bucket
     if bucket is None:
@@ -210,7 +214,7 @@ def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[
     return [_storage("bucket", bucket, access)]
 
 
-def _storage(check: str, bucket: str, access: CloudAccess | None) -> Check:
+def _storage(check: str, bucket: str, access: CloudAccess | None) -> DoctorCheck:
     """That SkyPilot may use the storage of a bucket's cloud."""
     if access is None:
         return warn(check, f"{bucket}: whether SkyPilot may use it is seen at the first launch only")
@@ -220,7 +224,7 @@ def _storage(check: str, bucket: str, access: CloudAccess | None) -> Check:
     return fail(check, *_refused(cloud, access, "storage", f"{bucket}: no storage of {cloud} for us"))
 
 
-def _machines(names: list[str]) -> Check:
+def _machines(names: list[str]) -> DoctorCheck:
     """That machines can be listed."""
     ours = sum(map(is_cluster, names))
     counted = f"{len(names)} now, {ours} of them Starburst's" if names else "none now"
@@ -230,14 +234,15 @@ def _machines(names: list[str]) -> Check:
 # --- what can be rented -------------------------------------------------------------------------------------
 
 
-async def _offers(config: SkyConfig, whole: bool) -> list[Check]:
+async def _offers(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
     try:
-        return await within(ASK_S, in_thread(partial(_offers_now, config, whole)))
+        with answer_within(ASK_S):
+            return await in_thread(partial(_offers_now, config, whole))
     except TimeoutError:
         return [fail("offers", f"SkyPilot's catalogs cannot be had within {ASK_S:g} s", "set cloud.prices")]
 
 
-def _offers_now(config: SkyConfig, whole: bool) -> list[Check]:
+def _offers_now(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
     try:
         offers = sky_offers(config)
         if not offers:
@@ -279,7 +284,7 @@ def _count(things: set[str] | Counter[str], what: str) -> str:
     return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
 
 
-def _unpriced(offers: list[Offer]) -> list[Check]:
+def _unpriced(offers: list[Offer]) -> list[DoctorCheck]:
     unknown = sum(offer.price_per_hour is None for offer in offers)
     if not unknown:
         return []
@@ -287,7 +292,7 @@ def _unpriced(offers: list[Offer]) -> list[Check]:
     return [warn("offers", found, "give them one in cloud.prices")]
 
 
-def _zones(config: SkyConfig) -> list[Check]:
+def _zones(config: SkyConfig) -> list[DoctorCheck]:
     """That offers of AWS can be in zones."""
     if config.prices is not None or "aws" not in config.clouds or not ZONES.trouble:
         return []

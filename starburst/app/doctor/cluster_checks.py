@@ -9,24 +9,16 @@ from typing import Any
 
 from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
-from starburst.app.doctor.doctor import Check, Status, fail, failed, ok, silent, warn
+from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
 from starburst.app.wiring.build import connect
-from starburst.clusters.kubernetes.leave_rights import Leaver, why_confined
+from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
-from starburst.kube.api import (
-    LEASES,
-    NAMESPACES,
-    NODES,
-    Api,
-    ApiError,
-    CredentialsError,
-    Object,
-    Resource,
-    UnreachableError,
-)
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node
+from starburst.kube.resources import LEASES, NAMESPACES, NODES, Object, Resource
 from starburst.kube.reviews import may
 from translator.manifests.pod_security import PRIVILEGED
 from translator.manifests.tenancy import Tenancy
@@ -46,7 +38,9 @@ SHOWN = 5
 Sleep = Callable[[float], Awaitable[None]]
 
 
-async def cluster_checks(config: Config, *, whole: bool = True, sleep: Sleep = asyncio.sleep) -> list[Check]:
+async def cluster_checks(
+    config: Config, *, whole: bool = True, sleep: Sleep = asyncio.sleep
+) -> list[DoctorCheck]:
     """All checks, up to one without which no other can be made; not `whole`: only what a start needs.
 
     The config's cluster is a Kubernetes.
@@ -62,7 +56,7 @@ async def cluster_checks(config: Config, *, whole: bool = True, sleep: Sleep = a
         found = [ok("kubeconfig", _source(cluster))]
         try:
             found += await _server(api)
-            if found[-1].status is Status.FAIL:
+            if found[-1].status is CheckStatus.FAIL:
                 return found
             namespaces = tenancy.all_namespaces()
             found.append(await _permissions(api, namespaces))
@@ -87,7 +81,7 @@ def _source(cluster: KubernetesConfig) -> str:
     return source + (f", context {cluster.context}" if cluster.context else "")
 
 
-async def _server(api: Api) -> list[Check]:
+async def _server(api: Api) -> list[DoctorCheck]:
     """That it answers, and is new enough."""
     try:
         features = await detect(api)
@@ -116,13 +110,13 @@ async def _server(api: Api) -> list[Check]:
     return [server, ok("version", ", ".join(said))]
 
 
-def _unreachable(api: Api, error: UnreachableError) -> Check:
+def _unreachable(api: Api, error: UnreachableError) -> DoctorCheck:
     why = " ".join(str(error.__cause__ or error).split())
     mend = "check that the server runs, its address in the kubeconfig, and the network between"
     return silent("server", f"{api.host} does not answer ({why})", mend)
 
 
-async def _permissions(api: Api, namespaces: Sequence[str]) -> Check:
+async def _permissions(api: Api, namespaces: Sequence[str]) -> DoctorCheck:
     """What it uses everywhere, and what it uses where jobs are submitted to."""
     asked = [(each, "") for each in STARBURST]
     asked += [(each, namespace) for namespace in namespaces for each in STARBURST_WORK]
@@ -147,7 +141,7 @@ def _words(permission: Permission) -> str:
     return f"{permission.verb} {resource}{'/' if permission.subresource else ''}{permission.subresource}"
 
 
-async def _chakra(api: Api, sleep: Sleep) -> Check:
+async def _chakra(api: Api, sleep: Sleep) -> DoctorCheck:
     """Its Lease, looked at until it is renewed or would have run out: nobody's clock is trusted."""
     mend = "run it: chakra, or deploy it as docs/kubernetes.md says"
     try:
@@ -177,7 +171,7 @@ async def _lease(api: Api) -> Object | None:
     return next((each for each in await api.list(LEASES) if each["metadata"]["name"] == CHAKRA), None)
 
 
-async def _nodes(api: Api) -> Check:
+async def _nodes(api: Api) -> DoctorCheck:
     try:
         nodes = [read_node(item) for item in await api.list(NODES)]
     except ApiError as error:
@@ -205,7 +199,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-async def _namespace(api: Api, name: str) -> Check:
+async def _namespace(api: Api, name: str) -> DoctorCheck:
     try:
         if await api.find(NAMESPACES, "", name) is None:
             return fail("namespace", f"there is no {name}", f"kubectl create namespace {name}")
@@ -214,7 +208,7 @@ async def _namespace(api: Api, name: str) -> Check:
     return ok("namespace", name)
 
 
-def _pod_security(tenancy: Tenancy) -> Check:
+def _pod_security(tenancy: Tenancy) -> DoctorCheck:
     """What those who are no admins may ask of a node."""
     told = f"jobs of those who are no admins are held to {tenancy.pod_security}"
     if tenancy.pod_security == PRIVILEGED:
@@ -222,13 +216,13 @@ def _pod_security(tenancy: Tenancy) -> Check:
     return ok("pod-security", told)
 
 
-async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[Check]:
+async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[DoctorCheck]:
     """Whether what people apply in these namespaces may leave, under the account that pods have at first."""
     if config.cloud.kind == "local" and not config.cloud.known_offers():
         return []
     queues = [queue.name for queue in config.queues] or ["default"]
     whys = [
-        await why_confined(api, Leaver(namespace, "default", queue))
+        await why_confined(api, OffloadSubject(namespace, "default", queue))
         for namespace in tenancy.all_namespaces()
         for queue in queues
     ]
@@ -238,7 +232,7 @@ async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[Check]:
     return [warn("leaving", f"what people apply stays on the cluster: {why}") for why in dict.fromkeys(kept)]
 
 
-async def _checkpoints(api: Api, cluster: KubernetesConfig) -> Check:
+async def _checkpoints(api: Api, cluster: KubernetesConfig) -> DoctorCheck:
     """The volume that checkpoints are kept in."""
     volume = cluster.checkpoints
     if volume is None:
@@ -251,7 +245,7 @@ async def _checkpoints(api: Api, cluster: KubernetesConfig) -> Check:
     return ok("checkpoints", f"nfs {source['server']}:{source['path']}")
 
 
-def _checkpoints_here(path: str | None) -> list[Check]:
+def _checkpoints_here(path: str | None) -> list[DoctorCheck]:
     """Where this machine sees that volume."""
     if path is None:
         return []
@@ -262,7 +256,7 @@ def _checkpoints_here(path: str | None) -> list[Check]:
     return [fail("checkpoints-here", f"{path} {found}", mend)]
 
 
-async def _claim(api: Api, namespace: str, source: dict[str, Any]) -> Check:
+async def _claim(api: Api, namespace: str, source: dict[str, Any]) -> DoctorCheck:
     name = f"PersistentVolumeClaim {namespace}/{source['claimName']}"
     try:
         claim = await api.find(CLAIMS, namespace, source["claimName"])

@@ -15,7 +15,8 @@ from starburst.app.config.home import Home, user_name
 from starburst.app.config.sites import runs_users_here
 from starburst.app.config.tracing import TracingConfig
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import need_otel, stored_config
+from starburst.app.wiring.build import need_otel
+from starburst.app.wiring.stored import stored_config
 from starburst.store import queries
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
@@ -24,7 +25,7 @@ from starburst.store.store import Store
 COLLECTOR_S = 3.0
 
 
-class Status(str, Enum):
+class CheckStatus(str, Enum):
     """Of a check."""
 
     OK = "ok"
@@ -33,11 +34,11 @@ class Status(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """Something that was looked at, what was found, and what to do about it."""
 
     check: str
-    status: Status
+    status: CheckStatus
     found: str
     #: "" if there is nothing to mend, or the finding says how.
     mend: str = ""
@@ -50,33 +51,33 @@ class Check:
         return f"{self.check}: {self.found}{'; ' if self.mend else ''}{self.mend}"
 
 
-def ok(check: str, found: str) -> Check:
+def ok(check: str, found: str) -> DoctorCheck:
     """Nothing to mend."""
-    return Check(check, Status.OK, found)
+    return DoctorCheck(check, CheckStatus.OK, found)
 
 
-def warn(check: str, found: str, mend: str = "") -> Check:
+def warn(check: str, found: str, mend: str = "") -> DoctorCheck:
     """It could be better."""
-    return Check(check, Status.WARN, found, mend)
+    return DoctorCheck(check, CheckStatus.WARN, found, mend)
 
 
-def fail(check: str, found: str, mend: str = "") -> Check:
+def fail(check: str, found: str, mend: str = "") -> DoctorCheck:
     """It cannot work."""
-    return Check(check, Status.FAIL, found, mend)
+    return DoctorCheck(check, CheckStatus.FAIL, found, mend)
 
 
-def silent(check: str, found: str, mend: str) -> Check:
+def silent(check: str, found: str, mend: str) -> DoctorCheck:
     """It does not answer."""
-    return Check(check, Status.FAIL, found, mend, may_pass=True)
+    return DoctorCheck(check, CheckStatus.FAIL, found, mend, may_pass=True)
 
 
-def failed(check: str, error: Exception) -> list[Check]:
+def failed(check: str, error: Exception) -> list[DoctorCheck]:
     """A check for each line of an error, its mend apart."""
     parts = (line.partition("; ") for line in str(error).splitlines())
     return [fail(check, found, mend) for found, _, mend in parts]
 
 
-def home_checks(home: Home) -> list[Check]:
+def home_checks(home: Home) -> list[DoctorCheck]:
     """The home can be used, and the store in it be written."""
     try:
         home.make()
@@ -98,7 +99,7 @@ def home_checks(home: Home) -> list[Check]:
     return [*checks, *_store_checks(home)]
 
 
-def _store_checks(home: Home) -> list[Check]:
+def _store_checks(home: Home) -> list[DoctorCheck]:
     try:
         with Store.open(home.database) as store:
             store.try_write()
@@ -111,7 +112,7 @@ def _store_checks(home: Home) -> list[Check]:
     return [ok("store", f"{home.database}, {jobs} job{'' if jobs == 1 else 's'}")]
 
 
-def trust_checks(config: Config) -> list[Check]:
+def trust_checks(config: Config) -> list[DoctorCheck]:
     """Who else may run commands on this machine."""
     if not runs_users_here(config.cluster, config.cloud):
         return []
@@ -129,7 +130,7 @@ def trust_checks(config: Config) -> list[Check]:
     ]
 
 
-def config_checks(home: Home, file: Path | None) -> tuple[list[Check], Config | None]:
+def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Config | None]:
     """The config of a file, else what the last `starburst up` ran with; None if it is bad."""
     source = str(file)
     try:
@@ -147,7 +148,7 @@ def config_checks(home: Home, file: Path | None) -> tuple[list[Check], Config | 
     return [ok("config", f"{source}, cluster.kind: {kind}"), *_tracing_checks(config.tracing)], config
 
 
-def _tracing_checks(tracing: TracingConfig) -> list[Check]:
+def _tracing_checks(tracing: TracingConfig) -> list[DoctorCheck]:
     """The collector of spans, if there is to be one, takes a message that has none."""
     if tracing.endpoint is None:
         return []

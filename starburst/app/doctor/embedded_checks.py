@@ -8,16 +8,16 @@ from pathlib import Path
 
 from starburst.app.config import Config
 from starburst.app.config.run_as import RunsJobs, cannot_separate
-from starburst.app.doctor.doctor import Check, fail, ok, warn
+from starburst.app.doctor.doctor import DoctorCheck, fail, ok, warn
 from starburst.app.jobs.submitting import this_user
-from starburst.runs.accounts import Pool, RunAs, Sandbox, why_not
+from starburst.runs.accounts import RunAs, RunAsPool, RunAsSandbox, why_not
 from starburst.store.tokens import Role, Token
 
 #: Who stands for submitters in a trial: nobody, on any Linux.
 NOBODY = 65534
 
 
-def site_check(name: str, site: RunsJobs, found: str) -> Check:
+def site_check(name: str, site: RunsJobs, found: str) -> DoctorCheck:
     """Of an embedded site, what was found of it so far and as whom its jobs run."""
     unfit = site.unfit()
     if unfit:
@@ -41,7 +41,7 @@ def trusting(config: Config) -> list[str]:
     return [name for name, site in config.on_this_machine().items() if not site.keeps_users_apart]
 
 
-def trust_check(config: Config, known: list[Token]) -> list[Check]:
+def trust_check(config: Config, known: list[Token]) -> list[DoctorCheck]:
     """Warnings where who submits can do more than the tokens of this home say."""
     sites, hinted = trusting(config), "submit" in config.bus.accept
     submitters = [f"submitter {token.name!r}" for token in known if token.role is Role.SUBMITTER]
@@ -70,6 +70,6 @@ def can_do_all(sites: list[str]) -> str:
 def _make(site: RunsJobs) -> Callable[[Path], RunAs]:
     """How a site's jobs run; for run_as: submitter as nobody, as whom anybody may be tried."""
     if site.run_as == "sandbox":
-        return Sandbox
+        return RunAsSandbox
     first = int(site.pool.partition("-")[0]) if site.pool is not None else NOBODY
-    return lambda home: Pool(home, home / "accounts", first, first)
+    return lambda home: RunAsPool(home, home / "accounts", first, first)

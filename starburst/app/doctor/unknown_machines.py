@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starburst.app.config.home import Home
-from starburst.app.doctor.doctor import Check, ok, warn
+from starburst.app.doctor.doctor import DoctorCheck, ok, warn
 from starburst.clouds.sky.journal import FileNotes, MachineNote, load_machines
 
 #: What to do about it.
@@ -20,7 +20,7 @@ def told(ids: list[str]) -> str:
     return f"SkyPilot has forgotten {', '.join(ids)}"
 
 
-def machine_checks(home: Home) -> list[Check]:
+def machine_checks(home: Home) -> list[DoctorCheck]:
     """That SkyPilot knows the machines that run, and that their clouds can be asked for them."""
     up = _up(home)
     if not up:

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from starburst.app.errors import UserError
 from starburst.domain.job import Phase, Submission, is_over
 from starburst.store import pages
-from starburst.store.errors import AmbiguousError, NotFoundError
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.store import Store
 from translator.manifests.hints import MAX_NAMES
 
@@ -74,7 +74,7 @@ class _Names:
             return here[:1] or self._arrays[name]
         try:
             rows = pages.named(self._store, [name], self._queues)
-        except (NotFoundError, AmbiguousError) as error:
+        except (JobNotFoundError, AmbiguousJobError) as error:
             self.problems.append(f"{where}: {error}")
             return []
         self.problems += [

@@ -6,15 +6,15 @@ import time
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
-from starburst.domain.job import Adopted, Submission
-from starburst.runs.ports import Desk, NoRoomError
+from starburst.domain.job import Adopted, Site, Submission
+from starburst.runs.ports import AdoptionPort, QueueFullError
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
 from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
 
 
-class StoreDesk(Desk):
+class JobIntake(AdoptionPort):
     """The store, and the scheduler that runs on it."""
 
     def __init__(self, store: Store, intake: Store, scheduler: Scheduler, quota: Quota | None = None) -> None:
@@ -36,15 +36,19 @@ class StoreDesk(Desk):
         """Every job that is not over and was found in the cluster, by id."""
         return queries.adopted(self._store)
 
+    def on_cluster(self) -> list[str]:
+        """Every job that has a run on the cluster, by id."""
+        return [job.id for job in self._scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER]
+
     def submit(self, submission: Submission) -> None:
         """Hand in a job that was found; doing it twice is doing it once.
 
         Raises:
-            NoRoomError: more jobs would wait than may.
+            QueueFullError: more jobs would wait than may.
         """
         try:
             self._intake.submit([submission], time.time(), self._quota)
         except DuplicateJobError:
             return
         except QuotaError as error:
-            raise NoRoomError(str(error)) from None
+            raise QueueFullError(str(error)) from None

@@ -14,10 +14,10 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.dependencies import resolved
 from starburst.app.jobs.serializers import Keys, explanation_keys
 from starburst.app.reading import requests
-from starburst.app.reading.requests import Answer, Texts
-from starburst.app.reading.sources import Source
+from starburst.app.reading.requests import ManifestTexts, ReadAnswer
+from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
-from starburst.app.wiring.build import carries, live_core, stored_config
+from starburst.app.wiring.stored import carries, live_core, stored_config
 from starburst.core.steps.holding import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
@@ -31,18 +31,18 @@ from translator.manifests.tenancy import rule
 
 #: Phases of jobs that can be held.
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
-Read = Callable[[Texts], Answer]
+ReadManifests = Callable[[ManifestTexts], ReadAnswer]
 
 
 def read_sources(
     store: Store,
-    sources: Iterable[Source],
+    sources: Iterable[ManifestText],
     user: str,
     queues: Queues = None,
     *,
     submitter: Submitter = ANYBODY,
     seed: str | None = None,
-    read: Read = requests.read,
+    read: ReadManifests = requests.read,
 ) -> list[Submission]:
     """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
 
@@ -57,7 +57,7 @@ def read_sources(
         raise UserError(f"user: {user!r}: {USER_IS}")
     config = stored_config(store)
     answer = read(
-        Texts(
+        ManifestTexts(
             tuple(sources),
             native=config.cluster.kind == "kubernetes",
             carries=carries(config),
@@ -84,7 +84,7 @@ def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
     return tuple(name for name in there if seen is None or name in seen) if there else None
 
 
-def _not_allowed(config: Config, answer: Answer, submitter: Submitter) -> list[str]:
+def _not_allowed(config: Config, answer: ReadAnswer, submitter: Submitter) -> list[str]:
     """What jobs ask of a Kubernetes that their submitter may not."""
     tenancy = config.tenancy()
     if tenancy is None:

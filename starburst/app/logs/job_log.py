@@ -10,7 +10,7 @@ from pathlib import Path
 
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
-from starburst.app.logs.sites import Log, Position, find_logs
+from starburst.app.logs.sites import LogFile, LogPosition, find_logs
 from starburst.domain.job import is_over
 from starburst.store import queries
 from starburst.store.queries import JobRow
@@ -23,11 +23,11 @@ BLOCK, LETTERS = 1000, 1 << 17
 
 #: Takes the next piece of text; slow takers slow the reading down. To followers an empty piece says
 #: that there was a first look, and where to go on from.
-Write = Callable[[str], Awaitable[None]]
+LogWriter = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogPart:
     """Which of a job's logs are wanted: of the last run and of all tasks unless one is named."""
 
     attempt: int | None = None
@@ -38,12 +38,12 @@ async def read_log(
     store: Store,
     home: Home,
     job_id: str,
-    part: Part,
-    write: Write,
+    part: LogPart,
+    write: LogWriter,
     *,
     follow: bool = False,
     note: Callable[[str], None] = lambda _: None,
-    position: Position | None = None,
+    position: LogPosition | None = None,
 ) -> bool:
     """Write what a job wrote, with `follow` until it is over; whether there was any log.
 
@@ -53,7 +53,7 @@ async def read_log(
     Raises:
         UserError: there is no such part, or the cluster cannot be asked and nothing was kept.
     """
-    position = position or Position()
+    position = position or LogPosition()
     if _on_kubernetes(store):
         from starburst.app.wiring.build import need_kubernetes  # noqa: PLC0415 - slow to import, not always needed
 
@@ -69,7 +69,7 @@ async def read_log(
     return found
 
 
-def refuse_unknown(store: Store, row: JobRow, part: Part) -> None:
+def refuse_unknown(store: Store, row: JobRow, part: LogPart) -> None:
     """Refuse what there is none of.
 
     Raises:
@@ -92,10 +92,17 @@ def _on_kubernetes(store: Store) -> bool:
 
 
 async def _read_files(
-    store: Store, home: Home, job_id: str, part: Part, write: Write, *, follow: bool, position: Position
+    store: Store,
+    home: Home,
+    job_id: str,
+    part: LogPart,
+    write: LogWriter,
+    *,
+    follow: bool,
+    position: LogPosition,
 ) -> bool:
     """Of the embedded cluster and cloud. The disk and the store are asked in threads."""
-    known = dict[Path, Log]()
+    known = dict[Path, LogFile]()
 
     def look() -> tuple[bool, Iterator[str]]:
         row = queries.job(store, job_id)
@@ -125,7 +132,7 @@ async def _read_files(
         await asyncio.sleep(POLL_S)
 
 
-def _forget_past(known: dict[Path, Log], position: Position) -> None:
+def _forget_past(known: dict[Path, LogFile], position: LogPosition) -> None:
     """Runs after which there is another were read to their ends."""
     last = max((log.attempt for log in known.values()), default=0)
     for log in [log for log in known.values() if log.attempt < last]:
@@ -133,7 +140,7 @@ def _forget_past(known: dict[Path, Log], position: Position) -> None:
         position.since = last
 
 
-def _new_lines(known: list[Log], *, final: bool) -> Iterator[str]:
+def _new_lines(known: list[LogFile], *, final: bool) -> Iterator[str]:
     """Lines not read yet; those of a gang begin with their rank. Runs before the last one are over."""
     gang = len({log.rank for log in known}) > 1
     last = max((log.attempt for log in known), default=0)

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from starburst.app.config.home import Home
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
-from starburst.app.logs.job_log import Part, Write
-from starburst.app.logs.sites import Log, Position, find_logs
-from starburst.app.wiring.build import connect, stored_config
+from starburst.app.logs.job_log import LogPart, LogWriter
+from starburst.app.logs.sites import LogFile, LogPosition, find_logs
+from starburst.app.wiring.build import connect
+from starburst.app.wiring.stored import stored_config
 from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over
-from starburst.kube.api import Api, ApiError, CredentialsError, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -27,12 +29,12 @@ async def read_pods(
     store: Store,
     home: Home,
     job_id: str,
-    part: Part,
-    write: Write,
+    part: LogPart,
+    write: LogWriter,
     *,
     follow: bool,
     note: Callable[[str], None],
-    position: Position,
+    position: LogPosition,
 ) -> bool:
     """Write what a job wrote, with `follow` until it is over; whether there was any log.
 
@@ -77,11 +79,11 @@ class _Reader:
         home: Home,
         namespace: str,
         submission: Submission,
-        part: Part,
+        part: LogPart,
         *,
-        write: Write,
+        write: LogWriter,
         note: Callable[[str], None],
-        position: Position,
+        position: LogPosition,
     ) -> None:
         self.ranks: set[int] = set()
         self._api = api
@@ -99,7 +101,7 @@ class _Reader:
         self._turn = asyncio.Lock()
         self._silent = True
         self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._files: dict[tuple[int, int], Log] = {}
+        self._files: dict[tuple[int, int], LogFile] = {}
         self._noted = False
 
     async def close(self) -> None:
@@ -186,7 +188,7 @@ class _Reader:
             if not follow:
                 raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
 
-    async def _read_file(self, log: Log, *, final: bool) -> None:
+    async def _read_file(self, log: LogFile, *, final: bool) -> None:
         key = log.attempt, log.rank
         known = self._files.get(key)
         if known is None:

@@ -22,7 +22,7 @@ _POSITION = re.compile(r"[0-9]{1,9}(&[-./A-Za-z0-9]{1,300}=[0-9]{1,18})*")
 
 
 @dataclass(slots=True)
-class Position:
+class LogPosition:
     """How far a job's log was read, so that somebody else can go on from there."""
 
     #: Runs before this one are not read; None until there was a first look.
@@ -31,7 +31,7 @@ class Position:
     read: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str) -> Position:
+    def parse(cls, text: str) -> LogPosition:
         """The position that was written so; "" is the beginning.
 
         Raises:
@@ -53,7 +53,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class Log:
+class LogFile:
     """The log of one task of one run, and how far it was read."""
 
     path: Path
@@ -105,13 +105,13 @@ def _whole(text: bytes) -> int:
 
 def find_logs(
     home: Home, job_id: str, attempt: int | None = None, rank: int | None = None, *, since: int | None = None
-) -> list[Log]:
+) -> list[LogFile]:
     """Logs of a job's run and task (all if `rank` is None), by run and rank.
 
     If `attempt` is None it is the last run, or all from `since` on.
     """
     found = [
-        Log(task.path / "log", int(run.name), int(task.path.name))
+        LogFile(task.path / "log", int(run.name), int(task.path.name))
         for root in (home.cluster, home.cloud / "runs")
         for run in (root / directory_name(job_id)).glob("[0-9]*")
         for task in AttemptDir(run).ranks()

@@ -9,10 +9,10 @@ from typing import Any
 
 from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
-from starburst.app.reading.requests import Found, too_urgent
+from starburst.app.reading.requests import FoundObject, too_urgent
 from starburst.app.reading.workers import shared
 from starburst.domain.job import Submission
-from translator.tasks.stores import Carried
+from translator.carried import Carried
 
 
 def object_reader(
@@ -21,7 +21,7 @@ def object_reader(
     """Reads an object as the job of an id: the job, or what is wrong with it."""
 
     async def read(obj: Mapping[str, Any], job_id: str) -> Submission | str:
-        found = Found(json.dumps(obj), job_id, carried, cluster.user_from)
+        found = FoundObject(json.dumps(obj), job_id, carried, cluster.user_from)
         answer = await asyncio.to_thread(shared().read, found)
         problems = [*answer.problems, *too_urgent(config.limits.priority, answer)]
         return "; ".join(problems) if problems else answer.submissions[0]

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from starburst.app.reading.sources import Source
+from starburst.app.reading.sources import ManifestText
 from starburst.domain.job import Submission
 from starburst.store import codec
+from translator.carried import Carried
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
-from translator.manifests.adopt import read_object
 from translator.manifests.arrays import jobs_in
+from translator.manifests.live_object import read_object
 from translator.manifests.manifest import read_firsts
-from translator.tasks.stores import Carried
 
 #: Letters and digits of ends of ids; none that is easily taken for another, no vowels, so no words.
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -34,10 +34,10 @@ UserFrom = Literal["annotation", "namespace"]
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class ManifestTexts:
     """Manifests as they were handed in, and what must be known to read them."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[ManifestText, ...]
     #: The cluster is a real Kubernetes; what jobs that leave it are given of it.
     native: bool = False
     carries: Carried | None = None
@@ -50,7 +50,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundObject:
     """An object of a cluster as JSON, to be adopted under an id."""
 
     body: str
@@ -60,7 +60,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadAnswer:
     """The jobs, of each array the first; or what is wrong, a line for each problem."""
 
     submissions: tuple[Submission, ...] = ()
@@ -96,12 +96,12 @@ class _Load:
         return told
 
 
-def read(what: Texts | Found) -> Answer:
+def read(what: ManifestTexts | FoundObject) -> ReadAnswer:
     """All of it or, if anything is wrong, what that is."""
-    return _read_texts(what) if isinstance(what, Texts) else _read_found(what)
+    return _read_texts(what) if isinstance(what, ManifestTexts) else _read_found(what)
 
 
-def too_urgent(most: int, answer: Answer) -> list[str]:
+def too_urgent(most: int, answer: ReadAnswer) -> list[str]:
     """Jobs with a higher priority than others than admins may give."""
     return [
         f"{place}: starburst.io/priority: {item.job.priority}: must be at most {most} for who is "
@@ -111,7 +111,7 @@ def too_urgent(most: int, answer: Answer) -> list[str]:
     ]
 
 
-def _read_texts(texts: Texts) -> Answer:
+def _read_texts(texts: ManifestTexts) -> ReadAnswer:
     load, ends = _Load(texts.most_tasks), _ends(texts.seed)
     found: list[Submission] = []
     places: list[str] = []
@@ -128,10 +128,14 @@ def _read_texts(texts: Texts) -> Answer:
     if len(problems) > MOST_PROBLEMS:
         more = f"and {len(problems) - MOST_PROBLEMS} more problems"
         problems = [*problems[:MOST_PROBLEMS], more]
-    return Answer(problems=tuple(problems)) if problems else Answer(tuple(found), places=tuple(places))
+    return (
+        ReadAnswer(problems=tuple(problems)) if problems else ReadAnswer(tuple(found), places=tuple(places))
+    )
 
 
-def _read_source(source: Source, texts: Texts, suffix: Callable[[], str], load: _Load) -> list[Submission]:
+def _read_source(
+    source: ManifestText, texts: ManifestTexts, suffix: Callable[[], str], load: _Load
+) -> list[Submission]:
     try:
         found = read_firsts(
             source.text, source.name, suffix=suffix, native=texts.native, carries=texts.carries
@@ -163,14 +167,14 @@ def _strange_queues(known: tuple[str, ...] | None, source: str, found: list[Subm
     ]
 
 
-def _read_found(found: Found) -> Answer:
+def _read_found(found: FoundObject) -> ReadAnswer:
     try:
         obj = json.loads(found.body)
         namespace = str(obj["metadata"].get("namespace") or "") if found.user_from == "namespace" else None
         item = read_object(obj, job_id=found.job_id, user=namespace, carries=found.carries)
-        return Answer((item,), places=(f"job {item.job.name}",))
+        return ReadAnswer((item,), places=(f"job {item.job.name}",))
     except ManifestErrors as errors:
-        return Answer(
+        return ReadAnswer(
             problems=tuple(f"{error.field}: {error.mend}" for error in errors.errors[:MOST_PROBLEMS])
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ManifestText:
     """A text of manifests, and what it is called in errors; or why it could not be read, as a line."""
 
     name: str

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from starburst.app.reading.frames import receive, send
-from starburst.app.reading.requests import Answer, Found, Texts, read
+from starburst.app.reading.requests import FoundObject, ManifestTexts, ReadAnswer, read
 from starburst.store import codec
 
 #: Bytes of address space; some 150 MB are the interpreter and its libraries.
@@ -34,15 +34,15 @@ def serve(questions: BinaryIO, answers: BinaryIO) -> None:
         send(answers, codec.encode(_answer(frame)).encode())
 
 
-def _answer(frame: bytes) -> Answer:
+def _answer(frame: bytes) -> ReadAnswer:
     try:
         kind, body = frame[:1], frame[1:].decode()
-        return read(codec.decode(Texts, body) if kind == b"t" else codec.decode(Found, body))
+        return read(codec.decode(ManifestTexts, body) if kind == b"t" else codec.decode(FoundObject, body))
     except MemoryError:
-        return Answer(problems=(TOO_MUCH,))
+        return ReadAnswer(problems=(TOO_MUCH,))
     except Exception as error:  # a bug, or what nobody thought of: it is told where the asker writes its log
         sys.excepthook(type(error), error, error.__traceback__)
-        return Answer(problems=("Starburst cannot read it; its log says why",))
+        return ReadAnswer(problems=("Starburst cannot read it; its log says why",))
 
 
 def main() -> None:

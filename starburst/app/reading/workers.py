@@ -14,7 +14,7 @@ from threading import BoundedSemaphore
 from typing import BinaryIO
 
 from starburst.app.reading.frames import HEAD, send
-from starburst.app.reading.requests import Answer, Found, Texts
+from starburst.app.reading.requests import FoundObject, ManifestTexts, ReadAnswer
 from starburst.store import codec
 from starburst.store.errors import StoreError
 
@@ -39,7 +39,7 @@ class _LostError(Exception):
     """A worker gave no answer."""
 
 
-class Reader:
+class WorkerPool:
     """Any thread may ask. Workers are started when they are needed, and end with this process."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
@@ -47,17 +47,17 @@ class Reader:
         self._free = BoundedSemaphore(WORKERS)
         self._idle: list[_Worker] = []
 
-    def read(self, what: Texts | Found, gone: Callable[[], bool] = lambda: False) -> Answer:
+    def read(self, what: ManifestTexts | FoundObject, gone: Callable[[], bool] = lambda: False) -> ReadAnswer:
         """As `reading.read`; given up when the asker is `gone`."""
-        question = (b"t" if isinstance(what, Texts) else b"f") + codec.encode(what).encode()
+        question = (b"t" if isinstance(what, ManifestTexts) else b"f") + codec.encode(what).encode()
         with self._free:
             worker = self._idle.pop() if self._idle else _Worker()
             try:
                 body = worker.ask(question, time.monotonic() + self._limit_s, gone)
-                answer = codec.decode(Answer, body.decode())
+                answer = codec.decode(ReadAnswer, body.decode())
             except (_LostError, OSError, StoreError):
                 worker.end()
-                return Answer(problems=(GONE if gone() else TOO_MUCH,))
+                return ReadAnswer(problems=(GONE if gone() else TOO_MUCH,))
             except BaseException:
                 worker.end()
                 raise
@@ -74,9 +74,9 @@ class Reader:
 
 
 @cache
-def shared() -> Reader:
+def shared() -> WorkerPool:
     """The reader of this process."""
-    reader = Reader()
+    reader = WorkerPool()
     atexit.register(reader.close)
     return reader
 

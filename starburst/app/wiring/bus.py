@@ -13,7 +13,7 @@ from starburst.app.daemon.progress_inbox import Tasks
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
 from starburst.app.jobs.serializers import decision_keys, job_keys
-from starburst.app.reading.sources import Source
+from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
 from starburst.bus.hints import Cancel, Heartbeat, Hints, Outcome, RefusedError, Submit, Throughput
 from starburst.bus.messages import Topics
@@ -96,7 +96,7 @@ class _Desk:
     def submit(self, hint: Submit, user: str | None) -> None:
         if user is not None and hint.user not in ("", user):
             raise RefusedError(Outcome.REFUSED, f"user: {hint.user!r}: this is the topic of {user!r}")
-        source = Source(f"hint {hint.id}", hint.manifest)
+        source = ManifestText(f"hint {hint.id}", hint.manifest)
         try:
             found = submitting.read_sources(
                 self.store,

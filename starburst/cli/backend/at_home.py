@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from starburst.app.config.home import Home
 from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
-from starburst.app.logs.job_log import Part, read_log
-from starburst.app.reading.sources import Source
+from starburst.app.logs.job_log import LogPart, read_log
+from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.session import note_if_down, now_of
 from starburst.domain.job import OWNER
 from starburst.store import pages, queries
@@ -19,7 +19,7 @@ from starburst.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class AtHome:
+class LocalBackend:
     """The backend that needs no server. What takes long to import is imported when it is asked for."""
 
     home: Home
@@ -49,7 +49,7 @@ class AtHome:
 
     def explain(self, row: JobRow) -> Keys:
         from starburst.app.jobs.explain import explanation  # noqa: PLC0415
-        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
         return explanation_keys(explanation(row, lambda: live_core(self.store)))
 
@@ -66,14 +66,14 @@ class AtHome:
 
     def caps(self) -> list[Keys]:
         from starburst.app.jobs.caps_view import cap_rows  # noqa: PLC0415
-        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
         return cap_rows(live_core(self.store))
 
     def log(
         self,
         row: JobRow,
-        part: Part,
+        part: LogPart,
         write: Callable[[str], None],
         *,
         follow: bool,
@@ -84,7 +84,7 @@ class AtHome:
 
         return asyncio.run(read_log(self.store, self.home, row.id, part, hand_on, follow=follow, note=note))
 
-    def submit(self, sources: Sequence[Source], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
         from starburst.app.jobs import submitting  # noqa: PLC0415 - reads manifests, which few commands do
 
         found = submitting.read_sources(self.store, sources, submitting.this_user(), submitter=OWNER)

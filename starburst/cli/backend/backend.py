@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.job_log import Part
-from starburst.app.reading.sources import Source
+from starburst.app.logs.job_log import LogPart
+from starburst.app.reading.sources import ManifestText
 from starburst.store.costs import CostRow
 from starburst.store.queries import DecisionRow, JobRow
 
@@ -60,7 +60,7 @@ class Backend(Protocol):
     def log(
         self,
         row: JobRow,
-        part: Part,
+        part: LogPart,
         write: Callable[[str], None],
         *,
         follow: bool,
@@ -68,7 +68,7 @@ class Backend(Protocol):
     ) -> bool:
         """Write what a job wrote, with `follow` until it is over; whether there was any log."""
 
-    def submit(self, sources: Sequence[Source], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
         """Hand in everything or nothing, perhaps held: the keys of `starburst submit`, or of its dry run."""
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.job_log import Part
-from starburst.app.reading.sources import Source
+from starburst.app.logs.job_log import LogPart
+from starburst.app.reading.sources import ManifestText
 from starburst.client import Client, RefusedError, StarburstError
 from starburst.domain.money import Money
 from starburst.store.costs import CostRow
@@ -19,7 +19,7 @@ from starburst.store.queries import DecisionRow, JobRow
 
 
 @contextmanager
-def over_http(server: str, *, insecure: bool = False) -> Iterator[OverHttp]:
+def http_backend(server: str, *, insecure: bool = False) -> Iterator[HttpBackend]:
     """The backend of a server; STARBURST_TOKEN is its token, `insecure`: which may be sent unencrypted.
 
     Raises:
@@ -27,13 +27,13 @@ def over_http(server: str, *, insecure: bool = False) -> Iterator[OverHttp]:
     """
     try:
         with Client(server, insecure=insecure) as client:
-            yield OverHttp(client)
+            yield HttpBackend(client)
     except StarburstError as error:
         raise UserError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
-class OverHttp:
+class HttpBackend:
     """The backend that needs no home."""
 
     client: Client
@@ -85,7 +85,7 @@ class OverHttp:
     def log(
         self,
         row: JobRow,
-        part: Part,
+        part: LogPart,
         write: Callable[[str], None],
         *,
         follow: bool,
@@ -101,7 +101,7 @@ class OverHttp:
             raise UserError(str(error)) from None
         return found
 
-    def submit(self, sources: Sequence[Source], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
         problems = [source.problem for source in sources if source.problem]
         if problems:
             raise UserError("\n".join(problems))

@@ -29,15 +29,15 @@ def open_backend() -> Iterator[Backend]:
         UserError: it cannot be used.
     """
     if chosen.get():
-        from starburst.cli.backend.over_http import over_http  # noqa: PLC0415 - slow to import
+        from starburst.cli.backend.over_http import http_backend  # noqa: PLC0415 - slow to import
 
-        with over_http(chosen.get(), insecure=unencrypted.get()) as remote:
+        with http_backend(chosen.get(), insecure=unencrypted.get()) as remote:
             yield remote
         return
-    from starburst.cli.backend.at_home import AtHome  # noqa: PLC0415 - it needs this module
+    from starburst.cli.backend.at_home import LocalBackend  # noqa: PLC0415 - it needs this module
 
     with open_store() as store:
-        yield AtHome(Home.default(), store)
+        yield LocalBackend(Home.default(), store)
 
 
 @contextmanager

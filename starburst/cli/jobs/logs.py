@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starburst.app.errors import UserError
-from starburst.app.logs.job_log import Part
+from starburst.app.logs.job_log import LogPart
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import say
 from starburst.visible import LogFilter
@@ -34,7 +34,7 @@ def logs(
             sys.stdout.flush()
 
         try:
-            found = backend.log(row, Part(attempt, rank), write, follow=follow, note=_note)
+            found = backend.log(row, LogPart(attempt, rank), write, follow=follow, note=_note)
         except UserError as error:
             if str(error).startswith(("attempt:", "rank:")):  # which are options here
                 raise UserError(f"--{error}") from None

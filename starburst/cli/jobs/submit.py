@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from starburst.app.errors import UserError
-from starburst.app.reading.sources import Source
+from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Format, OutputOption, print_data, say
@@ -47,15 +47,17 @@ def submit(
             raise typer.Exit(_wait(backend, [str(row["id"]) for row in rows], ended))
 
 
-def _read(file: str) -> Source:
+def _read(file: str) -> ManifestText:
     source = "<stdin>" if file == "-" else file
     try:
-        return Source(source, (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode())
+        return ManifestText(
+            source, (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode()
+        )
     except OSError as error:
         problem = f"{source}: cannot be read ({error.strerror}); name an existing YAML file"
     except UnicodeDecodeError:
         problem = f"{source}: is not a text file; write YAML in UTF-8"
-    return Source(source, problem=problem)
+    return ManifestText(source, problem=problem)
 
 
 def _say(

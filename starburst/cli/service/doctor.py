@@ -12,7 +12,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from starburst.app.config import Config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import KubernetesConfig, SkyConfig
-from starburst.app.doctor.doctor import Check, Status, config_checks, failed, home_checks, ok, trust_checks
+from starburst.app.doctor.doctor import (
+    CheckStatus,
+    DoctorCheck,
+    config_checks,
+    failed,
+    home_checks,
+    ok,
+    trust_checks,
+)
 from starburst.app.doctor.embedded_checks import site_check, trust_check
 from starburst.app.doctor.unknown_machines import machine_checks
 from starburst.app.errors import UserError
@@ -23,7 +31,7 @@ from starburst.store.errors import StoreError
 from starburst.store.store import Store
 from starburst.store.tokens import Token
 
-MARKS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗"}
+MARKS = {CheckStatus.OK: "✓", CheckStatus.WARN: "!", CheckStatus.FAIL: "✗"}
 
 
 def doctor(
@@ -51,7 +59,7 @@ def doctor(
             say(f"{MARKS[check.status]} {check.line}")
     else:
         print_data([_keys(check) for check in checks], output)
-    raise typer.Exit(1 if any(check.status is Status.FAIL for check in checks) else 0)
+    raise typer.Exit(1 if any(check.status is CheckStatus.FAIL for check in checks) else 0)
 
 
 def _tokens(home: Home) -> list[Token]:
@@ -62,12 +70,12 @@ def _tokens(home: Home) -> list[Token]:
         return []  # told as the store's
 
 
-def look_at_sites(config: Config, *, whole: bool = True) -> list[Check]:
+def look_at_sites(config: Config, *, whole: bool = True) -> list[DoctorCheck]:
     """All checks of cluster and cloud; not `whole`: only what a start needs."""
     return [*_look_at_cluster(config, whole), *_look_at_cloud(config, whole)]
 
 
-def _look_at_cluster(config: Config, whole: bool) -> list[Check]:
+def _look_at_cluster(config: Config, whole: bool) -> list[DoctorCheck]:
     cluster = config.cluster
     if not isinstance(cluster, KubernetesConfig):
         nodes = len(cluster.known_nodes())
@@ -81,7 +89,7 @@ def _look_at_cluster(config: Config, whole: bool) -> list[Check]:
     return asyncio.run(cluster_checks(config, whole=whole))
 
 
-def _look_at_cloud(config: Config, whole: bool) -> list[Check]:
+def _look_at_cloud(config: Config, whole: bool) -> list[DoctorCheck]:
     cloud = config.cloud
     if not isinstance(cloud, SkyConfig):
         offers = len(cloud.known_offers())
@@ -96,5 +104,5 @@ def _look_at_cloud(config: Config, whole: bool) -> list[Check]:
     return asyncio.run(cloud_checks(cloud, whole=whole))
 
 
-def _keys(check: Check) -> dict[str, str]:
+def _keys(check: DoctorCheck) -> dict[str, str]:
     return {"check": check.check, "status": check.status.value, "found": check.found, "mend": check.mend}

@@ -16,10 +16,11 @@ import typer
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.orphan_ledger import ReapedBook
-from starburst.app.daemon.reaper import Fate, Reaper, Rules
+from starburst.app.daemon.reaper import Fate, Reaper, ReapRules
 from starburst.app.errors import UserError
 from starburst.app.times import iso
-from starburst.app.wiring.build import cloud_of, offers_of, reaping, stored_config
+from starburst.app.wiring.build import cloud_of, offers_of, reaping
+from starburst.app.wiring.stored import stored_config
 from starburst.cli.backend.session import note_if_down, now_of, open_store
 from starburst.cli.output import Column, Format, Listing, OutputOption, say
 from starburst.cli.times import age
@@ -44,7 +45,7 @@ GONE_S, LOOK_S = 180.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OrphanRow:
     """A machine that was found, and what is to become of it."""
 
     machine: Instance
@@ -61,10 +62,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMachine:
     """Every machine that there was, and those that should be gone and are not."""
 
-    rows: list[Row]
+    rows: list[OrphanRow]
     left: Sequence[str] = ()
 
 
@@ -113,7 +114,9 @@ def _alone(home: Home, *, dry_run: bool) -> Iterator[bool]:
             yield True
 
 
-async def _round(home: Home, config: Config, store: Store, rules: Rules, wait_s: float | None) -> Found:
+async def _round(
+    home: Home, config: Config, store: Store, rules: ReapRules, wait_s: float | None
+) -> FoundMachine:
     """Look, and unless `wait_s` is None end what is to be ended, and wait so long until it is gone."""
     offers = offers_of(config.cloud)
     prices = {offer.name: offer.price_per_hour for offer in offers}
@@ -128,17 +131,18 @@ async def _round(home: Home, config: Config, store: Store, rules: Rules, wait_s:
         claimed=lambda: {machine.id for machine in queries.instance_records(store)},
         now=now,
         rate=prices.get,
+        in_order=store.in_order,
     )
     try:
         looked = await reaper.look()
-        rows = [Row(it, fate, rules.ends(fate), prices.get(it.offer_name)) for it, fate in looked]
+        rows = [OrphanRow(it, fate, rules.ends(fate), prices.get(it.offer_name)) for it, fate in looked]
         if wait_s is None:
-            return Found(rows)
+            return FoundMachine(rows)
         ends = [row for row in rows if row.ends]
         taken = await asyncio.gather(*(reaper.end(row.machine, row.fate) for row in ends))
         refused = {row.machine.id for row, took in zip(ends, taken, strict=True) if not took}
         told = {row.machine.id for row in ends} - refused
-        return Found(rows, sorted(refused | await _left(reaper, told, wait_s)))
+        return FoundMachine(rows, sorted(refused | await _left(reaper, told, wait_s)))
     except Exception as error:  # an adapter may fail in any way
         raise UserError(f"the cloud could not be asked for its machines ({error}); try again") from None
 
@@ -152,7 +156,7 @@ async def _left(reaper: Reaper, told: set[str], wait_s: float) -> set[str]:
     return told if wait_s else set()
 
 
-def _summary(ends: list[Row], left: Sequence[str], *, dry_run: bool) -> str:
+def _summary(ends: list[OrphanRow], left: Sequence[str], *, dry_run: bool) -> str:
     count = f"{len(ends)} machine{'' if len(ends) == 1 else 's'}"
     known = [row.rate.micro_usd for row in ends if row.rate is not None]
     cost = f"{usd(sum(known))} per hour"
@@ -165,7 +169,7 @@ def _summary(ends: list[Row], left: Sequence[str], *, dry_run: bool) -> str:
     return f"told {count} to end, costing {cost}"
 
 
-def listing(now: float) -> Listing[Row]:
+def listing(now: float) -> Listing[OrphanRow]:
     """Machines as they are listed at `now`."""
     return Listing(
         kind="instance",

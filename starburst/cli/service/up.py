@@ -22,7 +22,7 @@ from starburst.app.daemon.controller import Controller
 from starburst.app.daemon.home_lock import Held
 from starburst.app.daemon.progress_inbox import Inbox
 from starburst.app.daemon.shortages import Patience
-from starburst.app.doctor.doctor import Status, trust_checks
+from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import BUSY_MS, build
 from starburst.cli.backend.session import open_store
@@ -31,8 +31,8 @@ from starburst.log import set_up_log
 from starburst.policy.waiting import hours
 from starburst.store import queries
 from starburst.store.store import Store
-from starburst.web.context import Office
-from starburst.web.serving.listen import listening, refuse_open_doors
+from starburst.web.context import AppContext
+from starburst.web.serving.listen import listening, refuse_insecure_bind
 from starburst.web.serving.supervisor import answering
 
 
@@ -61,7 +61,7 @@ def up(
     _raise_file_limit()
     _refuse_what_cannot_work(loaded, home)
     with home.lock() as held, listening(loaded.http) as sock, _store_that_takes(held) as store:
-        refuse_open_doors(Office(home, store), loaded.http)
+        refuse_insecure_bind(AppContext(home, store), loaded.http)
         inbox = Inbox()
         controller = build(home, loaded, store, inbox=inbox, held=held)
         log = structlog.get_logger()
@@ -86,7 +86,7 @@ def _store_that_takes(held: Held) -> Iterator[Store]:
     """The store, once it can be written: who writes to it for long, or fills its disk, is waited for."""
     with ExitStack() as stack:
 
-        def opened() -> Store:
+        async def opened() -> Store:
             store = stack.enter_context(open_store(BUSY_MS))
             try:
                 store.try_write()
@@ -107,7 +107,7 @@ def _refuse_what_cannot_work(config: Config, home: Home) -> None:
     checks = look_at_sites(config, whole=False)
     for check in trust_checks(config):
         structlog.get_logger().warning("!", check=check.check, found=check.found, mend=check.mend)
-    failed = [check for check in checks if check.status is Status.FAIL]
+    failed = [check for check in checks if check.status is CheckStatus.FAIL]
     if not all(check.may_pass for check in failed) or (failed and not _at_work(home)):
         raise UserError("\n".join(check.line for check in failed))
     for check in failed:

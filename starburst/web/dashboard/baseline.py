@@ -12,7 +12,7 @@ from sqlalchemy import Connection, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from sim.world import SimJob, World
-from starburst.app.wiring.build import stored_config
+from starburst.app.wiring.stored import stored_config
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
 from starburst.core.parts.fleet import InstanceRecord
@@ -50,7 +50,7 @@ class Comparison:
         return (rival - self.paid.micro_usd) / rival if rival else None
 
 
-class Rival:
+class BaselineCache:
     """Keeps the last comparison and makes the next one in a thread of its own."""
 
     def __init__(self, store: Store) -> None:

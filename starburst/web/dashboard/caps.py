@@ -17,7 +17,7 @@ STATES = ("spent", "full", "near", "open")
 
 
 @dataclass(frozen=True, slots=True)
-class CapLine:
+class CapRow:
     """One cap on the page."""
 
     cap: Cap
@@ -55,18 +55,18 @@ class CapLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class CapsPanel:
     """All of them, as far as they are shown."""
 
-    shown: Sequence[CapLine] = ()
+    shown: Sequence[CapRow] = ()
     #: Others that are near or spent; and those of queues and users that are far from it.
     near: int = 0
     far: int = 0
     #: What everybody may spend in a day of the UTC calendar.
-    day: CapLine | None = None
+    day: CapRow | None = None
 
 
-def caps_of(standings: Sequence[Standing], now: float) -> Caps:
+def caps_panel(standings: Sequence[Standing], now: float) -> CapsPanel:
     """Those on everybody in the order of the config, then those of others who are near, the worst first."""
     lines = [_line(standing, now) for standing in standings]
     ours = [line for line in lines if _is_on_all(line)]
@@ -75,15 +75,15 @@ def caps_of(standings: Sequence[Standing], now: float) -> Caps:
     near.sort(key=lambda line: (STATES.index(line.state), -line.booked))
     shown = [*ours, *near][:SHOWN]
     day = next((line for line in ours if line.cap.per == "day"), None)
-    return Caps(shown, len(ours) + len(near) - len(shown), len(others) - len(near), day)
+    return CapsPanel(shown, len(ours) + len(near) - len(shown), len(others) - len(near), day)
 
 
-def _line(standing: Standing, now: float) -> CapLine:
+def _line(standing: Standing, now: float) -> CapRow:
     cap = standing.cap
     lasts_s = None
     if standing.rate > 0 and not standing.is_reached:
         lasts_s = (cap.limit.micro_usd - standing.spent) / standing.rate * HOUR_S
-    return CapLine(
+    return CapRow(
         cap,
         _state(standing),
         amount(standing.spent),
@@ -103,7 +103,7 @@ def _state(standing: Standing) -> str:
     return "near" if booked > 0 and booked >= standing.cap.warn_at * standing.cap.limit.micro_usd else "open"
 
 
-def _is_on_all(line: CapLine) -> bool:
+def _is_on_all(line: CapRow) -> bool:
     return not (line.cap.queue or line.cap.user)
 
 

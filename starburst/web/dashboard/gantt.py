@@ -31,7 +31,7 @@ WAITS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class GanttSpan:
     """One bar. Its kind is waits, starts, runs or stops; `end` is None while it goes on."""
 
     lane: str
@@ -41,7 +41,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class GanttBar:
     """A bar as drawn: percent of the width."""
 
     kind: str
@@ -55,15 +55,15 @@ class Bar:
 class Gantt:
     """Lanes from top to bottom, and where the ticks of the axis stand, in percent."""
 
-    lanes: tuple[tuple[str, tuple[Bar, ...]], ...]
+    lanes: tuple[tuple[str, tuple[GanttBar, ...]], ...]
     ticks: tuple[tuple[float, float], ...]
     #: A deadline that is still to come, in percent.
     deadline: float | None = None
 
 
-def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[Span]:
+def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[GanttSpan]:
     """Where a job was, by the decision log, in order; a machine that comes up is the lane of the next run."""
-    found = [Span(QUEUE, "waits", row.submitted_at)]
+    found = [GanttSpan(QUEUE, "waits", row.submitted_at)]
     for decision in story:
         change = _change(decision, found[-1])
         if change is not None:
@@ -74,27 +74,27 @@ def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[Span]:
     return _named(found, row.runs_on)
 
 
-def _change(decision: DecisionRow, last: Span) -> Span | None:
+def _change(decision: DecisionRow, last: GanttSpan) -> GanttSpan | None:
     """What begins with a decision: None is nothing new, a span without a kind is the end."""
     kind, at, where = decision.kind, decision.at, str(decision.numbers.get("where", ""))
     if kind in ENDS:
-        return Span(last.lane, "", at)
+        return GanttSpan(last.lane, "", at)
     if kind in WAITS:
-        return None if last.kind == "waits" else Span(QUEUE, "waits", at)
+        return None if last.kind == "waits" else GanttSpan(QUEUE, "waits", at)
     if kind == "placed":
-        return Span(where, "starts", at)
+        return GanttSpan(where, "starts", at)
     if kind == "offloaded":
-        return Span(CLOUD, "starts", at)
+        return GanttSpan(CLOUD, "starts", at)
     if kind == "started":
-        return Span(where, "runs", at)
+        return GanttSpan(where, "runs", at)
     if kind in ("stopping", "returning"):
-        return Span(last.lane, "stops", at)
+        return GanttSpan(last.lane, "stops", at)
     return None
 
 
-def _named(found: Sequence[Span], runs_on: str) -> list[Span]:
+def _named(found: Sequence[GanttSpan], runs_on: str) -> list[GanttSpan]:
     """The spans of some length; those that begin in the cloud have the name of the run that they led to."""
-    named: list[Span] = []
+    named: list[GanttSpan] = []
     machines = runs_on
     for span in reversed(found):
         if span.lane != CLOUD:
@@ -119,11 +119,11 @@ def draw(row: JobRow, story: Sequence[DecisionRow], now: float) -> Gantt:
     def percent(at: float) -> float:
         return round(100 * (at - begin) / width, 3)
 
-    lanes: dict[str, list[Bar]] = {}
+    lanes: dict[str, list[GanttBar]] = {}
     for span in found:
         until = min(now, end) if span.end is None else span.end
         share = max(0.4, percent(until) - percent(span.start))
-        bar = Bar(span.kind, percent(span.start), round(share, 3), span.start, span.end)
+        bar = GanttBar(span.kind, percent(span.start), round(share, 3), span.start, span.end)
         lanes.setdefault(span.lane, []).append(bar)
     return Gantt(
         tuple((lane, tuple(bars)) for lane, bars in lanes.items()),

@@ -10,8 +10,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from starburst.app.jobs.caps_view import stored_standings
-from starburst.app.packing_gap import Gap
-from starburst.app.wiring.build import stored_config
+from starburst.app.packing_gap import PackingGap
+from starburst.app.wiring.stored import stored_config
 from starburst.core.model.actions import Slot
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Phase
@@ -19,14 +19,14 @@ from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.store import counters, queries
 from starburst.store import dashboard_queries as board
-from starburst.store.dashboard_queries import Holder, Waiter
+from starburst.store.dashboard_queries import PlacedJob, QueuedJob
 from starburst.store.queries import DecisionRow, JobRow
 from starburst.web import aggregates
-from starburst.web.aggregates import Budget, Limit
-from starburst.web.context import Office
-from starburst.web.dashboard.baseline import Comparison, Rival
-from starburst.web.dashboard.caps import Caps, caps_of
-from starburst.web.packing_gap_cache import GapWatch
+from starburst.web.aggregates import SpendingLimit, WaitBudget
+from starburst.web.context import AppContext
+from starburst.web.dashboard.baseline import BaselineCache, Comparison
+from starburst.web.dashboard.caps import CapsPanel, caps_panel
+from starburst.web.packing_gap_cache import PackingGapCache
 
 #: How many of each list are shown; the rest is counted.
 WAITERS, NODES, MACHINES, DECISIONS, JOBS = 40, 48, 48, 40, 80
@@ -38,7 +38,7 @@ PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JobFilter:
     """What the reader wants to see: words to find jobs by, and a phase; "" is all."""
 
     text: str = ""
@@ -46,7 +46,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JobShare:
     """What a job has of a node or machine. State: runs, starts, stops, reserved or moving."""
 
     job: str
@@ -56,12 +56,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class NodeBox:
     """A node or machine with its GPUs, and the jobs that have them."""
 
     name: str
     gpus: int
-    parts: tuple[Part, ...]
+    parts: tuple[JobShare, ...]
     #: "" is as it should be.
     trouble: str = ""
 
@@ -71,17 +71,17 @@ class Box:
         return sum(part.gpus for part in self.parts)
 
     @property
-    def cells(self) -> list[Part | None]:
+    def cells(self) -> list[JobShare | None]:
         """One entry per GPU, None if nobody has it; the first CELLS of them."""
-        taken: list[Part | None] = [part for part in self.parts for _ in range(part.gpus)]
+        taken: list[JobShare | None] = [part for part in self.parts for _ in range(part.gpus)]
         return [*taken, *[None] * (self.gpus - len(taken))][:CELLS]
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineRow:
     """A rented machine in the list."""
 
-    box: Box
+    box: NodeBox
     record: InstanceRecord
     cost: Money
 
@@ -91,10 +91,10 @@ class Spending:
     """Dollars: per hour now, per hour at most if that is known, since midnight; what rivals would cost."""
 
     rate: Money
-    limit: Limit | None
+    limit: SpendingLimit | None
     today: Money
     comparison: Comparison | None
-    gap: Gap | None
+    gap: PackingGap | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +106,20 @@ class Overview:
     #: What the scheduler waits for, a sentence; "" if it goes on.
     held_up: str
     speed: float
-    asked: Asked
+    asked: JobFilter
     #: Jobs by phase, and of those how many are past their deadline.
     counts: Mapping[str, int]
     overdue: int
-    waiters: Sequence[Waiter]
-    nodes: Sequence[Box]
+    waiters: Sequence[QueuedJob]
+    nodes: Sequence[NodeBox]
     nodes_total: int
-    machines: Sequence[Machine]
+    machines: Sequence[MachineRow]
     machines_total: int
     unreachable: int
     gpus: Mapping[str, int]
     spending: Spending
-    caps: Caps
-    budget: Budget
+    caps: CapsPanel
+    budget: WaitBudget
     decisions: Sequence[DecisionRow]
     decided: int
     jobs: Sequence[JobRow]
@@ -128,17 +128,19 @@ class Overview:
     owed: Mapping[str, int]
 
 
-def overview(office: Office, rival: Rival, watch: GapWatch, asked: Asked) -> Overview:
+def overview(
+    app_context: AppContext, rival: BaselineCache, watch: PackingGapCache, asked: JobFilter
+) -> Overview:
     """All of it as of now."""
-    store, now = office.store, office.now()
+    store, now = app_context.store, app_context.now()
     config, pace, counts = stored_config(store), queries.pace(store), queries.summary(store).jobs
     comparison, settings = rival.ask(midnight(now), now), config.settings()
-    gap, caps = watch.ask(settings.max_rate), caps_of(stored_standings(store, settings, now), now)
+    gap, caps = watch.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
     fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
-    said = office.home.scheduler()
+    said = app_context.home.scheduler()
     with store.read() as conn:
-        holders, nodes = board.holders(conn), board.nodes(conn)
+        holders, nodes = board.placed_jobs(conn), board.nodes(conn)
         records, facts = queries.machines(conn), board.facts(conn)
         shown, hits = _search(conn, asked, fresh, counts)
         return Overview(
@@ -149,7 +151,7 @@ def overview(office: Office, rival: Rival, watch: GapWatch, asked: Asked) -> Ove
             asked=asked,
             counts=counts,
             overdue=sum(board.overdue(conn, now).values()),
-            waiters=board.waiters(conn, WAITERS),
+            waiters=board.queued_jobs(conn, WAITERS),
             nodes=_nodes(nodes, holders),
             nodes_total=len(nodes),
             machines=_machines(records, holders, now),
@@ -184,7 +186,7 @@ def midnight(now: float) -> float:
 
 
 def _search(
-    conn: Connection, asked: Asked, fresh: Sequence[JobRow], counts: Mapping[str, int]
+    conn: Connection, asked: JobFilter, fresh: Sequence[JobRow], counts: Mapping[str, int]
 ) -> tuple[list[JobRow], int]:
     """The newest jobs that were asked for, those that the scheduler has not taken up first, and how many."""
     words = asked.text.lower().split()
@@ -215,12 +217,12 @@ def _owed(machines: Sequence[InstanceRecord], now: float) -> Counter[str]:
     return owed
 
 
-def _nodes(nodes: Sequence[Node], holders: Sequence[Holder]) -> list[Box]:
+def _nodes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[NodeBox]:
     """The first nodes; where there are more, those with the most GPUs in use."""
     names = {node.name for node in nodes}
     parts = _parts(holders, names)
     boxes = [
-        Box(n.name, n.capacity.gpus, parts.get(n.name, ()), "" if n.schedulable else "cordoned or away")
+        NodeBox(n.name, n.capacity.gpus, parts.get(n.name, ()), "" if n.schedulable else "cordoned or away")
         for n in nodes
     ]
     if len(boxes) > NODES:
@@ -228,13 +230,15 @@ def _nodes(nodes: Sequence[Node], holders: Sequence[Holder]) -> list[Box]:
     return boxes[:NODES]
 
 
-def _machines(records: Sequence[InstanceRecord], holders: Sequence[Holder], now: float) -> list[Machine]:
+def _machines(
+    records: Sequence[InstanceRecord], holders: Sequence[PlacedJob], now: float
+) -> list[MachineRow]:
     """The first machines, those in trouble before all others."""
     first = sorted(records, key=lambda record: record.unreachable_since is None)[:MACHINES]
     parts = _parts(holders, {record.id for record in first})
     return [
-        Machine(
-            Box(
+        MachineRow(
+            NodeBox(
                 record.id,
                 record.offer.resources.gpus,
                 parts.get(record.id, ()),
@@ -247,19 +251,19 @@ def _machines(records: Sequence[InstanceRecord], holders: Sequence[Holder], now:
     ]
 
 
-def _parts(holders: Iterable[Holder], names: set[str]) -> dict[str, tuple[Part, ...]]:
+def _parts(holders: Iterable[PlacedJob], names: set[str]) -> dict[str, tuple[JobShare, ...]]:
     """Who has what of these nodes or machines."""
-    found: dict[str, list[Part]] = {}
+    found: dict[str, list[JobShare]] = {}
     for holder in holders:
         state = {"running": "runs", "stopping": "stops"}.get(holder.phase, "starts")
         for slots, its in ((holder.slots, state), (holder.reserved, "reserved"), (holder.moving, "moving")):
             for name, gpus in _gpus(slots, names).items():
                 parts = found.setdefault(name, [])
-                parts.append(Part(holder.id, _colour(holder.seq, parts), gpus, its))
+                parts.append(JobShare(holder.id, _colour(holder.seq, parts), gpus, its))
     return {name: tuple(parts) for name, parts in found.items()}
 
 
-def _colour(seq: int, beside: Sequence[Part]) -> int:
+def _colour(seq: int, beside: Sequence[JobShare]) -> int:
     """The job's own colour or, if a neighbour has it, the next one that is free."""
     taken = {part.colour for part in beside}
     own = [(seq + step) % COLOURS for step in range(COLOURS)]

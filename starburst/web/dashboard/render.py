@@ -22,7 +22,7 @@ from starburst.web.dashboard.overview import PHASES, Overview
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class JobStory:
     """What the page of a job shows."""
 
     now: float
@@ -44,12 +44,12 @@ def overview_parts(view: Overview) -> str:
     return _render("overview_parts.html", view.now, view=view, phases=PHASES)
 
 
-def job_page(story: Story, *, signed_in: bool = False) -> str:
+def job_page(story: JobStory, *, signed_in: bool = False) -> str:
     """The page of a job; `signed_in` as above."""
     return _render("job.html", story.now, signed_in=signed_in, story=story)
 
 
-def job_parts(story: Story) -> str:
+def job_parts(story: JobStory) -> str:
     """Those parts of it that change."""
     return _render("job_parts.html", story.now, story=story)
 

@@ -11,14 +11,14 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from starburst.store import queries
-from starburst.store.errors import AmbiguousError, NotFoundError
-from starburst.web.context import Office
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError
+from starburst.web.context import AppContext
 from starburst.web.dashboard import render
-from starburst.web.dashboard.baseline import Rival
+from starburst.web.dashboard.baseline import BaselineCache
 from starburst.web.dashboard.explanation_cache import Teller
 from starburst.web.dashboard.gantt import draw
-from starburst.web.dashboard.overview import PHASES, Asked, overview
-from starburst.web.packing_gap_cache import GapWatch
+from starburst.web.dashboard.overview import PHASES, JobFilter, overview
+from starburst.web.packing_gap_cache import PackingGapCache
 from starburst.web.sessions import cookies
 
 #: Nothing but our own files, and no script or style inside a page.
@@ -38,28 +38,32 @@ STORY = 300
 TEXT = 120
 
 
-def dashboard(office: Office) -> APIRouter:
+def dashboard(app_context: AppContext) -> APIRouter:
     """The pages of a home."""
     router = APIRouter(include_in_schema=False)
-    rival, watch, teller = Rival(office.store), GapWatch(office.store), Teller(office)
+    rival, watch, teller = (
+        BaselineCache(app_context.store),
+        PackingGapCache(app_context.store),
+        Teller(app_context),
+    )
 
     @router.get("/")
     def home(request: Request, q: str = "", phase: str = "") -> Response:
-        view = overview(office, rival, watch, _asked(q, phase))
+        view = overview(app_context, rival, watch, _asked(q, phase))
         return _page(request, render.overview_page(view, signed_in=_signed_in(request)))
 
     @router.get("/dashboard/overview")
     def overview_parts(request: Request, q: str = "", phase: str = "") -> Response:
-        return _page(request, render.overview_parts(overview(office, rival, watch, _asked(q, phase))))
+        return _page(request, render.overview_parts(overview(app_context, rival, watch, _asked(q, phase))))
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str) -> Response:
         page = partial(render.job_page, signed_in=_signed_in(request))
-        return _of_job(request, office, teller, job_id, page)
+        return _of_job(request, app_context, teller, job_id, page)
 
     @router.get("/dashboard/jobs/{job_id}")
     def job_parts(request: Request, job_id: str) -> Response:
-        return _of_job(request, office, teller, job_id, render.job_parts)
+        return _of_job(request, app_context, teller, job_id, render.job_parts)
 
     @router.get("/dashboard/static/{name}")
     def static(request: Request, name: str, v: str = Query("", max_length=64)) -> Response:
@@ -76,23 +80,27 @@ def _signed_in(request: Request) -> bool:
     return bool(cookies(request))
 
 
-def _asked(text: str, phase: str) -> Asked:
-    return Asked(text[:TEXT].strip(), phase if phase in PHASES else "")
+def _asked(text: str, phase: str) -> JobFilter:
+    return JobFilter(text[:TEXT].strip(), phase if phase in PHASES else "")
 
 
 def _of_job(
-    request: Request, office: Office, teller: Teller, job_id: str, draw_page: Callable[[render.Story], str]
+    request: Request,
+    app_context: AppContext,
+    teller: Teller,
+    job_id: str,
+    draw_page: Callable[[render.JobStory], str],
 ) -> Response:
     try:
-        row = queries.job(office.store, job_id)
-    except (NotFoundError, AmbiguousError) as error:
+        row = queries.job(app_context.store, job_id)
+    except (JobNotFoundError, AmbiguousJobError) as error:
         return HTMLResponse(render.missing(str(error)), 404, HEADERS)
-    now = office.now()
-    story = queries.decisions(office.store, row.id, last=STORY)
+    now = app_context.now()
+    story = queries.decisions(app_context.store, row.id, last=STORY)
     told = teller.tell(row, story)
-    submission = office.store.submission(row.id)
-    up = office.home.scheduler_pid() is not None
-    page = draw_page(render.Story(now, up, row, told, story, draw(row, story, now), submission))
+    submission = app_context.store.submission(row.id)
+    up = app_context.home.scheduler_pid() is not None
+    page = draw_page(render.JobStory(now, up, row, told, story, draw(row, story, now), submission))
     return _page(request, page)
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from starburst.app.reading.sources import Source
+from starburst.app.reading.sources import ManifestText
 from starburst.web.dependencies import submitter
-from starburst.web.errors import RefusedError
+from starburst.web.errors import HttpError
 
 #: Kinds of body. Pages of other sites cannot send these without asking first, which we do not answer.
 JSON = "application/json"
@@ -73,17 +73,17 @@ async def read_body(request: Request) -> bytes:
     Raises:
         RefusedError: it is too large.
     """
-    most = request.app.state.desk.settings.max_body
+    most = request.app.state.services.settings.max_body
     parts, size = list[bytes](), 0
     async for part in request.stream():
         parts.append(part)
         size += len(part)
         if size > most:
-            raise RefusedError(413, f"the body has more than {most} bytes; send less, or raise http.max_body")
+            raise HttpError(413, f"the body has more than {most} bytes; send less, or raise http.max_body")
     return b"".join(parts)
 
 
-async def sources(request: Request, _: Annotated[object, Depends(submitter)]) -> list[Source]:
+async def sources(request: Request, _: Annotated[object, Depends(submitter)]) -> list[ManifestText]:
     """The manifests of a request, which is read only if its sender may submit.
 
     Raises:
@@ -91,13 +91,13 @@ async def sources(request: Request, _: Annotated[object, Depends(submitter)]) ->
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON and kind not in YAML:
-        raise RefusedError(400, f"content-type: {kind!r}: must be {YAML[0]} or {JSON}")
+        raise HttpError(400, f"content-type: {kind!r}: must be {YAML[0]} or {JSON}")
     body = await read_body(request)
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        raise RefusedError(400, f"{NAME}: is not text; send UTF-8") from None
-    return [Source(NAME, text)] if kind != JSON else _of_json(text)
+        raise HttpError(400, f"{NAME}: is not text; send UTF-8") from None
+    return [ManifestText(NAME, text)] if kind != JSON else _of_json(text)
 
 
 async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> list[str]:
@@ -108,12 +108,12 @@ async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> l
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
-        raise RefusedError(400, f"content-type: {kind!r}: must be {JSON}")
+        raise HttpError(400, f"content-type: {kind!r}: must be {JSON}")
     value = _json(await read_body(request), 'send {"names": [...]}')
     found = value["names"] if isinstance(value, dict) and value.keys() == {"names"} else None
     if not isinstance(found, list) or not 1 <= len(found) <= MOST_NAMES or not all(map(_is_name, found)):
         said = f"must have names, an array of 1 to {MOST_NAMES} texts, and nothing else"
-        raise RefusedError(400, f"{NAME}: {said}")
+        raise HttpError(400, f"{NAME}: {said}")
     return found
 
 
@@ -128,10 +128,10 @@ def _json(body: bytes | str, mend: str) -> Any:
     except (ValueError, RecursionError) as error:
         broken = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
         said = f"is not JSON ({error})" if broken else "is too deep, or has too large numbers"
-        raise RefusedError(400, f"{NAME}: {said}; {mend}") from None
+        raise HttpError(400, f"{NAME}: {said}; {mend}") from None
 
 
-def _of_json(text: str) -> list[Source]:
+def _of_json(text: str) -> list[ManifestText]:
     value = _json(text, f"send a manifest, or YAML as {YAML[0]}")
     if isinstance(value, dict) and "files" in value:
         return [_file(entry) for entry in _list(value["files"])]
@@ -140,21 +140,21 @@ def _of_json(text: str) -> list[Source]:
     return [_source(NAME, "\n---\n".join(json.dumps(it, ensure_ascii=False) for it in manifests))]
 
 
-def _source(name: str, text: str) -> Source:
+def _source(name: str, text: str) -> ManifestText:
     if _HALF.search(name) or _HALF.search(text):
-        raise RefusedError(400, f"{NAME}: holds half a character, such as \\ud800; remove it")
-    return Source(name, text)
+        raise HttpError(400, f"{NAME}: holds half a character, such as \\ud800; remove it")
+    return ManifestText(name, text)
 
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list) or not value:
-        raise RefusedError(400, f"{NAME}: files: must be an array of at least one, each with name and text")
+        raise HttpError(400, f"{NAME}: files: must be an array of at least one, each with name and text")
     return value
 
 
-def _file(entry: object) -> Source:
+def _file(entry: object) -> ManifestText:
     if isinstance(entry, dict) and entry.keys() == {"name", "text"}:
         name, text = entry["name"], entry["text"]
         if isinstance(name, str) and isinstance(text, str):
             return _source(name, text)
-    raise RefusedError(400, f"{NAME}: files: each must have name and text, which are text, and nothing else")
+    raise HttpError(400, f"{NAME}: files: each must have name and text, which are text, and nothing else")

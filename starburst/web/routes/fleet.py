@@ -23,8 +23,8 @@ from starburst.app.jobs.serializers import (
 from starburst.app.times import iso
 from starburst.store import pages, queries
 from starburst.store.costs import CostRow, costs, dearest_first
-from starburst.web.dependencies import Viewer, Visit
-from starburst.web.errors import RefusedError
+from starburst.web.dependencies import RequestContext, Viewer
+from starburst.web.errors import HttpError
 from starburst.web.routes.jobs import After, Limit
 
 router = APIRouter()
@@ -43,35 +43,39 @@ class By(str, Enum):
 
 @router.get("/instances", summary="List the rented machines", tags=["machines"])
 def instances(
-    visit: Viewer, all: Annotated[bool, Query(description="also those that have ended")] = False
+    context: Viewer, all: Annotated[bool, Query(description="also those that have ended")] = False
 ) -> JSONResponse:
     """An array of what `starburst instances -o json` shows; with a scoped token machines of its jobs only."""
-    return JSONResponse([instance_keys(row) for row in _machines(visit, include_ended=all)])
+    return JSONResponse([instance_keys(row) for row in _machines(context, include_ended=all)])
 
 
 @router.get("/cost", summary="The cloud's bill", tags=["machines"])
 def cost(
-    visit: Viewer, by: Annotated[By, Query(description="what it is split by")] = By.USER
+    context: Viewer, by: Annotated[By, Query(description="what it is split by")] = By.USER
 ) -> JSONResponse:
     """An array of what `starburst cost -o json` shows; a scoped token's is split by user, queue or job."""
-    rows = costs(visit.store, by.value if visit.caller.queues is None else "job", visit.desk.office.now())
-    if visit.caller.queues is not None:
-        rows = _regroup(visit, rows, by)
+    rows = costs(
+        context.store,
+        by.value if context.principal.queues is None else "job",
+        context.services.app_context.now(),
+    )
+    if context.principal.queues is not None:
+        rows = _regroup(context, rows, by)
     return JSONResponse([cost_keys(by.value, row) for row in rows])
 
 
 @router.get("/caps", summary="How the caps on spending stand", tags=["machines"])
-def caps(visit: Viewer) -> JSONResponse:
+def caps(context: Viewer) -> JSONResponse:
     """An array of what `starburst cost --caps -o json` shows; a scoped token sees those on its queues."""
-    with visit.desk.live.lock:
-        rows = cap_rows(visit.desk.live.get())
-    queues = visit.caller.queues
+    with context.services.live.lock:
+        rows = cap_rows(context.services.live.get())
+    queues = context.principal.queues
     return JSONResponse([row for row in rows if queues is None or row["queue"] in queues])
 
 
 @router.get("/events", summary="The decision log", tags=["log"])
 def events(
-    visit: Viewer,
+    context: Viewer,
     subject: Annotated[str | None, Query(description="only about this job or machine, by its id")] = None,
     after: After = 0,
     limit: Limit = 1000,
@@ -79,38 +83,40 @@ def events(
 ) -> JSONResponse:
     """An array of what `starburst events -o json` shows; one shorter than `limit` is the last page."""
     rows, _ = pages.decisions(
-        visit.store, visit.caller.queues, subject, after_seq=after, limit=limit, newest=newest
+        context.store, context.principal.queues, subject, after_seq=after, limit=limit, newest=newest
     )
-    return JSONResponse(visit.shown([decision_keys(row) for row in rows]))
+    return JSONResponse(context.shown([decision_keys(row) for row in rows]))
 
 
 @router.get("/nodes", summary="The cluster's nodes and what is free on them", tags=["machines"])
-def nodes(visit: Viewer) -> JSONResponse:
+def nodes(context: Viewer) -> JSONResponse:
     """An array; amounts are what jobs may use. A node that jobs may not start on is not `schedulable`."""
-    with visit.desk.live.lock:
-        capacity = visit.desk.live.get().capacity
+    with context.services.live.lock:
+        capacity = context.services.live.get().capacity
         return JSONResponse([node_keys(node, capacity.free(node.name)) for node in capacity.nodes])
 
 
 @router.get("/offers", summary="What the cloud sells", tags=["machines"])
-def offers(visit: Viewer) -> JSONResponse:
+def offers(context: Viewer) -> JSONResponse:
     """An array; the price is null if it is unknown."""
-    with visit.desk.live.lock:
-        return JSONResponse([offer_keys(offer) for offer in visit.desk.live.get().fleet.offers.values()])
+    with context.services.live.lock:
+        return JSONResponse(
+            [offer_keys(offer) for offer in context.services.live.get().fleet.offers.values()]
+        )
 
 
 @router.get("/summary", summary="How things stand, in a few numbers", tags=["log"])
-def summary(visit: Viewer) -> JSONResponse:
+def summary(context: Viewer) -> JSONResponse:
     """Jobs and machines by phase, dollars per hour at present, and the newest row of the log."""
-    office, queues = visit.desk.office, visit.caller.queues
-    machines = _machines(visit)
-    _, head = pages.decisions(visit.store, queues, limit=1, newest=True)
+    app_context, queues = context.services.app_context, context.principal.queues
+    machines = _machines(context)
+    _, head = pages.decisions(context.store, queues, limit=1, newest=True)
     return JSONResponse(
         {
             "version": __version__,
-            "now": iso(office.now()),
-            "scheduler_running": office.home.scheduler_pid() is not None,
-            "jobs": pages.counts(visit.store, queues),
+            "now": iso(app_context.now()),
+            "scheduler_running": app_context.home.scheduler_pid() is not None,
+            "jobs": pages.counts(context.store, queues),
             "instances": Counter(row.phase for row in machines),
             "usd_per_hour": sum(row.rate.micro_usd for row in machines) / 1_000_000,
             "last_seq": head,
@@ -118,26 +124,24 @@ def summary(visit: Viewer) -> JSONResponse:
     )
 
 
-def _machines(visit: Visit, *, include_ended: bool = False) -> list[InstanceRow]:
-    rows = instance_rows(visit.store, visit.desk.office.now(), include_ended=include_ended)
-    queues = visit.caller.queues
+def _machines(context: RequestContext, *, include_ended: bool = False) -> list[InstanceRow]:
+    rows = instance_rows(context.store, context.services.app_context.now(), include_ended=include_ended)
+    queues = context.principal.queues
     if queues is None:
         return rows
-    mine = pages.among(visit.store, {job for row in rows for job in row.jobs}, queues)
+    mine = pages.among(context.store, {job for row in rows for job in row.jobs}, queues)
     return [row.of_jobs(mine) for row in rows if not mine.isdisjoint(row.jobs)]
 
 
-def _regroup(visit: Visit, rows: list[CostRow], by: By) -> list[CostRow]:
+def _regroup(context: RequestContext, rows: list[CostRow], by: By) -> list[CostRow]:
     """Bills of jobs that a caller sees, split otherwise."""
     if by in (By.DAY, By.MONTH, By.OFFER):
-        raise RefusedError(
-            403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only"
-        )
+        raise HttpError(403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only")
     total, running, at_home = Counter[str](), Counter[str](), Counter[str]()
-    jobs = {row.id: row for row in queries.jobs(visit.store, ids=[row.name for row in rows])}
+    jobs = {row.id: row for row in queries.jobs(context.store, ids=[row.name for row in rows])}
     for row in rows:
         job = jobs[row.name]
-        if visit.caller.sees(job.queue):
+        if context.principal.sees(job.queue):
             name = {By.USER: job.user, By.QUEUE: job.queue}.get(by, job.id)
             total[name] += row.micro_usd
             running[name] += row.running_micro_usd

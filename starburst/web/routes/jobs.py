@@ -20,10 +20,10 @@ from starburst.store import pages, queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
-from starburst.web.dependencies import Submitter, Viewer, Visit
-from starburst.web.errors import RefusedError
+from starburst.web.dependencies import RequestContext, Submitter, Viewer
+from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import BODY, NAMES_BODY, names
-from starburst.web.submission_limits import Handed, handed_in
+from starburst.web.submission_limits import SubmissionBody, submission_body
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -40,8 +40,8 @@ After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this o
 
 @router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
 def submit(
-    visit: Submitter,
-    handed: Annotated[Handed, Depends(handed_in)],
+    context: Submitter,
+    body: Annotated[SubmissionBody, Depends(submission_body)],
     *,
     dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
     hold: Annotated[bool, Query(description="keep them out of the queue until they are released")] = False,
@@ -51,35 +51,35 @@ def submit(
 
     Jobs belong to the user of the token's name; without tokens to who runs Starburst.
     """
-    caller = visit.caller
-    own = caller.name or submitting.this_user()
-    if user not in ("", own) and not caller.may(Role.ADMIN):
-        raise RefusedError(
-            403, f"user: {user!r}: the token {caller.name!r} submits for {own!r} only; leave it out"
+    principal = context.principal
+    own = principal.name or submitting.this_user()
+    if user not in ("", own) and not principal.may(Role.ADMIN):
+        raise HttpError(
+            403, f"user: {user!r}: the token {principal.name!r} submits for {own!r} only; leave it out"
         )
     found = submitting.read_sources(
-        visit.store,
-        handed.sources,
+        context.store,
+        body.sources,
         user or own,
-        caller.queues,
-        submitter=caller.submitter,
-        read=handed.read,
+        principal.queues,
+        submitter=principal.submitter,
+        read=body.read,
     )
-    strange = {s.job.queue for s in found if not caller.sees(s.job.queue)}
+    strange = {s.job.queue for s in found if not principal.sees(s.job.queue)}
     if strange:
-        known = " and ".join(caller.queues or ())
-        raise RefusedError(403, f"queue: {min(strange)!r}: the token {caller.name!r} is for {known} only")
+        known = " and ".join(principal.queues or ())
+        raise HttpError(403, f"queue: {min(strange)!r}: the token {principal.name!r} is for {known} only")
     if hold:
         found = submitting.held(found)
     if dry_run:
-        return JSONResponse(visit.shown(submitting.dry_run(visit.store, found)))
-    return JSONResponse(submitting.submit(visit.store, found), 201)
+        return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
+    return JSONResponse(submitting.submit(context.store, found), 201)
 
 
 @router.get("", summary="List jobs in order of arrival")
 def jobs(
     *,
-    visit: Viewer,
+    context: Viewer,
     phase: Annotated[list[str], Query(description=f"only in these phases: {', '.join(PHASES)}")] = [],  # noqa: B006
     user: Annotated[str | None, Query(description="only this user's")] = None,
     queue: Annotated[list[str], Query(description="only of these queues")] = [],  # noqa: B006
@@ -95,97 +95,99 @@ def jobs(
     for word in phase:
         if word not in PHASES:
             raise UserError(f"phase: {word!r} is not a phase; choose one of {', '.join(PHASES)}")
-    mine = visit.caller.queues
-    queues = mine if not queue else [one for one in queue if visit.caller.sees(one)]
+    mine = context.principal.queues
+    queues = mine if not queue else [one for one in queue if context.principal.sees(one)]
     if name:
-        rows = visit.named(name)
+        rows = context.named(name)
     elif id:
-        rows = [row for row in queries.jobs(visit.store, ids=id) if queues is None or row.queue in queues]
+        rows = [row for row in queries.jobs(context.store, ids=id) if queues is None or row.queue in queues]
     else:
-        last = None if after is None else visit.job(after)
-        rows = pages.page(visit.store, phases=phase, user=user, queues=queues, after=last, limit=limit)
-    return JSONResponse(visit.shown([job_keys(row) for row in rows]))
+        last = None if after is None else context.job(after)
+        rows = pages.page(context.store, phases=phase, user=user, queues=queues, after=last, limit=limit)
+    return JSONResponse(context.shown([job_keys(row) for row in rows]))
 
 
 @router.get("/{job}", summary="One job's story")
-def job(visit: Viewer, job: JobText) -> JSONResponse:
+def job(context: Viewer, job: JobText) -> JSONResponse:
     """What `starburst status JOB -o json` shows."""
-    row = visit.job(job)
-    story = queries.decisions(visit.store, row.id)
-    return JSONResponse(visit.shown([story_keys(row, _explained(visit, row).sentence, story)])[0])
+    row = context.job(job)
+    story = queries.decisions(context.store, row.id)
+    return JSONResponse(context.shown([story_keys(row, _explained(context, row).sentence, story)])[0])
 
 
 @router.get("/{job}/explain", summary="Where a job stands and why, in one sentence")
-def explain(visit: Viewer, job: JobText) -> JSONResponse:
+def explain(context: Viewer, job: JobText) -> JSONResponse:
     """What `starburst explain -o json` shows. Times in the sentence are of the server's zone."""
-    row = visit.job(job)
-    return JSONResponse(visit.shown([{"id": row.id, **explanation_keys(_explained(visit, row))}])[0])
+    row = context.job(job)
+    return JSONResponse(context.shown([{"id": row.id, **explanation_keys(_explained(context, row))}])[0])
 
 
 @router.get("/{job}/events", summary="What was decided on a job")
-def events(visit: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
+def events(context: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
     """An array of what `starburst events JOB -o json` shows."""
-    rows = queries.decisions(visit.store, visit.job(job).id, after_seq=after, limit=limit)
-    return JSONResponse(visit.shown([decision_keys(row) for row in rows]))
+    rows = queries.decisions(context.store, context.job(job).id, after_seq=after, limit=limit)
+    return JSONResponse(context.shown([decision_keys(row) for row in rows]))
 
 
 @router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def cancel_all(visit: Submitter, names: Names, now: Now = False) -> JSONResponse:
+def cancel_all(context: Submitter, names: Names, now: Now = False) -> JSONResponse:
     """How they stood before, for each name one job, or all of an array; who may is as for one job."""
-    return JSONResponse(_cancel(visit, visit.named(names), now=now))
+    return JSONResponse(_cancel(context, context.named(names), now=now))
 
 
 @router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def hold_all(visit: Submitter, names: Names) -> JSONResponse:
+def hold_all(context: Submitter, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(visit, visit.named(names), submitting.hold))
+    return JSONResponse(_steer(context, context.named(names), submitting.hold))
 
 
 @router.post("/release", summary="Release jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def release_all(visit: Submitter, names: Names) -> JSONResponse:
+def release_all(context: Submitter, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(visit, visit.named(names), submitting.release))
+    return JSONResponse(_steer(context, context.named(names), submitting.release))
 
 
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
-def cancel(visit: Submitter, job: JobText, now: Now = False) -> JSONResponse:
+def cancel(context: Submitter, job: JobText, now: Now = False) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
 
     Submitters may cancel their own jobs, admins all, and only admins `now`.
     """
-    return JSONResponse(_cancel(visit, [visit.job(job)], now=now)[0])
+    return JSONResponse(_cancel(context, [context.job(job)], now=now)[0])
 
 
 @router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
-def hold(visit: Submitter, job: JobText) -> JSONResponse:
+def hold(context: Submitter, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(visit, [visit.job(job)], submitting.hold)[0])
+    return JSONResponse(_steer(context, [context.job(job)], submitting.hold)[0])
 
 
 @router.post("/{job}/release", summary="Let a held job into the queue")
-def release(visit: Submitter, job: JobText) -> JSONResponse:
+def release(context: Submitter, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(visit, [visit.job(job)], submitting.release)[0])
+    return JSONResponse(_steer(context, [context.job(job)], submitting.release)[0])
 
 
-def _cancel(visit: Visit, rows: list[JobRow], *, now: bool) -> list[Keys]:
+def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[Keys]:
     """With its grace, or now: that takes from others what they were promised."""
-    if now and not visit.caller.may(Role.ADMIN):
-        raise RefusedError(403, f"now: is for admins; the token {visit.caller.name!r} cancels with a grace")
-    return _steer(visit, rows, partial(submitting.cancel, now=now))
+    if now and not context.principal.may(Role.ADMIN):
+        raise HttpError(403, f"now: is for admins; the token {context.principal.name!r} cancels with a grace")
+    return _steer(context, rows, partial(submitting.cancel, now=now))
 
 
-def _steer(visit: Visit, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]) -> list[Keys]:
+def _steer(
+    context: RequestContext, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]
+) -> list[Keys]:
     """Ask something for jobs that are all the caller's to steer."""
-    caller = visit.caller
+    principal = context.principal
     for row in rows:
-        if row.user != caller.name and not caller.may(Role.ADMIN):
+        if row.user != principal.name and not principal.may(Role.ADMIN):
             whose = f"job {row.id} is {row.user or 'nobody'}'s"
-            raise RefusedError(403, f"{whose}; the token {caller.name!r} steers its own only")
-    tell(visit.store, rows)
-    return visit.shown([job_keys(row) for row in rows])
+            raise HttpError(403, f"{whose}; the token {principal.name!r} steers its own only")
+    tell(context.store, rows)
+    return context.shown([job_keys(row) for row in rows])
 
 
-def _explained(visit: Visit, row: JobRow) -> Explanation:
-    with visit.desk.live.lock:
-        return explanation(row, visit.desk.live.get, visit.caller.sees)
+def _explained(context: RequestContext, row: JobRow) -> Explanation:
+    with context.services.live.lock:
+        return explanation(row, context.services.live.get, context.principal.sees)

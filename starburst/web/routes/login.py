@@ -12,7 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from starburst.web.auth import refuse_other_pages
-from starburst.web.dependencies import Desk
+from starburst.web.dependencies import Services
 from starburst.web.routes.bodies import read_body
 from starburst.web.sessions import cookie_name, cookies
 
@@ -52,18 +52,18 @@ def form() -> Response:
 @router.post("/login")
 async def enter(request: Request) -> Response:
     """Give a browser its cookie, and lead it to the dashboard."""
-    desk: Desk = request.app.state.desk
+    services: Services = request.app.state.services
     refuse_other_pages(request)
-    desk.gate.limits.charge(request.client.host if request.client else "?")
+    services.authenticator.limits.charge(request.client.host if request.client else "?")
     fields = parse_qs((await read_body(request)).decode(errors="replace"), max_num_fields=10)
     secret = fields.get("token", [""])[0].strip()
-    if await run_in_threadpool(desk.gate.token, secret) is None:
+    if await run_in_threadpool(services.authenticator.token, secret) is None:
         return _page("This token is not known, or has expired.", 401)
     for old in cookies(request):
-        desk.gate.sessions.end(old)
+        services.authenticator.sessions.end(old)
     answer = RedirectResponse("/", 303)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
-    id_ = desk.gate.sessions.begin(secret)
+    id_ = services.authenticator.sessions.begin(secret)
     answer.set_cookie(cookie_name(request), id_, httponly=True, samesite="strict", secure=secure)
     return answer
 
@@ -71,10 +71,10 @@ async def enter(request: Request) -> Response:
 @router.post("/logout")
 def leave(request: Request) -> Response:
     """End a browser's session."""
-    desk: Desk = request.app.state.desk
+    services: Services = request.app.state.services
     refuse_other_pages(request)
     for id_ in cookies(request):
-        desk.gate.sessions.end(id_)
+        services.authenticator.sessions.end(id_)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
     return answer

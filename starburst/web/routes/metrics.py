@@ -18,14 +18,14 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection
 
-from starburst.app.wiring.build import stored_config
+from starburst.app.wiring.stored import stored_config
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD
 from starburst.domain.money import MICRO
 from starburst.store import counters, dashboard_queries, queries
 from starburst.store.store import LIVE_INSTANCES
 from starburst.web import aggregates
-from starburst.web.context import Office
-from starburst.web.packing_gap_cache import GapWatch
+from starburst.web.context import AppContext
+from starburst.web.packing_gap_cache import PackingGapCache
 
 #: The text format that every Prometheus reads.
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,10 +33,10 @@ PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 Values = Iterable[tuple[tuple[str, ...], float]]
 
 
-def metrics(office: Office) -> APIRouter:
+def metrics(app_context: AppContext) -> APIRouter:
     """The route. Answers are made anew for each request; only the packing gap is remembered."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(StoreCollector(office))
+    registry.register(StoreCollector(app_context))
     router = APIRouter()
 
     @router.get("/metrics", response_class=Response, tags=["metrics"])
@@ -50,9 +50,9 @@ def metrics(office: Office) -> APIRouter:
 class StoreCollector(Collector):
     """All metrics of one home."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
-        self._gap = GapWatch(office.store)
+    def __init__(self, app_context: AppContext) -> None:
+        self._app_context = app_context
+        self._gap = PackingGapCache(app_context.store)
 
     def describe(self) -> list[Metric]:
         """Nothing: the registry need not know the names beforehand."""
@@ -60,8 +60,8 @@ class StoreCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One state of the store as metrics."""
-        config, now = stored_config(self._office.store), self._office.now()
-        said = self._office.home.scheduler()
+        config, now = stored_config(self._app_context.store), self._app_context.now()
+        said = self._app_context.home.scheduler()
         yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", said is not None)
         yield _by(
             "scheduler_held_up",
@@ -69,7 +69,7 @@ class StoreCollector(Collector):
             ["reason"],
             [((said.kind,), 1)] if said is not None and said.kind else [],
         )
-        with self._office.store.read() as conn:
+        with self._app_context.store.read() as conn:
             told, facts = counters.tallies(conn), dashboard_queries.facts(conn)
             machines = queries.machines(conn)
             yield from _jobs(conn, now, told)
@@ -77,7 +77,7 @@ class StoreCollector(Collector):
             yield _steps(counters.steps(conn))
             yield from _machines(conn, sum(m.unreachable_since is not None for m in machines))
             yield from _money(counters.spent(conn), dashboard_queries.unsettled(conn, machines, now))
-            gpus = aggregates.gpus(dashboard_queries.nodes(conn), dashboard_queries.holders(conn))
+            gpus = aggregates.gpus(dashboard_queries.nodes(conn), dashboard_queries.placed_jobs(conn))
         yield _gauge(
             "cloud_dollars_per_hour",
             "Price of all machines that may be running.",
@@ -114,18 +114,18 @@ class StoreCollector(Collector):
         yield _gauge("decision_log_seq", "Number of the newest decision.", facts.decided)
 
 
-def _jobs(conn: Connection, now: float, told: counters.Tallies) -> Iterator[Metric]:
+def _jobs(conn: Connection, now: float, told: counters.DecisionCounters) -> Iterator[Metric]:
     queues = dict.fromkeys(told.waits, 0)
     pending = queues | dashboard_queries.arrivals(conn)
     offloading, running = dict(queues), dict[tuple[str, ...], int]()
-    for crowd in dashboard_queries.crowds(conn):
-        if crowd.phase == dashboard_queries.QUEUED:
-            pending[crowd.queue] = pending.get(crowd.queue, 0) + crowd.count
-        elif crowd.phase in dashboard_queries.ALIVE:
-            at = (crowd.queue, str(crowd.site))
-            running[at] = running.get(at, 0) + crowd.count
+    for counted in dashboard_queries.job_counts(conn):
+        if counted.phase == dashboard_queries.QUEUED:
+            pending[counted.queue] = pending.get(counted.queue, 0) + counted.count
+        elif counted.phase in dashboard_queries.ALIVE:
+            at = (counted.queue, str(counted.site))
+            running[at] = running.get(at, 0) + counted.count
         else:
-            offloading[crowd.queue] = offloading.get(crowd.queue, 0) + crowd.count
+            offloading[counted.queue] = offloading.get(counted.queue, 0) + counted.count
     for queue in queues:
         for site in ("cluster", "cloud"):
             running.setdefault((queue, site), 0)
@@ -141,7 +141,7 @@ def _jobs(conn: Connection, now: float, told: counters.Tallies) -> Iterator[Metr
     yield _by("overdue_jobs", "Queued jobs whose deadline has passed.", ["queue"], _keyed(overdue))
 
 
-def _decisions(told: counters.Tallies) -> Iterator[Metric]:
+def _decisions(told: counters.DecisionCounters) -> Iterator[Metric]:
     waits = HistogramMetricFamily(
         "starburst_admission_wait_time_seconds",
         "How long jobs stood in the queue before they were first given a place, by where that was.",
@@ -162,7 +162,7 @@ def _decisions(told: counters.Tallies) -> Iterator[Metric]:
     )
 
 
-def _steps(kept: counters.Steps) -> Metric:
+def _steps(kept: counters.StepDurations) -> Metric:
     steps = HistogramMetricFamily(
         "starburst_step_duration_seconds",
         "How long the scheduler took for a step: to decide (core), and to store that (commit).",

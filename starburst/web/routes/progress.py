@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import ValidationError
 
 from starburst.bus.hints import Said, Throughput
-from starburst.store.job_status import Standing, called, standing
+from starburst.store.job_status import JobStatus, job_status, jobs_named
 from starburst.store.tokens import Role
-from starburst.web.auth import Caller
-from starburst.web.dependencies import Desk
-from starburst.web.errors import RefusedError
+from starburst.web.auth import Principal
+from starburst.web.dependencies import Services
+from starburst.web.errors import HttpError
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -35,54 +35,54 @@ AttemptText = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
+class ProgressReporter:
     """Somebody who may report on a job, and the job as it stands."""
 
-    desk: Desk
-    job: Standing
+    services: Services
+    job: JobStatus
 
 
-def reporter(request: Request, job: JobText) -> Reporter:
+def reporter(request: Request, job: JobText) -> ProgressReporter:
     """Lets in the runs of a job, and who may cancel it."""
-    desk: Desk = request.app.state.desk
-    caller = desk.gate.admit_report(request, job)
-    if caller is None:
-        found = standing(desk.office.store, job)
+    services: Services = request.app.state.services
+    principal = services.authenticator.admit_report(request, job)
+    if principal is None:
+        found = job_status(services.app_context.store, job)
         if found is None:
-            raise RefusedError(404, f"there is no job {job!r}")
-        return Reporter(desk, found)
-    found = _meant(desk, caller, job)
-    own = caller.may(Role.SUBMITTER) and found.user == caller.name
-    if not own and not caller.may(Role.ADMIN):
+            raise HttpError(404, f"there is no job {job!r}")
+        return ProgressReporter(services, found)
+    found = _meant(services, principal, job)
+    own = principal.may(Role.SUBMITTER) and found.user == principal.name
+    if not own and not principal.may(Role.ADMIN):
         whose = f"job {found.id} is {found.user or 'nobody'}'s"
-        raise RefusedError(403, f"{whose}; the {caller.role.value} {caller.name!r} may not report on it")
-    return Reporter(desk, found)
+        raise HttpError(403, f"{whose}; the {principal.role.value} {principal.name!r} may not report on it")
+    return ProgressReporter(services, found)
 
 
-def _meant(desk: Desk, caller: Caller, text: str) -> Standing:
+def _meant(services: Services, principal: Principal, text: str) -> JobStatus:
     """The job of an id, or the one that lives of a name: others may have had it before."""
-    store = desk.office.store
-    one = standing(store, text)
-    found = [one] if one is not None else [job for job in called(store, text) if job.alive]
-    found = [job for job in found if caller.sees(job.queue)]
+    store = services.app_context.store
+    one = job_status(store, text)
+    found = [one] if one is not None else [job for job in jobs_named(store, text) if job.alive]
+    found = [job for job in found if principal.sees(job.queue)]
     if not found:
-        raise RefusedError(404, f"there is no job {text!r}, or none that runs")
+        raise HttpError(404, f"there is no job {text!r}, or none that runs")
     if len(found) > 1:
-        raise RefusedError(400, f"{len(found)} jobs {text!r} run; give the id of one, such as {found[0].id}")
+        raise HttpError(400, f"{len(found)} jobs {text!r} run; give the id of one, such as {found[0].id}")
     return found[0]
 
 
-async def said(request: Request, _: Annotated[Reporter, Depends(reporter)]) -> Said:
+async def said(request: Request, _: Annotated[ProgressReporter, Depends(reporter)]) -> Said:
     """What is reported, which is read only of who may report."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            raise RefusedError(413, f"the body has more than {MOST_BYTES} bytes; a report is four numbers")
+            raise HttpError(413, f"the body has more than {MOST_BYTES} bytes; a report is four numbers")
     try:
         return Said.model_validate_json(body)
     except ValidationError as error:
-        raise RefusedError(400, "\n".join(map(_line, error.errors(include_url=False)))) from None
+        raise HttpError(400, "\n".join(map(_line, error.errors(include_url=False)))) from None
 
 
 @router.put(
@@ -94,7 +94,7 @@ async def said(request: Request, _: Annotated[Reporter, Depends(reporter)]) -> S
 )
 def progress(
     attempt: AttemptText,
-    reporter: Annotated[Reporter, Depends(reporter)],
+    reporter: Annotated[ProgressReporter, Depends(reporter)],
     said: Annotated[Said, Depends(said)],
 ) -> Response:
     """Iterations done, of how many (null if nobody knows), how many a second of the wall's clock, and by
@@ -103,10 +103,10 @@ def progress(
     job = reporter.job
     number = job.attempt if attempt == CURRENT else int(attempt)
     if number > job.attempt:
-        raise RefusedError(404, f"job {job.id} has no attempt {number} yet; its last one is {job.attempt}")
+        raise HttpError(404, f"job {job.id} has no attempt {number} yet; its last one is {job.attempt}")
     if number < job.attempt or not job.alive:
-        raise RefusedError(410, f"attempt {number} of job {job.id} is over; report no more of it")
-    reporter.desk.office.inbox.put(Throughput(job=job.id, attempt=number, **said.model_dump()))
+        raise HttpError(410, f"attempt {number} of job {job.id} is over; report no more of it")
+    reporter.services.app_context.inbox.put(Throughput(job=job.id, attempt=number, **said.model_dump()))
     return Response(status_code=204)
 
 

@@ -13,11 +13,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from starburst.app.logs.job_log import Part, read_log, refuse_unknown
-from starburst.app.logs.sites import Position
+from starburst.app.logs.job_log import LogPart, read_log, refuse_unknown
+from starburst.app.logs.sites import LogPosition
 from starburst.store import pages
 from starburst.store.queries import JobRow
-from starburst.web.dependencies import Viewer, Visit
+from starburst.web.dependencies import RequestContext, Viewer
 from starburst.web.routes.jobs import JobText
 
 router = APIRouter()
@@ -43,18 +43,22 @@ class Stream(StreamingResponse):
     """An answer that goes on and counts against its caller's limit until it ends, however it does."""
 
     def __init__(
-        self, visit: Visit, content: AsyncIterator[str], media_type: str, close: Close | None = None
+        self,
+        context: RequestContext,
+        content: AsyncIterator[str],
+        media_type: str,
+        close: Close | None = None,
     ) -> None:
         """`close` is called at the end, also if nobody ever asked for the content."""
         super().__init__(content, media_type=media_type, headers={"X-Accel-Buffering": "no"})
-        self._visit = visit
+        self._context = context
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._visit.desk.gate.limits.give_stream(self._visit.caller.key)
+            self._context.services.authenticator.limits.give_stream(self._context.principal.key)
             if self._close is not None:
                 await self._close()
 
@@ -67,7 +71,7 @@ class Stream(StreamingResponse):
     responses={200: {"content": {EVENTS: {}}}},
 )
 async def watch(
-    visit: Viewer,
+    context: Viewer,
     after: Annotated[int | None, Query(ge=0, lt=2**63, description="row to go on from; the last one")] = None,
     last_event_id: Annotated[str, Header(description="the same, as browsers send it")] = "",
 ) -> Response:
@@ -77,9 +81,9 @@ async def watch(
     """
     start = int(last_event_id) if last_event_id.isdecimal() and len(last_event_id) < 19 else after
     if start is None:
-        start = await run_in_threadpool(_end, visit)
-    visit.desk.gate.limits.take_stream(visit.caller.key)
-    return Stream(visit, _decisions(visit, start), EVENTS)
+        start = await run_in_threadpool(_end, context)
+    context.services.authenticator.limits.take_stream(context.principal.key)
+    return Stream(context, _decisions(context, start), EVENTS)
 
 
 @router.get(
@@ -94,7 +98,7 @@ async def watch(
 )
 async def logs(
     *,
-    visit: Viewer,
+    context: Viewer,
     job: JobText,
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="of this run; the last")] = None,
     rank: Annotated[int | None, Query(ge=0, le=2**31, description="of this task of a gang; all")] = None,
@@ -108,48 +112,50 @@ async def logs(
     the connection breaks, also when the server was started again; maybe `note` (`{"text"}`) beside them; at
     last `end` (`{"found"}`: whether there was any log) or `error` (`{"error"}`). Without either it was cut.
     """
-    position = Position.parse(last_event_id)
-    row = await run_in_threadpool(visit.job, job)
-    part = Part(attempt, rank)
+    position = LogPosition.parse(last_event_id)
+    row = await run_in_threadpool(context.job, job)
+    part = LogPart(attempt, rank)
     if follow:
-        await run_in_threadpool(refuse_unknown, visit.store, row, Part(rank=rank))
-    limits = visit.desk.gate.limits
-    limits.take_stream(visit.caller.key)
-    reading, begun, events = _Reading(visit, row, part, position, follow=follow), False, EVENTS in accept
+        await run_in_threadpool(refuse_unknown, context.store, row, LogPart(rank=rank))
+    limits = context.services.authenticator.limits
+    limits.take_stream(context.principal.key)
+    reading, begun, events = _Reading(context, row, part, position, follow=follow), False, EVENTS in accept
     try:
         begun = await reading.begin() or events
     finally:
         if not begun:
-            limits.give_stream(visit.caller.key)
+            limits.give_stream(context.principal.key)
             await reading.close()
     if events:
-        return Stream(visit, reading.events(), EVENTS, reading.close)
-    return Stream(visit, reading.text(), "text/plain", reading.close) if begun else Response(status_code=204)
+        return Stream(context, reading.events(), EVENTS, reading.close)
+    return (
+        Stream(context, reading.text(), "text/plain", reading.close) if begun else Response(status_code=204)
+    )
 
 
-def _end(visit: Visit) -> int:
+def _end(context: RequestContext) -> int:
     """The newest row of the log."""
-    return pages.decisions(visit.store, visit.caller.queues, limit=1, newest=True)[1]
+    return pages.decisions(context.store, context.principal.queues, limit=1, newest=True)[1]
 
 
-async def _decisions(visit: Visit, seq: int) -> AsyncIterator[str]:
+async def _decisions(context: RequestContext, seq: int) -> AsyncIterator[str]:
     """Rows after `seq` as they come. An id alone, at the start and in a pause, is where to go on from."""
     yield f"id: {seq}\n\n"
-    desk, queues, said_at = visit.desk, visit.caller.queues, time.monotonic()
-    with desk.news as news:
-        while not desk.closing.is_set():
-            batch = await news.after(queues, seq, ROWS)
+    services, queues, said_at = context.services, context.principal.queues, time.monotonic()
+    with services.feed as feed:
+        while not services.closing.is_set():
+            batch = await feed.after(queues, seq, ROWS)
             seq = batch.seq
             if batch.text:
                 yield batch.text
             if batch.more:
                 continue
             if time.monotonic() - said_at > QUIET_S:
-                if not await run_in_threadpool(desk.gate.still_admits, visit.caller):
+                if not await run_in_threadpool(services.authenticator.still_admits, context.principal):
                     return
                 yield f"id: {seq}\n\n"
                 said_at = time.monotonic()
-            await news.beyond(seq, max(POLL_S, said_at + QUIET_S - time.monotonic()))
+            await feed.beyond(seq, max(POLL_S, said_at + QUIET_S - time.monotonic()))
 
 
 class _Piece(NamedTuple):
@@ -162,8 +168,10 @@ class _Piece(NamedTuple):
 class _Reading:
     """A job's log on its way to one reader, who may be slow."""
 
-    def __init__(self, visit: Visit, row: JobRow, part: Part, position: Position, *, follow: bool) -> None:
-        self._visit = visit
+    def __init__(
+        self, context: RequestContext, row: JobRow, part: LogPart, position: LogPosition, *, follow: bool
+    ) -> None:
+        self._context = context
         self._follow = follow
         self._position = position
         self._pieces = asyncio.Queue[_Piece](AHEAD)
@@ -171,10 +179,10 @@ class _Reading:
         #: Where the reader has been brought to, and whether that is the end.
         self._sent = str(position)
         self._whole = False
-        office = visit.desk.office
+        app_context = context.services.app_context
         reading = read_log(
-            office.store,
-            office.home,
+            app_context.store,
+            app_context.home,
             row.id,
             part,
             self._take,
@@ -230,8 +238,8 @@ class _Reading:
 
     async def _arriving(self) -> AsyncIterator[_Piece]:
         """The pieces, and in long pauses empty ones."""
-        desk, asked_at = self._visit.desk, time.monotonic()
-        while not desk.closing.is_set():
+        services, asked_at = self._context.services, time.monotonic()
+        while not services.closing.is_set():
             if self._next.done():
                 piece = self._next.result()
                 self._sent = piece.id
@@ -245,7 +253,7 @@ class _Reading:
                 await self._wait(POLL_S)
             if time.monotonic() - asked_at > QUIET_S:
                 asked_at = time.monotonic()
-                if not await run_in_threadpool(desk.gate.still_admits, self._visit.caller):
+                if not await run_in_threadpool(services.authenticator.still_admits, self._context.principal):
                     return
                 yield _Piece("", self._sent)
 

@@ -10,7 +10,7 @@ MOST_BYTES = 65_536
 MOST = 200
 
 
-class Line:
+class MessageChannel:
     """One end. The kernel holds what the other end has not taken; what is too much for it is dropped."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -18,13 +18,13 @@ class Line:
         self._sock = sock
 
     @classmethod
-    def pair(cls) -> tuple[Line, Line]:
+    def pair(cls) -> tuple[MessageChannel, MessageChannel]:
         """Both ends."""
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(one), cls(other)
 
     @classmethod
-    def inherited(cls, number: int) -> Line:
+    def inherited(cls, number: int) -> MessageChannel:
         """The end that another process has left under this number."""
         return cls(socket.socket(fileno=number))
 

@@ -33,7 +33,7 @@ FLUSH_S = 2.0
 SAY_S = 60.0
 
 
-class Crowd:
+class ConnectionRegistry:
     """The open connections. Where there are too many, the one that has waited longest for a request goes.
 
     So whoever opens connections and says nothing is in nobody's way but its own.
@@ -88,7 +88,7 @@ class Crowd:
             log.warning("http-full", open=len(self._all), source=source, of_source=self._by_source[source])
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection is about."""
 
     HEADERS = "headers"
@@ -100,18 +100,24 @@ class Phase(Enum):
 
 
 #: How long each may take, wall seconds.
-LIMIT_S = {Phase.HEADERS: 10.0, Phase.BODY: 30.0, Phase.REST: 2.0, Phase.IDLE: 75.0, Phase.ANSWER: None}
+PHASE_LIMIT_S = {
+    ConnectionPhase.HEADERS: 10.0,
+    ConnectionPhase.BODY: 30.0,
+    ConnectionPhase.REST: 2.0,
+    ConnectionPhase.IDLE: 75.0,
+    ConnectionPhase.ANSWER: None,
+}
 
 
 class Connection(H11Protocol):
     """One connection, from its beginning to its end."""
 
-    def __init__(self, *, crowd: Crowd, **uvicorns: Any) -> None:
+    def __init__(self, *, registry: ConnectionRegistry, **uvicorns: Any) -> None:
         super().__init__(**uvicorns)
-        self._crowd = crowd
+        self._registry = registry
         #: What it is counted by.
         self.source = ""
-        self._at: tuple[Phase, object] | None = None
+        self._at: tuple[ConnectionPhase, object] | None = None
         self._deadline: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -126,7 +132,7 @@ class Connection(H11Protocol):
         uid = peer_uid(self.client, self.server)
         self.source = source_of(self.client, uid)
         self.app_state = {**self.app_state, "uid": uid}
-        why = self._crowd.enter(self)
+        why = self._registry.enter(self)
         if why:
             self._last_word(503, why)
         else:
@@ -148,32 +154,36 @@ class Connection(H11Protocol):
         wants = self._answers() and not cycle.response_started and not cycle.more_body
         if wants:
             cycle.keep_alive = False
-            self._within(LIMIT_S[Phase.BODY])
+            self._within(PHASE_LIMIT_S[ConnectionPhase.BODY])
         return wants
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
         self._within(None)
-        self._crowd.leave(self)
+        self._registry.leave(self)
         super().connection_lost(exc)
 
     def _answers(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _phase(self) -> Phase:
+    def _phase(self) -> ConnectionPhase:
         if self.conn.their_state is h11.SEND_BODY:
-            return Phase.BODY if self._answers() else Phase.REST
+            return ConnectionPhase.BODY if self._answers() else ConnectionPhase.REST
         if self._answers():
-            return Phase.ANSWER
-        return Phase.HEADERS if self.cycle is None or self.conn.trailing_data[0] else Phase.IDLE
+            return ConnectionPhase.ANSWER
+        return (
+            ConnectionPhase.HEADERS
+            if self.cycle is None or self.conn.trailing_data[0]
+            else ConnectionPhase.IDLE
+        )
 
     def _mind(self) -> None:
         """Look what it is about now. More of the same gives it no more time."""
         at = self._phase(), self.cycle
         if at != self._at and not self.transport.is_closing():
             self._at = at
-            (self._crowd.is_asked if at[0] is Phase.ANSWER else self._crowd.waits)(self)
-            self._within(LIMIT_S[at[0]])
+            (self._registry.is_asked if at[0] is ConnectionPhase.ANSWER else self._registry.waits)(self)
+            self._within(PHASE_LIMIT_S[at[0]])
 
     def _within(self, limit_s: float | None) -> None:
         if self._deadline is not None:
@@ -212,10 +222,10 @@ class Connection(H11Protocol):
         self.loop.call_later(FLUSH_S, self.transport.abort)
 
 
-def connections(crowd: Crowd) -> type[asyncio.Protocol]:
+def connections(registry: ConnectionRegistry) -> type[asyncio.Protocol]:
     """What uvicorn is to make of each connection."""
 
     def make(**uvicorns: Any) -> Connection:
-        return Connection(crowd=crowd, **uvicorns)
+        return Connection(registry=registry, **uvicorns)
 
     return cast("type[asyncio.Protocol]", make)

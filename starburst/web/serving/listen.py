@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from starburst.app.config.http import PORT, HttpConfig
 from starburst.app.errors import UserError
 from starburst.store import tokens
-from starburst.web.context import Office
+from starburst.web.context import AppContext
 
 #: Connections that the kernel takes while nobody does; the API may be starting anew.
 BACKLOG = 512
@@ -64,14 +64,19 @@ def url_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def refuse_open_doors(office: Office, settings: HttpConfig) -> None:
+def refuse_insecure_bind(app_context: AppContext, settings: HttpConfig) -> None:
     """Refuse a door that others see and nobody can open: but for runs that report, whose tokens are not kept.
 
     Raises:
         UserError: others than this machine reach the API, and there is no token.
     """
     for_runs = settings.report_url is not None
-    if settings.enabled and not settings.is_local and not for_runs and not tokens.any_exist(office.store):
+    if (
+        settings.enabled
+        and not settings.is_local
+        and not for_runs
+        and not tokens.any_exist(app_context.store)
+    ):
         raise UserError(
             f"http.host: {settings.host}: others reach this, and there is no token; make one with "
             "starburst token create NAME --role admin, or set http.host to 127.0.0.1"

@@ -25,10 +25,10 @@ from starburst.bus.hints import Throughput
 from starburst.log import set_up_log
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
-from starburst.web.context import Office, Pulse
-from starburst.web.serving.channel import Line
+from starburst.web.context import AppContext, SchedulerHeartbeat
+from starburst.web.serving.channel import MessageChannel
 from starburst.web.serving.server import Server
-from starburst.web.serving.startup import BEAT, Errand
+from starburst.web.serving.startup import BEAT, StartupParameters
 
 log = structlog.get_logger()
 
@@ -40,10 +40,10 @@ RATHER = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
+class ProgressForwarder:
     """Hands on what runs say of themselves. What the scheduler is too busy for is dropped: more will come."""
 
-    line: Line
+    line: MessageChannel
 
     def put(self, said: Throughput) -> None:
         """Leave a word."""
@@ -52,28 +52,34 @@ class Reports:
 
 def main() -> None:
     """Serve until the scheduler says, or is, gone."""
-    errand = Errand.model_validate_json(sys.argv[1])
-    _end_with(errand.scheduler_pid)
-    _stand_back(errand.http.memory)
-    set_up_log(text=errand.text)
-    home, line, pulse = Home(errand.home), Line.inherited(errand.line), Pulse()
-    sock = socket.socket(fileno=errand.socket)
+    parameters = StartupParameters.model_validate_json(sys.argv[1])
+    _end_with(parameters.scheduler_pid)
+    _stand_back(parameters.http.memory)
+    set_up_log(text=parameters.text)
+    home, line, heartbeat = (
+        Home(parameters.home),
+        MessageChannel.inherited(parameters.line),
+        SchedulerHeartbeat(),
+    )
+    sock = socket.socket(fileno=parameters.socket)
     try:
         with Store.open(home.database, BUSY_MS) as store:
-            office = Office(home, store, Reports(line), pulse)
-            asyncio.run(_serve(Server(office, errand.http), sock, line, pulse))
+            app_context = AppContext(home, store, ProgressForwarder(line), heartbeat)
+            asyncio.run(_serve(Server(app_context, parameters.http), sock, line, heartbeat))
     except (StoreError, SQLAlchemyError, OSError) as error:  # that passes, or somebody must mend it
         log.error("http-failed", error=str(error))
         sys.exit(1)
 
 
-async def _serve(server: Server, sock: socket.socket, line: Line, pulse: Pulse) -> None:
+async def _serve(
+    server: Server, sock: socket.socket, line: MessageChannel, heartbeat: SchedulerHeartbeat
+) -> None:
     loop = asyncio.get_running_loop()
 
     def hear() -> None:
         try:
             for message in line.heard():
-                (pulse.beat_at,) = BEAT.unpack(message)
+                (heartbeat.beat_at,) = BEAT.unpack(message)
         except EOFError:
             loop.remove_reader(line)
             server.end()

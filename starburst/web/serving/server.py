@@ -14,9 +14,9 @@ from starlette.types import ASGIApp
 
 from starburst.app.config.http import HttpConfig
 from starburst.web.app import make_app
-from starburst.web.context import Office
-from starburst.web.middleware import Guarded, OwnerOnly
-from starburst.web.serving.connections import LIMIT_S, Crowd, Phase, connections
+from starburst.web.context import AppContext
+from starburst.web.middleware import OwnerOnly, SecurityHeaders
+from starburst.web.serving.connections import PHASE_LIMIT_S, ConnectionPhase, ConnectionRegistry, connections
 from starburst.web.serving.listen import BACKLOG, url_of
 
 #: How long streams may take to end when the server does, wall seconds.
@@ -29,17 +29,17 @@ OTHER_FILES = 256
 class Server(uvicorn.Server):
     """Serves until it is told to end; signals are the business of whoever runs it."""
 
-    def __init__(self, office: Office, settings: HttpConfig) -> None:
-        app = make_app(office, settings)
-        self._desk = app.state.desk
-        outer: ASGIApp = OwnerOnly(app, self._desk.gate) if settings.is_local else app
+    def __init__(self, app_context: AppContext, settings: HttpConfig) -> None:
+        app = make_app(app_context, settings)
+        self._services = app.state.services
+        outer: ASGIApp = OwnerOnly(app, self._services.authenticator) if settings.is_local else app
         most = max(2, min(settings.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES))
-        idle_s = LIMIT_S[Phase.IDLE]
+        idle_s = PHASE_LIMIT_S[ConnectionPhase.IDLE]
         assert idle_s is not None
         super().__init__(
             uvicorn.Config(
-                Guarded(outer),
-                http=connections(Crowd(most, min(most, settings.connections_per_address))),
+                SecurityHeaders(outer),
+                http=connections(ConnectionRegistry(most, min(most, settings.connections_per_address))),
                 log_config=None,
                 log_level="critical",
                 loop="asyncio",  # uvloop's policy would be that of the whole process
@@ -60,14 +60,14 @@ class Server(uvicorn.Server):
 
     def end(self) -> None:
         """Let streams end, and then the server; any thread may ask."""
-        self._desk.closing.set()
+        self._services.closing.set()
         self.should_exit = True
 
 
 @contextmanager
-def serving(office: Office, settings: HttpConfig, sock: socket.socket) -> Iterator[str]:
+def serving(app_context: AppContext, settings: HttpConfig, sock: socket.socket) -> Iterator[str]:
     """Serve from a thread of this process, for programs that have no other business; the address."""
-    server = Server(office, settings)
+    server = Server(app_context, settings)
     thread = threading.Thread(target=server.run, args=([sock],), name="http", daemon=True)
     thread.start()
     give_up = time.monotonic() + START_S

@@ -13,7 +13,7 @@ from starburst.app.config.http import HttpConfig
 BEAT = struct.Struct("=d")
 
 
-class Errand(BaseModel):
+class StartupParameters(BaseModel):
     """What the API's process is for."""
 
     home: Path

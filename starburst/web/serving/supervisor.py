@@ -18,9 +18,9 @@ from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.progress_inbox import Inbox
 from starburst.bus.hints import Throughput
-from starburst.web.serving.channel import Line
+from starburst.web.serving.channel import MessageChannel
 from starburst.web.serving.listen import url_of
-from starburst.web.serving.startup import BEAT, Errand
+from starburst.web.serving.startup import BEAT, StartupParameters
 
 log = structlog.get_logger()
 
@@ -42,9 +42,9 @@ async def answering(
     if sock is None:
         yield
         return
-    keeper = Keeper(home, settings, sock, inbox, text=text)
+    supervisor = ServerSupervisor(home, settings, sock, inbox, text=text)
     log.info("http", url=url_of(sock))
-    task = asyncio.create_task(keeper.keep(), name="http")
+    task = asyncio.create_task(supervisor.keep(), name="http")
     try:
         yield
     finally:
@@ -52,7 +52,7 @@ async def answering(
         await asyncio.gather(task, return_exceptions=True)
 
 
-class Keeper:
+class ServerSupervisor:
     """Starts the process, and starts it again when it has ended. Callers wait in line at the socket."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Keeper:
 
     async def _live(self) -> str:
         """One life of the process; how it ended."""
-        ours, theirs = Line.pair()
+        ours, theirs = MessageChannel.pair()
         loop = asyncio.get_running_loop()
         process: Process | None = None
         try:
@@ -100,8 +100,8 @@ class Keeper:
             if process is not None:
                 await _ended(process)
 
-    async def _start(self, line: Line) -> Process:
-        errand = Errand(
+    async def _start(self, line: MessageChannel) -> Process:
+        parameters = StartupParameters(
             home=self._home.root,
             http=self._settings,
             text=self._text,
@@ -113,15 +113,15 @@ class Keeper:
             sys.executable,
             "-m",
             "starburst.web.serving.process",
-            errand.model_dump_json(),
+            parameters.model_dump_json(),
             stdin=DEVNULL,
             start_new_session=True,  # Ctrl-C is meant for the scheduler, which ends it
-            pass_fds=(errand.socket, errand.line),
+            pass_fds=(parameters.socket, parameters.line),
             cwd=self._home.root,  # where nobody else puts modules
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         )
 
-    def _hear(self, line: Line) -> None:
+    def _hear(self, line: MessageChannel) -> None:
         try:
             for message in line.heard():
                 with suppress(ValidationError):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from starburst.aio import in_thread
 from starburst.app.daemon.orphan_ledger import ReapedBook
-from starburst.app.daemon.reaper import Reaper, Rules
+from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.journal import FileNotes
 from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner
@@ -25,7 +26,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
@@ -58,7 +59,7 @@ class Life:
     exec_: bool = False
     controller: str = "c"
     source: Source | None = None
-    stores: Mapping[str, Store] = field(default_factory=dict)
+    stores: Mapping[str, CloudStorage] = field(default_factory=dict)
     own_prices: bool = False
     lease_s: float = 900.0
     launch_limit_s: float = 1800.0
@@ -158,10 +159,16 @@ class Drawer:
         self.facts[key] = value
 
 
-def reaper_of(cloud: SkyCloud, *claimed: str, rules: Rules, now: Callable[[], float] = wall) -> Reaper:
+def reaper_of(cloud: SkyCloud, *claimed: str, rules: ReapRules, now: Callable[[], float] = wall) -> Reaper:
     """A reaper over a store that claims these machines."""
     return Reaper(
-        cloud, rules, ReapedBook(Drawer()), claimed=lambda: set(claimed), now=now, rate=lambda _offer: None
+        cloud,
+        rules,
+        ReapedBook(Drawer()),
+        claimed=lambda: set(claimed),
+        now=now,
+        rate=lambda _offer: None,
+        in_order=in_thread,
     )
 
 

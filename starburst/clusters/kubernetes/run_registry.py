@@ -1,0 +1,301 @@
+"""What became of each run, read from its Job and pods; in memory only, the API server is the truth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
+from starburst.kube import names
+from starburst.kube.objects import JobView, PodView
+
+RunKey = tuple[str, int]
+
+#: Why a pod failed that was not its command's doing: node, kubelet or another scheduler took its place.
+SITE_REASONS = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "Preempted",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    }
+)
+#: Ends of runs that we took back for what the cluster did.
+TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
+DELETED = "it was deleted in the cluster"
+_ATTEMPT = re.compile("[0-9]{1,9}")
+_ENDS = {end.value: end for end in RunEnd}
+_POD_ENDS = {"Succeeded": "Complete", "Failed": "Failed"}
+
+
+@dataclass(slots=True)
+class RunObject:
+    """The object a run is, a Job or a bare Pod, and the pods that belong to it."""
+
+    key: RunKey
+    view: JobView | PodView
+    pods: dict[tuple[str, str], PodView] = field(default_factory=dict)
+    #: uids of pods that were over before this run of its object began.
+    earlier: frozenset[str] = frozenset()
+    gone: bool = False
+    told_started: bool = False
+    told_deleted: bool = False
+    told_end: bool = False
+
+    @property
+    def active(self) -> list[PodView]:
+        """Pods of which something may be alive."""
+        return [pod for pod in self.pods.values() if not pod.over]
+
+    @property
+    def stopping(self) -> RunEnd | None:
+        """What its end will count as, if it is we who end it."""
+        attempt, _, rest = self.view.annotations.get(names.STOPPING, "").partition(" ")
+        return _ENDS.get(rest.partition(" ")[0]) if attempt == str(self.key[1]) else None
+
+    @property
+    def stopping_why(self) -> str:
+        """What we said of it when we began to end it."""
+        return self.view.annotations.get(names.STOPPING, "").partition(" ")[2].partition(" ")[2]
+
+    @property
+    def adopted(self) -> bool:
+        """Whether a user made its object."""
+        return names.ADOPTED in self.view.annotations
+
+    @property
+    def unschedulable(self) -> str:
+        """Why a pod of it could not be bound to its node; "" if none is known to."""
+        return next((pod.unschedulable for pod in self.active if not pod.node and pod.unschedulable), "")
+
+    @property
+    def deleted(self) -> bool:
+        """Whether somebody else took its object away before it ended."""
+        return self.gone and self.stopping is None and not self._ended
+
+    @property
+    def _ended(self) -> str:
+        """As Kubernetes says it; one that is being deleted can be marked Failed for the pods it loses."""
+        view = self.view
+        ended = view.end if isinstance(view, JobView) else _POD_ENDS.get(view.phase, "")
+        return "" if ended == "Failed" and view.deleting and self.stopping is None else ended
+
+    def started(self) -> bool:
+        """Whether every task has begun."""
+        if isinstance(self.view, JobView):
+            begun = sum(pod.over or pod.phase == "Running" for pod in self._pods())
+            return self.view.end == "Complete" or begun >= max(1, self.view.parallelism)
+        return self.view.over or self.view.phase == "Running"
+
+    def end(self, restarts: Callable[[str], bool]) -> RunEnded | None:
+        """How it ended, once nothing of it is alive; `restarts` as `RunRegistry` has it."""
+        view, stopping = self.view, self.stopping
+        if self.active:
+            return None
+        if self._ended == "Complete":
+            return RunEnded(*self.key, RunEnd.EXITED, 0)
+        if self._ended == "Failed":
+            return self._failed(restarts)
+        if self.gone:
+            message = DELETED if self.deleted else self.stopping_why
+            return RunEnded(*self.key, stopping or RunEnd.STOPPED, message=message)
+        if stopping is not None and isinstance(view, JobView) and view.withdrawn:
+            return RunEnded(*self.key, stopping, message=self.stopping_why)
+        return None
+
+    def _failed(self, restarts: Callable[[str], bool]) -> RunEnded:
+        """A Job that its user made does not come back from Failed, so that ends its job whatever it was."""
+        stopping = self.stopping
+        is_last = self.adopted and isinstance(self.view, JobView)
+        if stopping is not None and not (is_last and stopping in TAKEN_BACK):
+            return RunEnded(*self.key, stopping, message=self.stopping_why)
+        failed = [pod for pod in self._pods() if pod.phase == "Failed"]
+        own = [pod for pod in failed if not _was_taken(pod)]
+        if not own and not is_last and self._lost_its_pods(restarts):
+            taken = failed[0] if failed else None
+            return RunEnded(*self.key, RunEnd.DISPLACED, message=_words(taken) or "its pods were taken away")
+        code = max((pod.exit_code for pod in own or failed if pod.exit_code is not None), default=1)
+        in_time = not isinstance(self.view, JobView) or self.view.end_reason != "DeadlineExceeded"
+        end = RunEnd.EXITED if in_time else RunEnd.OUT_OF_TIME
+        return RunEnded(*self.key, end, code or 1, self._why_failed(own or failed))
+
+    def _lost_its_pods(self, restarts: Callable[[str], bool]) -> bool:
+        """Whether it failed for pods that are gone or were taken away, and none that failed by itself.
+
+        A Job of containers that are restarted in place has no failed pods either: at its limit of restarts
+        the Job controller deletes those that run.
+        """
+        view = self.view
+        if isinstance(view, PodView):
+            return True
+        return view.end_reason in ("", "BackoffLimitExceeded") and not restarts(self.key[0])
+
+    def _pods(self) -> list[PodView]:
+        if isinstance(self.view, PodView):
+            return [self.view]
+        return [pod for pod in self.pods.values() if pod.uid not in self.earlier]
+
+    def _why_failed(self, failed: list[PodView]) -> str:
+        """Kubernetes' words, if they say more than the exit code does."""
+        telling = [pod for pod in failed if pod.reason not in ("", "Error")]
+        if telling:
+            return _words(telling[0])
+        if isinstance(self.view, JobView) and self.view.end_reason not in ("", "BackoffLimitExceeded"):
+            return f"{self.view.end_reason}: {self.view.end_message}"
+        return ""
+
+
+def _words(pod: PodView | None) -> str:
+    return "" if pod is None else ": ".join(part for part in (pod.reason, pod.message) if part)
+
+
+def _was_taken(pod: PodView) -> bool:
+    """Whether a failed pod is not its command's doing."""
+    return pod.deleting or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
+
+
+class RunRegistry:
+    """All runs of one scheduler. Told of changes of Jobs and pods, it tells what they mean.
+
+    `restarts` says of a job whether its failed containers are restarted in place.
+    """
+
+    def __init__(self, controller: str, restarts: Callable[[str], bool] = lambda _: False) -> None:
+        self._controller = controller
+        self._restarts = restarts
+        self._units: dict[RunKey, RunObject] = {}
+        self._by_uid: dict[str, RunKey] = {}
+        #: Pods by the uid of the Job that owns them.
+        self._pods: dict[str, dict[tuple[str, str], PodView]] = {}
+        self._news: dict[RunKey, None] = {}
+
+    def __iter__(self) -> Iterator[RunObject]:
+        return iter(list(self._units.values()))
+
+    def get(self, key: RunKey) -> RunObject | None:
+        """One run, if anything of it was seen."""
+        return self._units.get(key)
+
+    def is_ours(self, view: JobView | PodView) -> bool:
+        """Whether an object belongs to this scheduler."""
+        return view.labels.get(names.CONTROLLER) == self._controller
+
+    def has_active_pods(self, uid: str) -> bool:
+        """Whether a Job has pods of which something may be alive."""
+        return any(not pod.over for pod in self._pods.get(uid, {}).values())
+
+    def key_of(self, view: JobView | PodView) -> RunKey | None:
+        """The run that an object of ours is for; None of those of others, and of objects that wait."""
+        attempt = view.annotations.get(names.ATTEMPT, "")
+        if not self.is_ours(view) or names.JOB not in view.labels:
+            return None
+        return (view.labels[names.JOB], int(attempt)) if _ATTEMPT.fullmatch(attempt) else None
+
+    def run_of(self, pod: PodView) -> RunKey | None:
+        """The run that a pod is part of; those that we made are marked with it."""
+        return self._by_uid.get(pod.owner.uid if pod.owner is not None else pod.uid) or self.key_of(pod)
+
+    def nodes_of(self, uid: str) -> set[str]:
+        """Where a Job has pods that may be alive."""
+        return {pod.node for pod in self._pods.get(uid, {}).values() if pod.node and not pod.over}
+
+    def orphans(self) -> frozenset[RunKey]:
+        """Runs of which pods live on without the Job that made them."""
+        return frozenset(
+            key
+            for uid, pods in self._pods.items()
+            if uid not in self._by_uid
+            for pod in pods.values()
+            if not pod.over and (key := self.key_of(pod)) is not None and key not in self._units
+        )
+
+    def job_changed(self, old: JobView | None, new: JobView | None) -> None:
+        """Take in what a watch says of a Job."""
+        self._changed(old, new)
+
+    def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
+        """Take in what a watch says of a pod: one of a Job's, or a run of its own."""
+        pod = new or old
+        assert pod is not None
+        if pod.owner is None:
+            self._changed(old, new)
+            return
+        pods = self._pods.setdefault(pod.owner.uid, {})
+        if new is None:
+            pods.pop(pod.key, None)
+            if not pods and pod.owner.uid not in self._by_uid:
+                del self._pods[pod.owner.uid]
+        else:
+            pods[pod.key] = new
+        key = self._by_uid.get(pod.owner.uid)
+        if key is not None:
+            self._news[key] = None
+
+    def _changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
+        view = new or old
+        assert view is not None
+        key = self.key_of(view) or self._by_uid.get(view.uid)
+        if key is None:
+            return
+        unit = self._units.get(key)
+        if unit is None or (unit.gone and unit.told_end and unit.view.uid != view.uid):
+            if new is None:
+                return
+            unit = self._units[key] = RunObject(key, view, self._pods.setdefault(view.uid, {}))
+        elif unit.view.uid != view.uid:
+            return  # not the object that this run is
+        before = self._by_uid.get(view.uid, key)
+        if before != key:  # an adopted object is on its next run
+            self._units.pop(before, None)
+            unit.earlier = frozenset(pod.uid for pod in unit.pods.values() if pod.over)
+        self._by_uid[view.uid] = key
+        unit.view, unit.gone = view, new is None
+        if isinstance(view, PodView):
+            unit.pods = {} if new is None else {view.key: view}
+        self._news[key] = None
+
+    def known(self) -> frozenset[RunKey]:
+        """Every run of which something was seen."""
+        return frozenset(self._units)
+
+    def take_events(self) -> list[Event]:
+        """What is new since the last call: starts, ends, and what users ended by deleting it."""
+        events: list[Event] = []
+        for key in self._news:
+            unit = self._units.get(key)  # None if its object is on its next run
+            if unit is None:
+                continue
+            if not unit.told_end:
+                events += self._events_of(unit)
+            if unit.gone and unit.told_end:
+                self._forget(unit)
+        self._news.clear()
+        return events
+
+    def _events_of(self, unit: RunObject) -> Iterator[Event]:
+        if not unit.told_started and not unit.gone and unit.started():
+            unit.told_started = True
+            yield RunStarted(*unit.key)
+        if unit.deleted and not unit.told_deleted:
+            unit.told_deleted = True
+            yield CancelRequested(unit.key[0])
+        end = unit.end(self._restarts)
+        if end is not None:
+            unit.told_end = True
+            yield end
+
+    def _forget(self, unit: RunObject) -> None:
+        """Drop a run whose object is gone and told."""
+        self._units.pop(unit.key, None)
+        if self._by_uid.get(unit.view.uid) == unit.key:
+            del self._by_uid[unit.view.uid]
+            pods = self._pods.get(unit.view.uid)
+            if not pods:
+                self._pods.pop(unit.view.uid, None)

@@ -1,0 +1,89 @@
+"""How a task ended, as its supervisor says it: the one door for what stands in an `exit.json`.
+
+A job may be able to write that file, and a rented machine may answer anything in its place, so nothing in it
+is taken on trust. What is not an exit through and through counts as none: as if the supervisor had been
+killed. Standard library only, for the agent on rented machines too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from starburst.runs.supervisor.files import read_plain
+
+#: What ended a task, as `exit.json` says it.
+ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL = "itself", "stop", "time_limit", "lease", "refusal"
+ENDERS = frozenset({ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL})
+
+#: A larger file is no exit.
+MAX_BYTES = 4096
+MAX_MESSAGE = 1000
+#: Exit codes as shells have them; and signals of Linux.
+MAX_CODE, MAX_SIGNAL = 255, 64
+#: Epoch seconds up to the year 5138.
+MAX_TIME = 1e11
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a task ended, as its shim saw it."""
+
+    #: As shells have it: 128 and the signal's number for one that a signal killed. None: it never ran.
+    exit_code: int | None
+    signal: int | None
+    ended_by: str
+    message: str
+    #: Epoch seconds of the wall's clock.
+    started_at: float
+    ended_at: float
+
+    @property
+    def went_well(self) -> bool:
+        """Whether it ended as it should."""
+        return self.exit_code == 0 and self.ended_by in (ITSELF, STOP)
+
+
+def read_exit(text: bytes | str) -> Exit | None:
+    """What a file or an answer says in JSON; None if it is no exit."""
+    if len(text) > MAX_BYTES:
+        return None
+    try:
+        return exit_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def exit_of(said: object) -> Exit | None:
+    """The same of what was decoded already."""
+    if not isinstance(said, dict) or said.keys() != Exit.__dataclass_fields__.keys():
+        return None
+    checks = (
+        _is_number(said["exit_code"], 0, MAX_CODE),
+        _is_number(said["signal"], 1, MAX_SIGNAL),
+        isinstance(said["ended_by"], str) and said["ended_by"] in ENDERS,
+        _is_message(said["message"]),
+        _is_time(said["started_at"]),
+        _is_time(said["ended_at"]),
+    )
+    return Exit(**said) if all(checks) else None
+
+
+def load_exit(path: str | os.PathLike[str]) -> Exit | None:
+    """What the file says; None if there is none, or what is there is no exit."""
+    text = read_plain(path, MAX_BYTES)
+    return None if text is None else read_exit(text)
+
+
+def _is_number(value: Any, least: int, most: int) -> bool:
+    return value is None or (type(value) is int and least <= value <= most)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_MESSAGE and (not value or value.isprintable())
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= MAX_TIME  # NaN is neither

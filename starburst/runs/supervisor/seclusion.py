@@ -1,0 +1,196 @@
+"""Keeps a task apart from other users' runs and from ours, by namespaces of the kernel. Part of the shim.
+
+The process that becomes the task sees an empty directory where the home is, with nothing in it but the task's
+own directories, and no process but those of the task. It has the rights of another account, or, where the
+scheduler is not root, of the scheduler's own account without its privileges. Two processes stand between the
+shim and the task: a stand-in, which ends as the task ends, and the first process of the namespace, with
+which the kernel kills everything in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import stat
+from contextlib import suppress
+from typing import Any
+
+from starburst.runs.supervisor.children import LOCK_FD, PR_SET_PDEATHSIG, keep_only
+
+#: What an error of `enter` names in place of a file.
+RUN_AS = "run_as"
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x08000000, 0x10000000, 0x20000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+PR_SET_NO_NEW_PRIVS = 38
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter(plan: dict[str, Any]) -> None:
+    """In a child of the shim: go on in the process that is to become the task, with the rights it is to have.
+
+    `plan` is what `accounts.py` makes: `uid`, `gid`, `groups` (or a `uid` of None: this account, in a user
+    namespace), `own` (directories to be made for it), `hide`, `keep` (of what is hidden) and `private`
+    (pairs: a directory and what lies there instead).
+
+    Raises:
+        OSError: it cannot be had; its filename is RUN_AS.
+    """
+    try:
+        for path in plan["own"]:
+            _own(path, plan["uid"], plan["gid"])
+        if plan["uid"] is None:
+            _enter_user_namespace()
+        _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC), "namespaces")
+        _see_only(plan)
+        say = _stand_in_for_what_comes()
+        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        _first_of_what_comes(say)
+        _take_rights(plan)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        raise OSError(error.errno, f"{error.strerror}{where}", RUN_AS) from None
+
+
+def attempt(plan: str) -> None:
+    """Enter, and end; in a process of its own."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
+    try:
+        enter(json.loads(plan))
+    except OSError as error:
+        os.write(2, f"{error.strerror}".encode())
+        os._exit(1)
+    os._exit(0)
+
+
+def _own(path: str, uid: int | None, gid: int | None) -> None:
+    """Make a directory for the task alone, or hand one over with what lies there and was its owner's."""
+    os.makedirs(path, 0o700, exist_ok=True)
+    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        before = os.fstat(top).st_uid
+        os.fchmod(top, 0o700)
+        if uid is None or gid is None or uid == before:
+            return
+        for _path, directories, files, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+            for name in (*directories, *files):
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == before:
+                    os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+        os.fchown(top, uid, gid)  # last: until then it is not done
+    finally:
+        os.close(top)
+
+
+def _enter_user_namespace() -> None:
+    uid, gid = os.geteuid(), os.getegid()
+    _check(_libc.unshare(CLONE_NEWUSER), "a user namespace")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _see_only(plan: dict[str, Any]) -> None:
+    """Hide what is to be hidden, but for what is kept."""
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in plan["keep"]}
+    lain = {path: os.open(instead, os.O_PATH | os.O_CLOEXEC) for path, instead in plan["private"]}
+    before = os.umask(0o066)
+    for path, folder in lain.items():
+        _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
+    for path in plan["hide"]:
+        os.makedirs(path, exist_ok=True)  # what lies in its place may be empty
+        _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=711,size=1m")
+    for path, folder in kept.items():
+        os.makedirs(path, exist_ok=True)
+        _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
+    for path in plan["hide"]:
+        _mount("none", path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.umask(before)
+
+
+def _stand_in_for_what_comes() -> int:
+    """Fork the first process of the new namespace; the parent stays behind, and ends as it is told.
+
+    Returned in the child: the file in which the wait status of the task is to be written.
+    """
+    heard, say = os.pipe()
+    first = os.fork()
+    if first == 0:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return say
+    keep_only(LOCK_FD, heard)
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of rights undoes
+    text = os.read(heard, 32)
+    os.waitpid(first, 0)
+    _end_like(int(text or signal.SIGKILL))
+    raise AssertionError("unreachable")
+
+
+def _end_like(status: int) -> None:
+    """End this process as one of that wait status ended."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _first_of_what_comes(say: int) -> None:
+    """Fork the task; the parent reaps what dies, and ends when the task has.
+
+    A SIGTERM, which only the shim can send it, is passed on; then the task's children have their grace, too.
+    """
+    main = os.fork()
+    with suppress(PermissionError):  # each does it, so that it is done when either goes on
+        os.setpgid(main, main)
+    if main == 0:
+        os.close(say)
+        return
+    keep_only(LOCK_FD, say)
+    status, ending = None, False
+    while True:
+        pid, ended = -1, 0
+        while pid:
+            try:
+                pid, ended = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == main:
+                status = ended
+        if status is not None and (pid != 0 or not ending):
+            os.write(say, str(status).encode())
+            os._exit(0)
+        if signal.sigwait({signal.SIGTERM, signal.SIGCHLD}) == signal.SIGTERM:
+            ending = True
+            with suppress(ProcessLookupError):
+                os.killpg(main, signal.SIGTERM)
+
+
+def _take_rights(plan: dict[str, Any]) -> None:
+    if plan["uid"] is not None:
+        for stream in (1, 2):  # so that /dev/stdout can be opened
+            if stat.S_ISFIFO(os.fstat(stream).st_mode):
+                os.fchown(stream, plan["uid"], -1)
+        os.setgroups(plan["groups"])
+        os.setresgid(*(plan["gid"],) * 3)
+        os.setresuid(*(plan["uid"],) * 3)
+    if plan["no_new_privs"]:
+        _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    _check(_libc.mount(*texts[:3], ctypes.c_ulong(flags), texts[3]), f"mount {target}")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)

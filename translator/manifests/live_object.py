@@ -1,0 +1,192 @@
+"""Jobs and Pods found in a cluster, read as jobs: what their user wrote, without what the server added."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from starburst.domain.job import Adopted, Submission
+from starburst.domain.user import USER_IS, is_user
+from translator.carried import Carried
+from translator.errors import ManifestErrors
+from translator.field import Field, ManifestReport
+from translator.manifests.hints import OWN_KEYS, PREFIX
+from translator.manifests.manifest import API_VERSIONS, has_kind, submission
+
+#: Of an object's metadata, what its user gave; all else is the server's.
+_USERS = ("name", "namespace", "labels", "annotations")
+_SERVERS_KEYS = frozenset(
+    {
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+        "batch.kubernetes.io/job-tracking",
+        "controller-uid",
+        "job-name",
+        "kubectl.kubernetes.io/last-applied-configuration",
+        *(PREFIX + key for key in OWN_KEYS if key != "user"),
+    }
+)
+_DEADLINE = f"{PREFIX}active-deadline"
+#: Volumes with the credentials of the pod's account, which the server mounts by itself: projected ones, and
+#: before 1.21 the account's Secret, under its own name.
+_INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
+_INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
+_INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def read_object(
+    obj: Mapping[str, Any], *, job_id: str, user: str | None = None, carries: Carried | None = None
+) -> Submission:
+    """The job that a Job or Pod, as the API server returns it, stands for; its id is `job_id`.
+
+    `user` is whose it is; None is as its label or annotation starburst.io/user says. `carries` as for
+    `read_manifests`.
+
+    Raises:
+        ManifestErrors: it asks for what Starburst cannot give; it holds every problem found.
+    """
+    metadata = _mapping(obj, "metadata")
+    kind = "Job" if "template" in _mapping(obj, "spec") else "Pod"
+    obj = {"apiVersion": API_VERSIONS[kind], "kind": kind, **obj}  # the items of a list come without them
+    adopted = Adopted(
+        kind=str(obj["kind"]),
+        namespace=str(metadata.get("namespace") or "default"),
+        name=str(metadata.get("name")),
+        uid=str(metadata.get("uid") or ""),
+    )
+    source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
+    manifest = Field(as_submitted(obj), "", ManifestReport(source, document=0, native=True, carries=carries))
+    owner = _controller(metadata) if adopted.kind == "Pod" else ""
+    if owner:
+        manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
+    whose = _user(metadata, manifest) if user is None else user
+    found = submission(manifest, lambda: "", whose) if has_kind(manifest) else None
+    if found is not None and found.job.array is not None:
+        manifest.at("spec").refuse(
+            "an object that lies in a cluster cannot be split into an array; give it to starburst submit, or "
+            "set parallelism to completions to run all at once",
+            show=False,
+        )
+    if found is not None and (found.job.after_ok or found.job.after_any):
+        manifest.at("metadata").refuse(
+            "starburst.io/after-ok and after-any name jobs of Starburst; give it to starburst submit",
+            show=False,
+        )
+    if found is None or manifest.report.errors:
+        raise ManifestErrors(manifest.report.errors)
+    if found.job.retries:
+        manifest.at("metadata").at("annotations").at(f"{PREFIX}retries").note(
+            "an object that has failed cannot run again; its own backoffLimit is kept, submit it for more"
+        )
+    return replace(
+        found,
+        job=replace(found.job, id=job_id, retries=0),
+        workload=replace(found.workload, adopted=adopted),
+        notes=tuple(manifest.report.notes),
+    )
+
+
+def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an object without what the server and Starburst have written into it."""
+    manifest = copy.deepcopy({key: value for key, value in obj.items() if key != "status"})
+    metadata = _mapping(manifest, "metadata")
+    deadline = str(_mapping(metadata, "annotations").get(_DEADLINE, ""))
+    manifest["metadata"] = _keys_of_users({key: metadata[key] for key in _USERS if key in metadata})
+    spec = _mapping(manifest, "spec")
+    if manifest.get("kind") == "Job":
+        _clean_job(spec)
+        if deadline.isdecimal():  # taken off while the job waits
+            spec.setdefault("activeDeadlineSeconds", int(deadline))
+    elif manifest.get("kind") == "Pod":
+        _clean_pod(spec)
+    return manifest
+
+
+def _clean_job(spec: dict[str, Any]) -> None:
+    """Without the server's selector, and not suspended, as it may be while it waits."""
+    if not spec.get("manualSelector"):
+        spec.pop("selector", None)
+    spec.pop("suspend", None)
+    template = _mapping(spec, "template")
+    if "metadata" in template:
+        metadata = _keys_of_users(dict(_mapping(template, "metadata")))
+        metadata.pop("creationTimestamp", None)
+        template["metadata"] = metadata
+
+
+def _clean_pod(spec: dict[str, Any]) -> None:
+    """Without its place, what was put into it to debug it, and what admission gives to every pod."""
+    for key in ("nodeName", "ephemeralContainers", "priority"):
+        spec.pop(key, None)
+    _drop(spec, "tolerations", _is_injected)
+    gone = {volume.get("name") for volume in _mappings(spec, "volumes") if _is_credentials(volume)}
+    _drop(spec, "volumes", _is_credentials)
+    for container in (*_mappings(spec, "containers"), *_mappings(spec, "initContainers")):
+        _drop(container, "volumeMounts", lambda mount: mount.get("name") in gone)
+
+
+def _is_credentials(volume: dict[str, Any]) -> bool:
+    name = str(volume.get("name"))
+    if _INJECTED_SECRET.fullmatch(name) and _mapping(volume, "secret").get("secretName") == name:
+        return True
+    return _INJECTED_VOLUME.fullmatch(name) is not None
+
+
+def _is_injected(toleration: dict[str, Any]) -> bool:
+    return (
+        toleration.get("key") in _INJECTED_TOLERATIONS
+        and toleration.get("effect") == "NoExecute"
+        and "tolerationSeconds" in toleration
+    )
+
+
+def _drop(owner: dict[str, Any], key: str, unwanted: Callable[[dict[str, Any]], bool]) -> None:
+    """Take what is unwanted out of a list, and the list itself if nothing of it is left."""
+    found = owner.get(key)
+    if isinstance(found, list):
+        owner[key] = [one for one in found if not (isinstance(one, dict) and unwanted(one))]
+        if not owner[key]:
+            del owner[key]
+
+
+def _keys_of_users(metadata: dict[str, Any]) -> dict[str, Any]:
+    for kind in ("labels", "annotations"):
+        kept = {key: value for key, value in _mapping(metadata, kind).items() if key not in _SERVERS_KEYS}
+        metadata.pop(kind, None)
+        if kept:
+            metadata[kind] = kept
+    return metadata
+
+
+def _user(metadata: dict[str, Any], manifest: Field) -> str:
+    key = f"{PREFIX}user"
+    for kind in ("annotations", "labels"):
+        name = str(_mapping(metadata, kind).get(key) or "")
+        if name and not is_user(name):
+            manifest.at("metadata").at(kind).at(key).refuse(USER_IS)
+        if name:
+            return name
+    return ""
+
+
+def _controller(metadata: dict[str, Any]) -> str:
+    """The object that makes this one again when it goes, as "Job train"; "" if there is none."""
+    for owner in _mappings(metadata, "ownerReferences"):
+        if owner.get("controller"):
+            return f"{owner.get('kind')} {owner.get('name')}"
+    return ""
+
+
+def _mappings(owner: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The mappings in the list that stands under a key."""
+    found = owner.get(key)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _mapping(owner: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """What stands under a key if that is a mapping, else an empty one."""
+    found = owner.get(key)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,55 @@
+"""A Job or Pod taken apart into the pieces that are translated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from translator.field import Field, ManifestReport
+from translator.manifests.live_object import as_submitted
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestParts:
+    """A manifest taken apart; `job` is absent if it is a Pod."""
+
+    root: Field
+    metadata: Field
+    job: Field
+    template: Field
+    spec: Field
+    container: Field
+
+    @property
+    def names_pods(self) -> bool:
+        """Whether the names of its pods are made when they are."""
+        return self.job.value is not None or self.metadata.at("name").value is None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether its pods are numbered."""
+        return self.job.at("completionMode").value == "Indexed"
+
+
+def split_manifest(manifest: Mapping[str, Any]) -> ManifestParts:
+    """The pieces of a manifest; what the API server has written into it is left out.
+
+    An absent piece is an absent field; mistakes of form go to the report of `root`.
+    """
+    metadata = manifest.get("metadata")
+    stored = isinstance(metadata, dict) and metadata.get("uid")
+    root = Field(
+        as_submitted(manifest) if stored else dict(manifest),
+        "",
+        ManifestReport("", 0, native=True, leaves=False),
+    )
+    root.report.namespace = root.at("metadata").at("namespace").text() or ""
+    spec = root.at("spec")
+    of_job = root.at("kind").value == "Job"
+    template = spec.at("template") if of_job else root
+    pod_spec = template.at("spec")
+    containers = pod_spec.at("containers")
+    first = containers.items()[0] if isinstance(containers.value, list) and containers.value else containers
+    absent = Field(None, "spec", root.report)
+    return ManifestParts(root, root.at("metadata"), spec if of_job else absent, template, pod_spec, first)

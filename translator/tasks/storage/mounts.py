@@ -1,0 +1,107 @@
+"""Volumes of a job on a machine that it shares with others: what its container sees of them, and where.
+
+All that `cloud.volumes` maps is mounted on every machine, so of a job nothing is left to do but to say which
+part of which it sees at which path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from translator.carried import Bucket, CloudStorage
+from translator.fidelity import STAY
+from translator.field import Field
+from translator.tasks.storage.cloud_volumes import stand_in
+
+#: Volumes whose data lies elsewhere, where the config may map a store to them.
+MAPPED = ("persistentVolumeClaim", "nfs")
+NOT_MOUNTED = "not mounted, paths are the machine's"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """What a container sees at a path."""
+
+    path: str
+    #: None is a directory of the attempt's own, empty at its start.
+    store: CloudStorage | None
+    #: A path within that; of the attempt's directories the first part is the volume's number.
+    below: str
+    read_only: bool
+
+
+def read_mounts(
+    spec: Field, container: Field, stores: Mapping[str, CloudStorage], *, in_container: bool
+) -> list[Mount]:
+    """The mounts of a pod; what is wrong with them, or is another thing in a cloud, goes to its report."""
+    volumes = {volume.at("name").text(): (n, volume) for n, volume in enumerate(spec.at("volumes").items())}
+    mounts: list[tuple[str | None, Field]] = [
+        (mount.at("name").text(), mount) for mount in container.at("volumeMounts").items()
+    ]
+    for name, mount in mounts:
+        if name not in volumes:
+            mount.at("name").refuse("there is no such volume; add it under volumes")
+    found: list[Mount] = []
+    for name, (number, volume) in volumes.items():
+        here = [mount for of, mount in mounts if of == name]
+        found += _volume(volume, number, here, stores, in_container=in_container)
+    return found
+
+
+def _volume(
+    volume: Field, number: int, mounts: list[Field], stores: Mapping[str, CloudStorage], *, in_container: bool
+) -> Iterator[Mount]:
+    kinds = [key for key, found in volume.entries().items() if key != "name" and found.value is not None]
+    kind = kinds[0] if kinds else "emptyDir"  # as Kubernetes has it
+    source = volume.at(kind)
+    if kind == "emptyDir" and in_container:
+        if source.at("medium").value == "Memory":
+            volume.note("a directory on disk, not in memory, in the cloud")
+        yield from _mounted(source, mounts, None, str(number))
+    elif kind == "emptyDir":
+        volume.note(f"{NOT_MOUNTED} in the cloud")
+    elif kind in (*MAPPED, "hostPath"):
+        key, found = stand_in(stores, source, kind)
+        if found is not None:
+            yield from _stored(source, mounts, *found, in_container=in_container)
+        elif kind == "hostPath":
+            volume.note(f"{NOT_MOUNTED} in the cloud")
+        else:
+            mend = f"name what stands in for {key} under cloud.volumes, or {STAY}"
+            source.refuse(f"does not go along to a cloud; {mend}", show=False)
+
+
+def _stored(
+    source: Field, mounts: list[Field], store: CloudStorage, below: str, *, in_container: bool
+) -> Iterator[Mount]:
+    if in_container:
+        if mounts:
+            what = f"{store.source}, which is no file system," if isinstance(store, Bucket) else told(store)
+            source.note(f"{what} in the cloud")
+        yield from _mounted(source, mounts, store, below)
+        return
+    for mount in mounts:
+        why = "cannot be made for a job on the machine itself, which others share"
+        mend = f"give it an image, without starburst.io/runtime: host, or {STAY}"
+        mount.at("mountPath").refuse(f"{why}; {mend}")
+
+
+def _mounted(source: Field, mounts: list[Field], store: CloudStorage | None, below: str) -> Iterator[Mount]:
+    for mount in mounts:
+        path, sub_path = mount.at("mountPath"), mount.at("subPath")
+        where, within = path.text() or "", f"{below}/{sub_path.text() or ''}".strip("/")
+        if not where.startswith("/") or ":" in where:
+            path.refuse("must be an absolute path, without a colon")
+        elif mount.at("subPathExpr").value:
+            mount.at("subPathExpr").refuse(f"is not filled in in the cloud; write subPath, or {STAY}")
+        elif ".." in within.split("/") or ":" in within:
+            (sub_path if sub_path.value else source).refuse("a path within may have no .. and no colon")
+        else:
+            read_only = source.at("readOnly").flag() or mount.at("readOnly").flag()
+            yield Mount(where, store, within, read_only)
+
+
+def told(store: CloudStorage) -> str:
+    """A store as its user knows it."""
+    return store.source if isinstance(store, Bucket) else f"SkyPilot's volume {store.name}"
