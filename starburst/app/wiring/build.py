@@ -35,13 +35,14 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
 from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
+from starburst.runs.processes import ProcessRunner
 from starburst.store import queries
 from starburst.store.store import Store
 from translator.manifests.tenancy import Tenancy, rule
 from translator.tasks.runtime_values import UnresolvedError
 
 if TYPE_CHECKING:
-    from starburst.clouds.sky.runs.runtime_values import Source
+    from starburst.clouds.sky.runs.inputs import ValueSource
     from starburst.kube.api import Api
 
 
@@ -122,34 +123,33 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     """
     if isinstance(config.cloud, SkyConfig):
         from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+        from starburst.clouds.sky.context import SkyClock  # noqa: PLC0415
+        from starburst.clouds.sky.runs.inputs import RunInputs  # noqa: PLC0415
 
         return sky_cloud(
             config.cloud,
             home,
             checkpoints_of(home, config),
-            pace=pace,
-            now=now,
+            clock=SkyClock(now, pace),
             controller=_controller_id(store),
-            source=values_of(config),
             max_log=config.home.max_log,
-            stores=config.stores(),
-            admit=partial(_admit, config.tenancy()),
+            inputs=RunInputs(values_of(config), config.stores(), partial(_admit, config.tenancy())),
         )
+    run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)
+    checkpoints, max_log = checkpoints_of(home, config), config.home.max_log
     return LocalCloud(
         config.cloud.catalog(),
         home.cloud,
-        checkpoints_of(home, config),
+        ProcessRunner(home.cloud / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log),
         pace=pace,
         now=now,
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
-        run_as=config.on_this_machine().get("cloud", config.cloud).runs_as(home),
-        max_log=config.home.max_log,
     )
 
 
-def values_of(config: Config) -> Source | None:
+def values_of(config: Config) -> ValueSource | None:
     """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
     chosen = config.cluster
     if not isinstance(chosen, KubernetesConfig):
