@@ -56,7 +56,7 @@ class JobAccount:
 
 
 @dataclass(slots=True, eq=False)
-class CloudRun:
+class SharedRun:
     """One attempt on rented machines."""
 
     start: StartRun
@@ -84,14 +84,14 @@ class CloudRun:
 
 
 @dataclass(slots=True)
-class RentedMachine:
+class SharedMachine:
     """A machine from its request on."""
 
     type: MachineType
     billed_from: float
     #: Workload → when its image is built.
     image_at: dict[str, float] = field(default_factory=dict)
-    active: dict[str, CloudRun] = field(default_factory=dict)
+    active: dict[str, SharedRun] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -123,8 +123,8 @@ class SharedCloud(World):
         super().__init__(scheduler, nodes, offers, on_step=on_step)
         self._cloud = cloud
         self._rates: dict[Company, dict[str, float]] = {}
-        self._runs: dict[tuple[str, int], CloudRun] = {}
-        self._machines: dict[str, RentedMachine] = {}
+        self._runs: dict[tuple[str, int], SharedRun] = {}
+        self._machines: dict[str, SharedMachine] = {}
         #: Jobs that were in the cloud.
         self.accounts: dict[str, JobAccount] = {}
         self.use = CloudUse()
@@ -147,7 +147,7 @@ class SharedCloud(World):
     def _launch(self, name: str, kind: MachineType, now: float) -> None:
         self.use.instances += 1
         billed_from = now + kind.acquire_s
-        self._machines[name] = RentedMachine(kind, billed_from)
+        self._machines[name] = SharedMachine(kind, billed_from)
         self.at(now + kind.offer.ready_s, Later(lambda _: self._ready(name)))
 
     def _ready(self, name: str) -> Event | None:
@@ -172,17 +172,17 @@ class SharedCloud(World):
         before = {slot.rank: slot.where for slot in account.slots}
         account.moves += sum(before.get(slot.rank, slot.where) != slot.where for slot in start.slots)
         account.slots = start.slots
-        run = CloudRun(start, self._cloud.kinds[job.workload], account, self._work_s[job.id], since=now)
+        run = SharedRun(start, self._cloud.kinds[job.workload], account, self._work_s[job.id], since=now)
         self._runs[job.id, start.attempt] = run
         self._book(run, -now)
         self._then(run, now + run.kind.fetch_s, self._fetched)
 
-    def _then(self, run: CloudRun, when: float, then: Callable[[CloudRun, float], Event | None]) -> None:
+    def _then(self, run: SharedRun, when: float, then: Callable[[SharedRun, float], Event | None]) -> None:
         """Go on with a run at a time, if it has not ended or been stopped by then."""
         key = run.start.job_id, run.start.attempt
         self.at(when, Later(lambda now: then(run, now) if self._runs.get(key) is run else None))
 
-    def _fetched(self, run: CloudRun, now: float) -> Event | None:
+    def _fetched(self, run: SharedRun, now: float) -> Event | None:
         """The first of a workload's tasks on a machine has the image built there."""
         built = [
             self._machines[name].image_at.setdefault(run.kind.name, now + run.kind.build_s)
@@ -191,7 +191,7 @@ class SharedCloud(World):
         self._then(run, max(now, *built), self._begin)
         return None
 
-    def _begin(self, run: CloudRun, now: float) -> Event:
+    def _begin(self, run: SharedRun, now: float) -> Event:
         run.active_since = now
         for name in run.machines:
             self._machines[name].active[run.start.job_id] = run
@@ -199,11 +199,11 @@ class SharedCloud(World):
         self._then(run, now + run.kind.init_s, self._initialised)
         return RunStarted(run.start.job_id, run.start.attempt)
 
-    def _initialised(self, run: CloudRun, now: float) -> None:
+    def _initialised(self, run: SharedRun, now: float) -> None:
         run.ready = True
         self._pace(run, now)
 
-    def _stop(self, run: CloudRun, now: float) -> None:
+    def _stop(self, run: SharedRun, now: float) -> None:
         was_up = run.active_since is not None
         self._leave(run, now)
         self._work_s[run.start.job_id] = run.left_s
@@ -211,13 +211,13 @@ class SharedCloud(World):
         self._book(run, ends)
         self.at(ends, Later(lambda _: RunEnded(run.start.job_id, run.start.attempt, RunEnd.STOPPED)))
 
-    def _done(self, run: CloudRun, now: float) -> Event:
+    def _done(self, run: SharedRun, now: float) -> Event:
         del self._runs[run.start.job_id, run.start.attempt]
         self._leave(run, now)
         self._book(run, now)
         return RunEnded(run.start.job_id, run.start.attempt, RunEnd.EXITED, 0)
 
-    def _leave(self, run: CloudRun, now: float) -> None:
+    def _leave(self, run: SharedRun, now: float) -> None:
         """A run no longer makes progress nor disturbs others."""
         run.settle(now)
         run.rate = 0.0
@@ -228,7 +228,7 @@ class SharedCloud(World):
             del self._machines[name].active[run.start.job_id]
         self._company_changed(run, now)
 
-    def _book(self, run: CloudRun, signed_at: float) -> None:
+    def _book(self, run: SharedRun, signed_at: float) -> None:
         """Tasks hold their machines from `-signed_at` (a start) or until `signed_at` (an end)."""
         for slot in run.start.slots:
             self.use.task_s += signed_at
@@ -238,13 +238,13 @@ class SharedCloud(World):
 
     # Progress
 
-    def _company_changed(self, run: CloudRun, now: float) -> None:
+    def _company_changed(self, run: SharedRun, now: float) -> None:
         """A run came to its machines or left them: those who are there have another pace now."""
         there = [other for name in run.machines for other in self._machines[name].active.values()]
         for other in dict.fromkeys(there):
             self._pace(other, now)
 
-    def _pace(self, run: CloudRun, now: float) -> None:
+    def _pace(self, run: SharedRun, now: float) -> None:
         rate = min(self._throughput(run, name) for name in run.machines) if run.ready else 0.0
         if rate == run.rate:
             return
@@ -253,17 +253,17 @@ class SharedCloud(World):
         run.version += 1
         version = run.version
 
-        def end(run: CloudRun, at: float) -> Event | None:
+        def end(run: SharedRun, at: float) -> Event | None:
             return self._done(run, at) if run.version == version else None
 
-        def report(run: CloudRun, _: float) -> Event | None:
+        def report(run: SharedRun, _: float) -> Event | None:
             return self._report(run) if run.version == version else None
 
         self._then(run, now + run.left_s / rate, end)
         if self.scheduler.fleet.shares:
             self._then(run, now + SETTLED_S, report)
 
-    def _throughput(self, run: CloudRun, name: str) -> float:
+    def _throughput(self, run: SharedRun, name: str) -> float:
         """Of a run's tasks on a machine, the slowest; all tasks of a run do the same."""
         active = self._machines[name].active.values()
         company = tuple(sorted(r.kind.name for r in active for slot in r.start.slots if slot.where == name))
@@ -271,6 +271,6 @@ class SharedCloud(World):
             self._rates[company] = dict(zip(company, throughputs(self._cloud.truth, company), strict=True))
         return self._rates[company][run.kind.name]
 
-    def _report(self, run: CloudRun) -> Event:
+    def _report(self, run: SharedRun) -> Event:
         """The pace of a run in iterations per second, as the run itself would report it."""
         return Progress(run.start.job_id, run.start.attempt, 0.0, None, run.rate * run.kind.pace)

@@ -108,7 +108,7 @@ class CountedPacker:
 
 
 @dataclass(slots=True)
-class Journal:
+class JobJournal:
     """What became of each job, by its row in the trace; scheduler seconds."""
 
     ended: dict[int, JobRecord] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def simulate_burst(
         scheduler.fleet.speeds.table = Colocation.known(cloud.truth.values, cloud.truth.default)
     if spec.backfill and spec.backfill_rule == "artifact":
         scheduler.walk = ArtifactBackfill(scheduler)
-    journal = Journal()
+    journal = JobJournal()
     world = SharedCloud(scheduler, spec.cluster(), cloud, journal.on_step)
     estimate_h = estimates(trace, spec)
     jobs = [job_of(row) for row in range(len(trace))]
@@ -189,7 +189,7 @@ def _sim_job(trace: Trace, row: int, packed: PackedJob, estimate_h: Floats, clou
     return SimJob(job, float(trace.arrival_h[row]) * CLOCK_S, float(trace.duration_h[row]) * CLOCK_S)
 
 
-def _outcomes(trace: Trace, journal: Journal) -> Outcomes:
+def _outcomes(trace: Trace, journal: JobJournal) -> Outcomes:
     """In hours; a job in the cloud starts when it leaves the queue for it."""
     n = len(trace)
     records = [journal.ended[row] for row in range(n)]
@@ -211,7 +211,7 @@ def _outcomes(trace: Trace, journal: Journal) -> Outcomes:
 
 
 def _packed(
-    trace: Trace, journal: Journal, world: SharedCloud, packer: CountedPacker, rows: range
+    trace: Trace, journal: JobJournal, world: SharedCloud, packer: CountedPacker, rows: range
 ) -> PackedResult:
     """The bill and the jobs are those that count; machines, tasks on them and plans are of all jobs."""
     use = world.use
