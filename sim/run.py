@@ -65,7 +65,7 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
     outcomes = simulate(trace, estimate_h, spec)
     cpu_seconds = time.process_time() - began
     queues = measure_queues(trace, outcomes, spec)
-    return Run(outcomes, measure(trace, outcomes, spec), queues, name, cpu_seconds, _max_rss_mb())
+    return Run(outcomes, measure(trace, outcomes, spec), queues, name, cpu_seconds, max_rss_mb())
 
 
 def estimates(trace: Trace, spec: Spec) -> Floats:
@@ -117,6 +117,7 @@ def _check_shares(spec: Spec, trace: Trace) -> None:
             raise SimulationError(f"--share: {name!r}: no job is in it; the trace {queues}")
 
 
-def _max_rss_mb() -> float:
+def max_rss_mb() -> float:
+    """Largest resident set of this process so far, MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1024 / (1024 if sys.platform == "darwin" else 1)

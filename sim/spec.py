@@ -128,16 +128,20 @@ class Spec:
         parts = [policy.title, *[share] * bool(policy.symbol), order, self.binpack]
         return ", ".join(parts)
 
-    def settings(self) -> Settings:
-        """For the core, on a clock whose second is an hour of the trace."""
+    def settings(self, unit_s: float = CLOCK_S) -> Settings:
+        """For the core, on a clock of this unit; by default its second is an hour of the trace."""
+        hour = CLOCK_S / unit_s
+        factor = self.factor
+        if factor is not None and WAITING[self.waiting].factor_in_hours:
+            factor *= hour
         return replace(
-            Settings.on_clock(CLOCK_S),
+            Settings.on_clock(unit_s),
             waiting=self.waiting,
-            factor=self.factor,
+            factor=factor,
             budget_percent=self.budget_percent,
             budget_mode=self.budget_mode,
             hopeless=self.hopeless,
-            max_wait_s=self.max_wait_h,
+            max_wait_s=self.max_wait_h * hour,
             order=self.order,
             out_of_order=self.out_of_order,
             max_passes=0,  # as published
@@ -145,9 +149,9 @@ class Spec:
             placement=self.binpack,
             queue_limit=self.queue_cap,
             offload_cpu_only=self.cpu_offload,
-            short_job_s=self.no_short_jobs_h,
+            short_job_s=self.no_short_jobs_h * hour,
             returns="never" if self.t_max_h is None else "t-max",
-            t_max_s=self.t_max_h or 0.0,
+            t_max_s=(self.t_max_h or 0.0) * hour,
             queues=tuple(Queue(name, share) for name, share in self.shares),
         )
 

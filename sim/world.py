@@ -37,6 +37,13 @@ class SimJob:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Something that the world does at a time of its own; it may tell the scheduler an event."""
+
+    happen: Callable[[float], Event | None]
+
+
 class World:
     """Runs a scheduler to the end of its jobs. Nothing in it is random, nothing reads a clock."""
 
@@ -57,7 +64,7 @@ class World:
         self._boot_s = boot_s or {}
         self._cloud_extra_s = cloud_extra_s
         self._on_step = on_step
-        self._heap: list[tuple[float, int, Event]] = []
+        self._heap: list[tuple[float, int, Event | Later]] = []
         self._seq = count()
         self._work_s: dict[str, float] = {}
         self._launched: dict[str, tuple[str, float]] = {}
@@ -66,7 +73,7 @@ class World:
         self.at(0.0, NodesChanged(tuple(nodes)))
         self.at(0.0, OffersChanged(tuple(offers)))
 
-    def at(self, when: float, event: Event) -> None:
+    def at(self, when: float, event: Event | Later) -> None:
         """Let something happen at a time."""
         heappush(self._heap, (when, next(self._seq), event))
 
@@ -86,8 +93,8 @@ class World:
             now = min(heap[0][0], wakeup) if heap else wakeup
             batch: list[Event] = []
             while heap and heap[0][0] == now:
-                event = heappop(heap)[2]
-                if type(event) is not RunEnded or self._has_ended(event):
+                event = self._due(heappop(heap)[2], now)
+                if event is not None:
                     batch.append(event)
             for action in scheduler.handle(batch or Tick(), now):
                 self._perform(action, now)
@@ -95,9 +102,15 @@ class World:
             if self._on_step is not None:
                 self._on_step(now, changes)
 
-    def _has_ended(self, event: RunEnded) -> bool:
-        """Whether the attempt that is to end now was still alive; it may have been stopped earlier."""
-        return self._running.pop((event.job_id, event.attempt), None) is not None
+    def _due(self, event: Event | Later, now: float) -> Event | None:
+        """What the scheduler is told when an event's time has come; None for the end of a run that was
+        stopped.
+        """
+        if isinstance(event, Later):
+            return event.happen(now)
+        if type(event) is RunEnded and self._running.pop((event.job_id, event.attempt), None) is None:
+            return None
+        return event
 
     def _perform(self, action: Action, now: float) -> None:
         match action:

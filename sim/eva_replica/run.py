@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from time import process_time
 
 from sim.errors import SimulationError
-from sim.eva_replica.outcomes import PackedResult
 from sim.eva_replica.world import PackedWorld
 from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
+from sim.packing.results import PackedResult
 from starburst.policy.packing.plan import Packer
 from starburst.policy.packing.throughput import Throughput
 

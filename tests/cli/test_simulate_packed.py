@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sim.eva_replica.run import simulate_packed
-from sim.packing.behind import Share, gpus_per_task, in_seconds, job_maker, leaving
+from sim.packing.burst import simulate_burst
 from sim.packing.cloud import Cloud
+from sim.packing.demands import Share, gpus_per_task, in_seconds, job_maker
 from sim.packing.workloads import drawn
 from sim.readers import read
-from sim.run import run
 from sim.spec import Spec
 from starburst.cli.tools.packed import outcomes_csv
-from starburst.policy.packing.registry import packer
 from tests.cli.answers import csv_file, one_line, told
 from tests.references import SHARED
 
@@ -113,14 +112,19 @@ def test_the_bill_is_that_of_the_jobs_that_left(cli, cloud, jobs, name):
     words = ("--waiting", "no-wait", "--packer", name, *cloud, "-o", "json")
     result = told(cli("simulate", jobs, *CLUSTER, *words))
     trace = read(jobs).trace
-    front = run(trace, Spec(nodes=1, gpus_per_node=2, waiting="no-wait"), "core")
     files = Cloud.read(*(Path(word) for word in cloud[1::2]))
-    picked = drawn(["a", "b", "c"], {"a": 1, "b": 1, "c": 2}, gpus_per_task(trace, 4), seed=0)
-    left = leaving(trace, front.outcomes, 0, job_maker(trace, picked, 4, Share()))
-    alone = simulate_packed(left, files.catalog, in_seconds(files.kinds), files.truth, packer(name))
+    picked = drawn(["a", "b", "c"], {"a": 1, "b": 1, "c": 2}, gpus_per_task(trace, 2), seed=0)
+    alone = simulate_burst(
+        trace,
+        job_maker(trace, picked, 2, Share()),
+        Spec(nodes=1, gpus_per_node=2, waiting="no-wait"),
+        replace(files, kinds=in_seconds(files.kinds)),
+        name,
+        no_wait_jct_h=1.0,
+    ).packed
     assert (result["cloud_cost_usd"], result["cloud_jct_h"]) == (alone.cost, alone.mean_jct_h)
-    assert result["cloud_jobs"] == len(left) == len(alone.jobs) > 0
-    assert outcomes_csv(alone).count("\n") == len(left) + 1
+    assert result["cloud_jobs"] == len(alone.jobs) > 0
+    assert outcomes_csv(alone).count("\n") == len(alone.jobs) + 1
 
 
 def test_who_waits_for_ever_pays_nothing(cli, cloud, jobs):

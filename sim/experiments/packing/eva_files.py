@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import mean, stdev
 from textwrap import fill
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.eva_replica.run import simulate_packed
 from sim.experiments.published import write_page
 from sim.experiments.shared import SHARED
 from sim.packing.cloud import Cloud
 from sim.packing.inputs import PackedJob, Pairs
+from sim.packing.results import PackedResult
 from sim.readers.packing import read_jobs
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
@@ -43,7 +43,21 @@ NAMES = {
     "optimal": "optimal",
 }
 
+
+class Costed(Protocol):
+    """A simulation's bill in dollars, and the CPU time it took."""
+
+    @property
+    def cost(self) -> float:
+        """Dollars."""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of this machine."""
+
+
 Item = TypeVar("Item")
+Outcome = TypeVar("Outcome", bound=Costed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +151,7 @@ def measure(point: Point) -> PackedResult:
     )
 
 
-def two_at_a_time(run: Callable[[Item], PackedResult], items: Sequence[Item]) -> Iterator[PackedResult]:
+def two_at_a_time(run: Callable[[Item], Outcome], items: Sequence[Item]) -> Iterator[Outcome]:
     """The results in order, with a line for each: dollars, and its CPU seconds."""
     for name in PACKERS:
         packer(name)  # Imported before the processes part, so that all run the same code.
@@ -173,7 +187,7 @@ def beside(ours: float, theirs: float) -> str:
     return f"{abs(percent):.1f} % {'more' if percent > 0 else 'less'}"
 
 
-def took(results: Sequence[PackedResult]) -> str:
+def took(results: Sequence[Costed]) -> str:
     """The CPU time of simulations, as a page tells it."""
     seconds = sum(result.cpu_seconds for result in results)
     return f"{seconds:.0f} CPU seconds" if seconds < 100 else f"{seconds / 60:.0f} CPU minutes"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.experiments.curves import Panel, draw
 from sim.experiments.packing.eva_files import (
     NAMES,
@@ -22,6 +21,7 @@ from sim.experiments.packing.eva_files import (
 )
 from sim.experiments.shared import table
 from sim.packing.inputs import PackedJob
+from sim.packing.results import PackedResult
 
 COMMAND = "python -m sim.experiments.packing.figures"
 JOBS = 250

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.experiments.packing.eva_files import (
     NAMES,
     Point,
@@ -21,6 +20,7 @@ from sim.experiments.packing.eva_files import (
     write_wrapped,
 )
 from sim.experiments.shared import RESULTS, table
+from sim.packing.results import PackedResult
 
 COMMAND = "python -m sim.experiments.packing.full"
 SAVED = RESULTS / "packing-end-to-end.json"

@@ -8,7 +8,6 @@ from statistics import mean
 
 import numpy as np
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.eva_replica.run import simulate_packed
 from sim.experiments.packing.eva_files import (
     at_hand,
@@ -21,6 +20,7 @@ from sim.experiments.packing.eva_files import (
 )
 from sim.experiments.shared import table
 from sim.packing.inputs import Kind, PackedJob, Pairs
+from sim.packing.results import PackedResult
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.machines import Machines

@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, median
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.experiments.packing.eva_files import (
     EVA,
     NAMES,
@@ -25,6 +24,7 @@ from sim.experiments.packing.eva_files import (
 from sim.experiments.packing.plan_speed import classes_drawn, plan_drawn, plan_of
 from sim.experiments.published import progress
 from sim.experiments.shared import table
+from sim.packing.results import PackedResult
 from starburst.domain.money import MICRO
 from starburst.policy.packing.packers.none import cheapest, cheapest_first
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +16,14 @@ from sim.advice import advise as choose
 from sim.figures import require_matplotlib, write_figures
 from sim.readers.history import spread
 from sim.spec import CHOICES, Spec, option
-from sim.sweep import sweep
+from sim.sweep import Point, sweep
 from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.app.wiring.stored import live_core
 from starburst.cli.backend.session import open_store
 from starburst.cli.output import Format, OutputOption, print_data
-from starburst.cli.tools.simulate import points_listing
+from starburst.cli.tools.options import command
+from starburst.cli.tools.simulate_report import points_listing
 from starburst.cli.tools.traces import (
     HistoryOption,
     JobsArgument,
@@ -36,81 +38,94 @@ from starburst.domain.node import Node
 DEFAULT = Spec()
 #: Policies that a budget has no effect on.
 WITHOUT_BUDGET = ("no-wait", "infinite")
+WITH_BUDGET = "|".join(name for name in CHOICES["waiting"] if name not in WITHOUT_BUDGET)
 
 
-def advise(
-    *,
-    jobs: JobsArgument = None,
-    history: HistoryOption = False,
+@dataclass(frozen=True)
+class AdviseOptions:
+    """All options of the command, in the order of `--help`."""
+
+    jobs: JobsArgument = None
+    history: HistoryOption = False
     nodes: Annotated[
         int | None, typer.Option(metavar="N", help="Nodes of the cluster [64; with --history this home's].")
-    ] = None,
+    ] = None
     gpus_per_node: Annotated[
         int | None, typer.Option(metavar="N", help="GPUs of a node [8; with --history this home's].")
-    ] = None,
+    ] = None
     cpus_per_node: Annotated[
         float | None, typer.Option(metavar="N", help="CPUs of a node [96; with --history this home's].")
-    ] = None,
-    waiting: Annotated[
-        str, typer.Option(metavar="|".join(w for w in CHOICES["waiting"] if w not in WITHOUT_BUDGET))
-    ] = DEFAULT.waiting,
+    ] = None
+    waiting: Annotated[str, typer.Option(metavar=WITH_BUDGET)] = DEFAULT.waiting
     budget_mode: Annotated[
         str | None,
         typer.Option(metavar="|".join(CHOICES["budget_mode"]), help="[open; with --history this home's]."),
-    ] = None,
+    ] = None
     hopeless: Annotated[
         str | None,
         typer.Option(metavar="|".join(CHOICES["hopeless"]), help="[wait; with --history this home's]."),
-    ] = None,
+    ] = None
     t_max: Annotated[
         float | None, typer.Option(metavar="H", help="Runs in the cloud come home after this; hours.")
-    ] = None,
-    queue_cap: Annotated[
-        int | None, typer.Option(metavar="Q", help="Longest queue; the last leaves.")
-    ] = None,
-    warmup: Annotated[
-        int, typer.Option(metavar="N", help="Jobs at both ends that run but do not count.")
-    ] = DEFAULT.warmup,
-    price_per_gpu_hour: Annotated[
-        float, typer.Option(metavar="D", help="Dollars.")
-    ] = DEFAULT.price_per_gpu_hour,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the picture here.")] = None,
-    output: OutputOption = Format.TABLE,
-) -> None:
-    """Say which budget P to choose, by what each would have cost and delayed."""
-    if waiting in WITHOUT_BUDGET:
-        raise UserError(f"--waiting: {waiting!r}: has no budget to choose")
-    live, home = _at_home() if history else (Settings(), ())
-    given = {"nodes": nodes, "gpus_per_node": gpus_per_node, "cpus_per_node": cpus_per_node}
-    spec = Spec(
-        **_cluster(home, given),
-        waiting=waiting,
-        budget_mode=budget_mode or live.budget_mode,
-        t_max_h=t_max,
-        queue_cap=queue_cap,
-        warmup=warmup,
-        price_per_gpu_hour=price_per_gpu_hour,
-        hopeless=hopeless or live.hopeless,
-        # As `starburst up` schedules.
-        order=live.order,
-        out_of_order=live.out_of_order,
-        backfill=live.backfill,
-        binpack=live.placement,
-        cpu_offload=live.offload_cpu_only,
+    ] = None
+    queue_cap: Annotated[int | None, typer.Option(metavar="Q", help="Longest queue; the last leaves.")] = None
+    warmup: Annotated[int, typer.Option(metavar="N", help="Jobs at both ends that run but do not count.")] = (
+        DEFAULT.warmup
     )
+    price_per_gpu_hour: Annotated[float, typer.Option(metavar="D", help="Dollars.")] = (
+        DEFAULT.price_per_gpu_hour
+    )
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the picture here.")] = None
+    output: OutputOption = Format.TABLE
+
+    def spec(self) -> Spec:
+        """What is simulated with each budget: with --history as this home's `up` schedules.
+
+        Raises:
+            UserError: the policy has no budget, or the home's nodes are not alike.
+        """
+        if self.waiting in WITHOUT_BUDGET:
+            raise UserError(f"--waiting: {self.waiting!r}: has no budget to choose")
+        live, home = _at_home() if self.history else (Settings(), ())
+        names = ("nodes", "gpus_per_node", "cpus_per_node")
+        return Spec(
+            **_cluster(home, {name: getattr(self, name) for name in names}),
+            waiting=self.waiting,
+            budget_mode=self.budget_mode or live.budget_mode,
+            t_max_h=self.t_max,
+            queue_cap=self.queue_cap,
+            warmup=self.warmup,
+            price_per_gpu_hour=self.price_per_gpu_hour,
+            hopeless=self.hopeless or live.hopeless,
+            order=live.order,
+            out_of_order=live.out_of_order,
+            backfill=live.backfill,
+            binpack=live.placement,
+            cpu_offload=live.offload_cpu_only,
+        )
+
+
+@command(AdviseOptions)
+def advise(options: AdviseOptions) -> None:
+    """Say which budget P to choose, by what each would have cost and delayed."""
+    spec, out = options.spec(), options.out
     spec.check()
     if out is not None:
         require_matplotlib()
         make_directory(out)
-    trace = jobs_of(jobs, history=history)
-    if history:
+    trace = jobs_of(options.jobs, history=options.history)
+    if options.history:
         trace = _fitting(trace, spec)
     check_all(trace, [spec])
     with at_work(f"simulating {len(trace):,} jobs") as progress:
         points = sweep(trace, spec, [BUDGETS], progress=progress)
-    advice = choose(points)
     if out is not None:
         write_figures(points, out)
+    _print(points, options.output)
+
+
+def _print(points: list[Point], output: Format) -> None:
+    advice = choose(points)
     if output.for_people:
         print("\n".join(advice.sentences), end="\n\n")
     if output.for_people or output is Format.NAME:

@@ -31,7 +31,7 @@ OPTIMAL = "optimal"
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PackReport:
     """A plan and what the command tells of it."""
 
     plan: Plan
@@ -106,7 +106,7 @@ def pack(
         print_data(packing.as_dict(), output)
 
 
-def packed(situation: Situation, chosen: Packer, name: str, names: dict[TaskKey, str]) -> Packing:
+def packed(situation: Situation, chosen: Packer, name: str, names: dict[TaskKey, str]) -> PackReport:
     """Let a packer plan and compare it with what is possible; only the former counts as its time."""
     begin = time.process_time()
     plan = chosen.plan(situation)
@@ -115,10 +115,10 @@ def packed(situation: Situation, chosen: Packer, name: str, names: dict[TaskKey,
     if least is None:
         least = Money(least_rent(classes_of(situation), Limits()))
     lost = None if situation.throughput is NO_INTERFERENCE else _lost(situation, plan)
-    return Packing(plan, name, names, least, lost, seconds)
+    return PackReport(plan, name, names, least, lost, seconds)
 
 
-def summary(packing: Packing) -> Iterator[str]:
+def summary(packing: PackReport) -> Iterator[str]:
     """For people: offers, what they cost and how good that is, and tasks that fit nothing."""
     plan = packing.plan
     counts = Counter(launch.offer.name for launch in plan.launches)

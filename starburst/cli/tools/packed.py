@@ -4,215 +4,31 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from sim.eva_replica.check import check_fits
-from sim.eva_replica.outcomes import JobOutcome, PackedResult
 from sim.eva_replica.run import simulate_packed
-from sim.packing.behind import (
-    Both,
-    JobOf,
-    Share,
-    as_trace,
-    gpus_per_task,
-    in_seconds,
-    job_maker,
-    leaving,
-    together,
-)
+from sim.packing.burst import Both, simulate_burst
 from sim.packing.cloud import Cloud
+from sim.packing.demands import JobOf, Share, as_trace, gpus_per_task, in_seconds, job_maker
 from sim.packing.inputs import Kind, PackedJob
+from sim.packing.results import JobOutcome, PackedResult
 from sim.packing.workloads import drawn, gpus_of, header, is_packed, told_of
 from sim.readers.packing import read_jobs
 from sim.run import run
-from sim.spec import Spec, option
+from sim.spec import Spec
 from sim.sweep import no_wait
 from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.cli.output import Format, print_data
+from starburst.cli.tools.packed_options import Packing
+from starburst.cli.tools.simulate_options import SimulateOptions
 from starburst.cli.tools.traces import at_work, check_all, jobs_of, write
-from starburst.policy.packing.registry import PACKERS, packer
-
-PackerOption = Annotated[
-    str | None,
-    typer.Option(metavar="|".join(PACKERS), help="Jobs share rented machines; who packs them."),
-]
-CatalogOption = Annotated[Path | None, typer.Option(metavar="CSV", help="Packed: what can be rented.")]
-WorkloadsOption = Annotated[
-    Path | None, typer.Option(metavar="CSV", help="Packed: paces of workloads, and how long moves take.")
-]
-ColocationOption = Annotated[
-    Path | None, typer.Option(metavar="CSV", help="Packed: how fast workloads run beside each other.")
-]
-CpuColumnOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Packed: the catalog's column of CPUs [cpu, else vcpu].")
-]
-PeriodOption = Annotated[float, typer.Option(metavar="S", help="Packed: from plan to plan; seconds.")]
-EstimatesOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--estimates/--no-estimates", help="Packed: the packer knows how long jobs run [stratus does]."
-    ),
-]
-KnownOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--known-colocation/--learn-colocation",
-        help="Packed: it knows --colocation, or learns it on the way [owl knows it].",
-    ),
-]
-MigrationDelayOption = Annotated[
-    float, typer.Option(metavar="X", help="Packed: moves take so many times as long.")
-]
-UniformOption = Annotated[
-    float | None,
-    typer.Option(metavar="T", help="Packed: every pair runs at T of its pace, instead of --colocation."),
-]
-CpusPerGpuOption = Annotated[
-    float, typer.Option(metavar="N", help="Packed: CPUs of a job in the cloud whose trace has none.")
-]
-MemoryPerGpuOption = Annotated[
-    float, typer.Option(metavar="GIB", help="Packed: its memory, if the trace has none.")
-]
-CompareOption = Annotated[
-    bool, typer.Option("--compare", help="Packed: simulate No-Packing too, and tell what is saved.")
-]
-SHARE = Share()
-
-#: Options that mean something without a cluster.
-_PACKED = {
-    *("packer", "catalog", "workloads", "colocation", "cpu_column", "period", "estimates"),
-    *("known_colocation", "migration_delay", "uniform_throughput", "compare"),
-}
-_BEHIND = {"cpus_per_gpu", "memory_per_gpu"}
-_ALWAYS = {"jobs", "nodes", "seed", "outcomes", "output"}
-_RETURNS = "no job comes back from a packed cloud, whose bill cannot be told apart by jobs"
-#: What cannot be had with a packer, and why.
-_NOT_PACKED = {
-    "axes": "is for clouds without --packer; simulate one after the other",
-    "out": "draws clouds without --packer; for the jobs of a packed one give --outcomes",
-    "t_max": f"{_RETURNS}; leave it out",
-    "data_gravity": "--workloads says how long jobs fetch what they need; leave it out",
-    "cloud_delay": "--catalog says how long machines take to start; leave it out",
-    "price_per_gpu_hour": "--catalog has the prices; leave it out",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """What was asked for; `packer` is one of PACKERS. The fields are keys of `-o json`."""
-
-    packer: str
-    catalog: Path
-    workloads: Path
-    colocation: Path | None
-    cpu_column: str | None
-    period_s: float
-    estimates: bool
-    known_colocation: bool
-    migration_delay: float
-    uniform_throughput: float | None
-    cpus_per_gpu: float
-    memory_per_gpu: float
-    compare: bool
-
-    @property
-    def title(self) -> str:
-        """In a few words, for people."""
-        return f"packed by {self.packer} every {self.period_s:g} s"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-
-
-def packing_of(
-    given: Collection[str],
-    *,
-    packer: str | None,
-    catalog: Path | None,
-    workloads: Path | None,
-    estimates: bool | None,
-    known_colocation: bool | None,
-    spec: Spec,
-    **options: Any,
-) -> Packing | None:
-    """The options of a packed cloud, checked; None if none is asked for. `given` names what was typed.
-
-    Raises:
-        UserError: they make no sense together.
-    """
-    if packer is None:
-        _check_unpacked(given, spec)
-        return None
-    if packer not in PACKERS:
-        close = get_close_matches(packer, PACKERS, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UserError(f"--packer: {packer!r}: {hint}choose one of {', '.join(PACKERS)}")
-    if catalog is None:
-        raise UserError("--packer: needs to know what can be rented; give --catalog CSV")
-    if workloads is None:
-        raise UserError("--packer: needs to know how long moves take; give --workloads CSV")
-    packing = Packing(
-        packer=packer,
-        catalog=catalog,
-        workloads=workloads,
-        estimates=packer == "stratus" if estimates is None else estimates,
-        known_colocation=packer == "owl" if known_colocation is None else known_colocation,
-        **options,
-    )
-    _check_values(packing)
-    _check_together(given, packing, spec)
-    return packing
-
-
-def _check_unpacked(given: Collection[str], spec: Spec) -> None:
-    if stray := sorted((_PACKED | _BEHIND) & {*given}):
-        raise UserError(f"{option(stray[0])}: is for a packed cloud; give --packer too, or leave it out")
-    if spec.nodes == 0:
-        raise UserError("--nodes: 0: without a cluster all jobs are in the cloud; give --packer, which packs")
-
-
-def _check_values(packing: Packing) -> None:
-    for name, more_than_0, most in (
-        ("period_s", True, 1e9),
-        ("migration_delay", False, 1e9),
-        ("uniform_throughput", True, 1.0),
-        ("cpus_per_gpu", False, 1e9),
-        ("memory_per_gpu", False, 1e9),
-    ):
-        value = getattr(packing, name)
-        if value is not None and not (0 <= value <= most and (value or not more_than_0)):
-            least = "more than 0" if more_than_0 else "at least 0"
-            raise UserError(f"{option(name)}: {value}: must be {least} and at most {most:g}")
-
-
-def _check_together(given: Collection[str], packing: Packing, spec: Spec) -> None:
-    for name, why in _NOT_PACKED.items():
-        if name in given:
-            raise UserError(f"{'--sweep' if name == 'axes' else option(name)}: {why}")
-    if spec.waiting == "star":
-        raise UserError(f"--waiting: star: {_RETURNS}; choose another policy")
-    if packing.colocation is None and packing.uniform_throughput is None:
-        raise UserError(
-            "--packer: needs to know who slows whom; give --colocation CSV or --uniform-throughput T"
-        )
-    if packing.colocation is not None and packing.uniform_throughput is not None:
-        raise UserError("--colocation: has no effect beside --uniform-throughput; leave one out")
-    if packing.compare and packing.packer == "none":
-        raise UserError("--compare: none is what the others are compared with; leave it out")
-    if spec.nodes == 0 and (stray := sorted({*given} - _PACKED - _ALWAYS)):
-        raise UserError(
-            f"{option(stray[0])}: has no effect with --nodes 0, where all jobs are in the packed cloud; "
-            "leave it out"
-        )
+from starburst.policy.packing.registry import packer
 
 
 def _read(packing: Packing) -> Cloud:
@@ -240,10 +56,17 @@ def _simulated(cloud: Cloud, jobs: Sequence[PackedJob], packing: Packing, name: 
     )
 
 
-def simulate_alone(
-    jobs: str | None, packing: Packing, seed: int, *, outcomes: Path | None, output: Format
-) -> None:
+def simulate_packed_cloud(options: SimulateOptions, packing: Packing, spec: Spec) -> None:
+    """All jobs in a packed cloud or, with nodes, those that leave the cluster."""
+    if spec.nodes:
+        _simulate_behind(options, packing, spec)
+    else:
+        _simulate_alone(options, packing)
+
+
+def _simulate_alone(options: SimulateOptions, packing: Packing) -> None:
     """All jobs in the packed cloud."""
+    jobs = options.jobs
     if jobs is None:
         raise UserError("give JOBS, a trace with workloads and demands")
     if jobs.lstrip().startswith("{") or not {"gpu", "workload"} & {*header(Path(jobs))}:
@@ -254,71 +77,70 @@ def simulate_alone(
     with at_work(f"packing {len(listed):,} jobs"):
         result = _simulated(cloud, listed, packing, packing.packer)
         base = _simulated(cloud, listed, packing, "none") if packing.compare else None
-    if outcomes is not None:
-        write("--outcomes", outcomes, outcomes_csv(result))
-    told = result.as_dict() | {"seed": seed, "packing": packing.as_dict()}
+    if options.outcomes is not None:
+        write("--outcomes", options.outcomes, outcomes_csv(result))
+    told = result.as_dict() | {"seed": options.cluster.seed, "packing": packing.as_dict()}
     if base is not None:
         told |= _compared(result, base, {"cost": base.cost, "mean_jct_h": base.mean_jct_h})
     head = f"{len(listed):,} jobs {packing.title}; {len(cloud.catalog)} types of machines"
     jct = f"mean {result.mean_jct_h:.4g} h, of which {result.mean_idle_h:.3g} h not up"
     rows = [("cost", _cost(result, base)), ("completion", jct), *_rows(result)]
     rows.append(("simulated in", _took(result.cpu_seconds, result.packer_cpu_seconds)))
-    _print(head, rows, told, packing, output)
+    _print(head, rows, told, packing, options.output)
 
 
-def simulate_behind(
-    jobs: str | None,
-    packing: Packing,
-    spec: Spec,
-    *,
-    history: bool,
-    engine: str,
-    outcomes: Path | None,
-    output: Format,
-) -> None:
-    """A cluster as ever, and those who leave it in the packed cloud."""
+def _simulate_behind(options: SimulateOptions, packing: Packing, spec: Spec) -> None:
+    """The cluster and its cloud, under the scheduler that ships."""
     spec.check()
+    if options.engine not in ("auto", "core"):
+        raise UserError(f"--engine: {options.engine}: only the core shares machines; choose core or auto")
     cloud = _read(packing)
-    trace, job_of, kinds = _front(jobs, packing, spec, cloud, history=history)
+    trace, job_of, kinds = _front(options, packing, spec, cloud)
     check_all(trace, [spec])
-    cloud = replace(cloud, kinds=kinds)
+    cloud = replace(cloud, kinds={name: kind.slowed(packing.migration_delay) for name, kind in kinds.items()})
     with at_work(f"simulating {len(trace):,} jobs"):
-        front = run(trace, spec, engine)
-        at_once = run(trace, no_wait(spec), engine).result.mean_jct_h
-        gone = leaving(trace, front.outcomes, spec.warmup, job_of)
-        check_fits(gone, cloud.offers)
-        result = _simulated(cloud, gone, packing, packing.packer)
-        base = _simulated(cloud, gone, packing, "none") if packing.compare else None
-    both, alone = (
-        together(trace, front, packed, warmup=spec.warmup, no_wait_jct_h=at_once)
-        for packed in (result, base or result)
-    )
-    if outcomes is not None:
-        write("--outcomes", outcomes, outcomes_csv(result))
-    echo = front.as_dict(spec)
+        burst = partial(
+            simulate_burst,
+            trace,
+            job_of,
+            spec,
+            cloud,
+            period_s=packing.period_s,
+            knows_colocation=packing.known_colocation,
+            no_wait_jct_h=run(trace, no_wait(spec)).result.mean_jct_h,
+        )
+        both = burst(packer_name=packing.packer)
+        alone = burst(packer_name="none") if packing.compare else None
+    if options.outcomes is not None:
+        write("--outcomes", options.outcomes, outcomes_csv(both.packed))
+    base = None if alone is None else alone.packed
+    echo = both.front.as_dict(spec)
     told = both.as_dict() | {"seed": echo["seed"], "spec": echo["spec"], "packing": packing.as_dict()}
-    if base is not None:
-        told |= _compared(result, base, {"cloud_cost_usd": base.cost, "mean_jct_h": alone.mean_jct_h})
+    if alone is not None:
+        apart = {"cloud_cost_usd": alone.packed.cost, "mean_jct_h": alone.mean_jct_h}
+        told |= _compared(both.packed, alone.packed, apart)
     size = f"{spec.nodes} × {spec.gpus_per_node} GPUs"
     head = f"{spec.title}; {size}; {packing.title}; {len(both.jct_h):,} of {len(trace):,} jobs count"
-    _print(head, _rows_of_both(both, base), told, packing, output)
+    _print(head, _rows_of_both(both, base), told, packing, options.output)
 
 
 def _front(
-    jobs: str | None, packing: Packing, spec: Spec, cloud: Cloud, *, history: bool
+    options: SimulateOptions, packing: Packing, spec: Spec, cloud: Cloud
 ) -> tuple[Trace, JobOf, dict[str, Kind]]:
     """The jobs as the cluster sees them, as the cloud does, and what they run there."""
+    jobs, history = options.jobs, options.history
     file = Path(jobs) if jobs is not None and not jobs.lstrip().startswith("{") else None
     if file is not None and not history and is_packed(file):
         listed = read_jobs(file, cloud.kinds)
         return as_trace(listed), listed.__getitem__, cloud.kinds
     trace = jobs_of(jobs, history=history)
-    sizes = gpus_per_task(trace, cloud.most_gpus)
+    largest = min(cloud.most_gpus, spec.gpus_per_node)
+    sizes = gpus_per_task(trace, largest)
     lots = drawn(cloud.measured, gpus_of(packing.workloads), sizes, spec.seed)
     said = told_of(file, trace.ids, list(cloud.kinds)) if file is not None else {}
     workloads = [said.get(name, lot) for name, lot in zip(trace.ids, lots, strict=True)]
     share = Share(packing.cpus_per_gpu, packing.memory_per_gpu)
-    return trace, job_maker(trace, workloads, cloud.most_gpus, share), in_seconds(cloud.kinds)
+    return trace, job_maker(trace, workloads, largest, share), in_seconds(cloud.kinds)
 
 
 def _compared(result: PackedResult, base: PackedResult, told: dict[str, float]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.eva_replica.run import simulate_packed
 from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
+from sim.packing.results import PackedResult
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.money import Money

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.eva_replica.outcomes import PackedResult
 from sim.eva_replica.run import simulate_packed
+from sim.packing.results import PackedResult
 from sim.readers.packing import read_catalog, read_jobs, read_throughput, read_workloads
 from starburst.policy.packing.packers.none import NoPacking
 from tests.references import SHARED, needs_references

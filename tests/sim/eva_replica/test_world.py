@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sim.errors import SimulationError
 from sim.eva_replica.check import PlanError
-from sim.eva_replica.outcomes import PackedResult
 from sim.eva_replica.world import PackedWorld
+from sim.packing.results import PackedResult
 from starburst.domain.job import Task
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Launch, Plan, Situation, assemble

@@ -22,7 +22,7 @@ class Synergy:
     def plan(self, situation: Situation) -> Plan:
         """New tasks in the order in which they are given."""
         machines = Machines(situation)
-        worth = Worth(machines.classes, situation.throughput)
+        worth = MachineWorth(machines.classes, situation.throughput)
         rented = joined = 0
         for task in machines.pending:
             m = _best(machines, worth, task)
@@ -33,7 +33,7 @@ class Synergy:
         return machines.plan(f"best fit: {joined} tasks join others, {rented} start a machine")
 
 
-def _best(machines: Machines, worth: Worth, task: Task) -> int | None:
+def _best(machines: Machines, worth: MachineWorth, task: Task) -> int | None:
     rows = machines.room(task)
     for i in np.argsort(machines.left_over(rows, task), kind="stable"):
         m = int(rows[i])
@@ -42,7 +42,7 @@ def _best(machines: Machines, worth: Worth, task: Task) -> int | None:
     return None
 
 
-class Worth:
+class MachineWorth:
     """TNRP of the tasks of a machine together, micro-dollars per hour (Eva, sections 4.3 and 4.4)."""
 
     def __init__(self, classes: Classes, table: Throughput) -> None:

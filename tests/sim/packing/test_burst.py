@@ -1,4 +1,4 @@
-"""A packed cloud behind a cluster: who gets there, when, asking for what, and what it comes to."""
+"""The core with a cloud of shared machines: who leaves, when, asking for what, and what it comes to."""
 
 from __future__ import annotations
 
@@ -11,28 +11,19 @@ from hypothesis import strategies as st
 
 from sim.errors import SimulationError
 from sim.eva_replica.check import check_fits
-from sim.eva_replica.run import simulate_packed
-from sim.packing.behind import (
-    Both,
-    Share,
-    as_trace,
-    counted,
-    gpus_per_task,
-    in_seconds,
-    job_maker,
-    leaving,
-    together,
-)
+from sim.packing.burst import Both, counted, simulate_burst
+from sim.packing.cloud import Cloud
+from sim.packing.demands import Share, as_trace, gpus_per_task, in_seconds, job_maker
 from sim.packing.inputs import Kind, MachineType, PackedJob
 from sim.packing.workloads import drawn, gpus_of, is_packed, told_of
 from sim.readers.columns import trace_of
 from sim.run import run
 from sim.spec import Spec
+from sim.sweep import no_wait
 from sim.trace import Trace
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.policy.packing.packers.none import NoPacking
 from tests.sim.eva_replica.cases import BIG, KINDS, PAIRS, SMALL
 
 TINY = Spec(nodes=1, gpus_per_node=2, waiting="no-wait")
@@ -46,31 +37,29 @@ def trace(*jobs: tuple[float, float, int], **columns: list[float]) -> Trace:
 
 
 def both(
-    given: Trace, spec: Spec, machines: list[MachineType], kinds: dict[str, Kind], period_s: float
+    given: Trace, spec: Spec, machines: list[MachineType], kinds: dict[str, Kind], name: str = "none"
 ) -> Both:
-    """No-Packing behind the cluster."""
-    front = run(given, spec, "core")
-    jobs = leaving(given, front.outcomes, spec.warmup, job_maker(given, ["w"] * len(given), 2, Share(4, 8)))
-    packed = simulate_packed(jobs, machines, in_seconds(kinds), PAIRS, NoPacking(), period_s=period_s)
-    return together(given, front, packed, warmup=spec.warmup, no_wait_jct_h=front.result.mean_jct_h)
+    """The core with a packer, every job of the workload w."""
+    cloud = Cloud(machines, in_seconds(kinds), PAIRS)
+    job_of = job_maker(given, ["w"] * len(given), 2, Share(0, 0))
+    at_once = run(given, no_wait(spec)).result.mean_jct_h
+    return simulate_burst(given, job_of, spec, cloud, name, no_wait_jct_h=at_once)
 
 
-def test_who_leaves_arrives_in_the_cloud_after_its_wait_in_the_order_of_leaving() -> None:
+def test_who_leaves_does_so_after_its_wait_in_the_order_of_leaving() -> None:
     # Two GPUs are taken by j0; j1 may wait 2 h per GPU-hour, j2 as long per its half hour.
     given = trace((0, 9, 2), (1, 1, 1), (1.5, 0.5, 1))
-    front = run(given, Spec(nodes=1, gpus_per_node=2, waiting="compute", factor=2), "core")
-    jobs = leaving(given, front.outcomes, 0, job_maker(given, ["w"] * 3, 8, Share()))
-    assert [(job.id, job.arrival_s / 3600) for job in jobs] == [("j2", 2.5), ("j1", 3.0)]
-    assert [(job.duration_s, job.iterations) for job in jobs] == [(1800, 1800), (3600, 3600)]
+    result = both(given, Spec(nodes=1, gpus_per_node=2, waiting="compute", factor=2), [SMALL, BIG], KINDS)
+    assert [(job.id, job.arrival_s / 3600) for job in result.packed.jobs] == [("j1", 3.0), ("j2", 2.5)]
 
 
 def test_the_whole_is_what_a_hand_computes() -> None:
     # j0 fills the cluster; j1 leaves at once. Its small machine is asked for at 3600, up at 3660, the job
-    # runs from 3695 until 7295. The round at 7500 ends it; it is paid for from 3610 to 7501, a tenth of a
-    # cent a second.
+    # runs from 3695 until 7295. Then the machine is given back; it is paid for from 3610 to 7296, a tenth
+    # of a cent a second.
     given = trace((0, 2, 2), (1, 1, 1))
-    result = both(given, TINY, [SMALL, BIG], KINDS, 300)
-    assert result.packed.cost == pytest.approx(0.001 * (7501 - 3610))
+    result = both(given, TINY, [SMALL, BIG], KINDS)
+    assert result.packed.cost == pytest.approx(0.001 * (7296 - 3610))
     assert result.jct_h.tolist() == pytest.approx([2, (7295 - 3600) / 3600])
     told = result.as_dict()
     assert (told["cloud_jobs"], told["jobs_counted"], told["instances"]) == (1, 2, 1)
@@ -80,42 +69,70 @@ def test_the_whole_is_what_a_hand_computes() -> None:
 
 def test_if_nothing_leaves_nothing_is_billed() -> None:
     given = trace((0, 2, 2), (0, 1, 1), (0, 1, 2))
-    result = both(given, Spec(nodes=1, gpus_per_node=2, waiting="infinite"), [SMALL, BIG], KINDS, 300)
+    result = both(given, Spec(nodes=1, gpus_per_node=2, waiting="infinite"), [SMALL, BIG], KINDS)
     assert (result.packed.cost, result.packed.instances) == (0, 0)
     assert result.mean_jct_h == result.front.result.mean_jct_h
 
 
+def test_jobs_that_leave_together_share_a_machine_and_its_bill_and_slow_each_other() -> None:
+    given = trace((0, 9, 2), (1, 1, 1), (1, 1, 1))
+    apart, shared = (both(given, TINY, [BIG], KINDS, name).packed for name in ("none", "synergy"))
+    assert (apart.instances, shared.instances) == (2, 1)
+    assert shared.cost < apart.cost
+    slow = PAIRS.pair("w", "w")
+    assert [job.throughput for job in shared.jobs] == pytest.approx([slow, slow])
+    assert shared.jobs[0].end_s - shared.jobs[0].arrival_s > 3600 / slow
+
+
 FREE = MachineType(Offer("free", Resources.of(2, 64, 64), Money.of("1")))
+LOADS = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(1, 30), st.integers(1, 2)), min_size=1, max_size=12
+)
+
+
+def loaded(jobs: list[tuple[int, int, int]]) -> Trace:
+    """Jobs in eighths of hours, by arrival: what ties in binary fractions of hours does so in seconds."""
+    return trace(*sorted((arrival / 8, duration / 8, gpus) for arrival, duration, gpus in jobs))
 
 
 @given(
-    jobs=st.lists(
-        st.tuples(st.integers(0, 40), st.integers(1, 30), st.integers(1, 2)), min_size=1, max_size=12
-    ),
+    jobs=LOADS,
     waiting=st.sampled_from(["no-wait", "constant", "compute", "infinite"]),
     warmup=st.integers(0, 2),
 )
 def test_machines_that_are_there_at_once_change_no_completion(
     jobs: list[tuple[int, int, int]], waiting: str, warmup: int
 ) -> None:
-    """Up to the wait for the next round and the whole second."""
-    given = trace(*sorted((arrival / 10, duration / 10, gpus) for arrival, duration, gpus in jobs))
+    """A cloud without delays and interference is the cloud of the simulations in GPU-hours."""
+    given = loaded(jobs)
     spec = Spec(
-        nodes=1, gpus_per_node=2, waiting=waiting, factor=0.3, warmup=min(warmup, (len(jobs) - 1) // 2)
+        nodes=1, gpus_per_node=2, waiting=waiting, factor=0.25, warmup=min(warmup, (len(jobs) - 1) // 2)
     )
-    result = both(given, spec, [FREE], {"w": Kind("w", 1.0)}, 20)
-    slower = result.jct_h - (result.front.outcomes.end_h - given.arrival_h)[counted(len(given), spec.warmup)]
-    assert len(result.jct_h) == result.front.result.jobs_counted
-    assert len(result.packed.jobs) == result.front.result.cloud_jobs
-    assert (slower >= -1e-6).all()
-    assert (slower <= 21 / 3600).all()
+    result = both(given, spec, [FREE], {"w": Kind("w", 1.0)})
+    plain = run(given, spec, "core")
+    rows = counted(len(given), spec.warmup)
+    assert result.jct_h == pytest.approx((plain.outcomes.end_h - given.arrival_h)[rows], abs=1e-9)
+    assert len(result.packed.jobs) == result.front.result.cloud_jobs == plain.result.cloud_jobs
 
 
-def test_jobs_of_the_warm_up_are_not_in_the_packed_cloud() -> None:
+@given(jobs=LOADS, name=st.sampled_from(["none", "eva", "synergy", "optimal"]))
+def test_all_work_gets_done_and_all_bills_add_up(jobs: list[tuple[int, int, int]], name: str) -> None:
+    given = loaded(jobs)
+    result = both(given, TINY, [SMALL, BIG], KINDS, name)
+    outcomes = result.front.outcomes
+    assert (outcomes.end_h - outcomes.start_h >= given.duration_h - 1e-9).all(), (
+        "nothing is faster than alone"
+    )
+    assert len(result.packed.jobs) == outcomes.in_cloud.sum()
+    most_usd = 0.01 * 3600 * sum(job.end_s - job.arrival_s + 3600 for job in result.packed.jobs)
+    assert 0 <= result.packed.cost <= most_usd
+    assert 0 <= result.packed.gpu_allocation <= 1 + 1e-9
+
+
+def test_jobs_of_the_warm_up_are_simulated_and_not_billed() -> None:
     given = trace(*[(0.0, 1, 2)] * 5)
-    front = run(given, Spec(nodes=1, gpus_per_node=2, waiting="no-wait", warmup=1), "core")
-    jobs = leaving(given, front.outcomes, 1, job_maker(given, ["w"] * 5, 8, Share()))
-    assert [job.id for job in jobs] == ["j1", "j2", "j3", "j4"], (
+    result = both(given, Spec(nodes=1, gpus_per_node=2, waiting="no-wait", warmup=1), [BIG], KINDS)
+    assert [job.id for job in result.packed.jobs] == ["j1", "j2", "j3", "j4"], (
         "the last one counts, as it does for the cluster"
     )
 

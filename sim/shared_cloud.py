@@ -1,0 +1,276 @@
+"""The world of the real core with a cloud whose machines jobs share: boot, fetch, interference, moves.
+
+The scheduler under test is the one that ships: it decides who leaves, joins running machines, packs leavers,
+moves running jobs where that pays and splits bills. This world only obeys, with the delays and the slow-downs
+that its files say:
+
+- A machine costs money from `acquire_s` after it was asked for and takes jobs after the offer's `ready_s`; it
+  costs money until `terminate_s` after it was given back.
+- A task fetches what it needs at each start (`fetch_s`), the first of a workload's tasks on a machine also
+  builds the image (`build_s`); then the run counts as started, disturbs others, and makes progress after
+  `init_s`. A run that is told to stop leaves after `save_s` and keeps its progress.
+- A task runs at the throughput that the cloud's `truth` gives for what is active on its machine; a job runs
+  at the pace of its slowest task. Its run reports that pace once its company has been the same for
+  `SETTLED_S`, as runs do live, and that is how the scheduler learns who slows whom.
+
+All times are seconds, on a clock of one second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from sim.packing.cloud import Cloud
+from sim.packing.inputs import Kind, MachineType
+from sim.world import Later, World
+from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.model.events import (
+    Event,
+    InstanceGone,
+    InstanceReady,
+    Progress,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
+from starburst.core.scheduler import Scheduler
+from starburst.core.state import Changes
+from starburst.core.steps.interference import SETTLED_S
+from starburst.domain.job import Site
+from starburst.domain.node import Node
+from starburst.policy.packing.throughput import Company, throughputs
+
+
+@dataclass(slots=True)
+class JobAccount:
+    """What a job got of the cloud, over all its runs there."""
+
+    work_s: float
+    #: Seconds in which all its tasks were up, and in which it made progress.
+    active_s: float = 0.0
+    progress_s: float = 0.0
+    #: Tasks started on another machine than the last time.
+    moves: int = 0
+    slots: tuple[Slot, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class SharedRun:
+    """One attempt on rented machines."""
+
+    start: StartRun
+    kind: Kind
+    account: JobAccount
+    left_s: float
+    active_since: float | None = None
+    ready: bool = False
+    #: Work done per second, since when, and a number that grows when it changes.
+    rate: float = 0.0
+    since: float = 0.0
+    version: int = 0
+
+    @property
+    def machines(self) -> list[str]:
+        """Where its tasks are, each machine once."""
+        return list(dict.fromkeys(slot.where for slot in self.start.slots))
+
+    def settle(self, now: float) -> None:
+        """Account for the work done up to now."""
+        if self.rate:
+            self.left_s = max(0.0, self.left_s - self.rate * (now - self.since))
+            self.account.progress_s += now - self.since
+        self.since = now
+
+
+@dataclass(slots=True)
+class SharedMachine:
+    """A machine from its request on."""
+
+    type: MachineType
+    billed_from: float
+    #: Workload → when its image is built.
+    image_at: dict[str, float] = field(default_factory=dict)
+    active: dict[str, SharedRun] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CloudUse:
+    """What was rented and what of it was used, over all machines."""
+
+    instances: int = 0
+    #: Seconds paid for, and seconds of tasks on machines.
+    paid_s: float = 0.0
+    task_s: float = 0.0
+    #: GPUs, milli-CPUs and MiB × seconds: paid for, and held by tasks.
+    paid: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    taken: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+
+class SharedCloud(World):
+    """A cluster without delays, and a cloud as its files say."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        nodes: Iterable[Node],
+        cloud: Cloud,
+        on_step: Callable[[float, Changes], None],
+    ) -> None:
+        """`on_step` sees every step."""
+        self._types = {machine.offer.name: machine for machine in cloud.catalog}
+        offers = [machine.offer for machine in self._types.values()]
+        super().__init__(scheduler, nodes, offers, on_step=on_step)
+        self._cloud = cloud
+        self._rates: dict[Company, dict[str, float]] = {}
+        self._runs: dict[tuple[str, int], SharedRun] = {}
+        self._machines: dict[str, SharedMachine] = {}
+        #: Jobs that were in the cloud.
+        self.accounts: dict[str, JobAccount] = {}
+        self.use = CloudUse()
+
+    def _perform(self, action: Action, now: float) -> None:
+        match action:
+            case LaunchInstance(instance_id, offer_name):
+                self._launch(instance_id, self._types[offer_name], now)
+            case TerminateInstance(instance_id):
+                self._terminate(instance_id, now)
+            case StartRun(site=Site.CLOUD):
+                self._start(action, now)
+            case StopRun(job_id, attempt, Site.CLOUD, _):
+                self._stop(self._runs.pop((job_id, attempt)), now)
+            case _:
+                super()._perform(action, now)
+
+    # Machines
+
+    def _launch(self, name: str, kind: MachineType, now: float) -> None:
+        self.use.instances += 1
+        billed_from = now + kind.acquire_s
+        self._machines[name] = SharedMachine(kind, billed_from)
+        self.at(now + kind.offer.ready_s, Later(lambda _: self._ready(name)))
+
+    def _ready(self, name: str) -> Event | None:
+        machine = self._machines.get(name)
+        return None if machine is None else InstanceReady(name, machine.billed_from)
+
+    def _terminate(self, name: str, now: float) -> None:
+        machine = self._machines.pop(name)
+        ends = max(machine.billed_from, now + machine.type.terminate_s)
+        begins = min(machine.billed_from, ends) if now >= machine.billed_from else ends
+        self.at(ends, InstanceGone(name, begins, ends))
+        self.use.paid_s += ends - begins
+        resources = machine.type.offer.resources
+        for k, amount in enumerate((resources.gpus, resources.cpu_milli, resources.memory_mib)):
+            self.use.paid[k] += amount * (ends - begins)
+
+    # Runs
+
+    def _start(self, start: StartRun, now: float) -> None:
+        job = self.scheduler.state.jobs[start.job_id].job
+        account = self.accounts.setdefault(job.id, JobAccount(self._work_s[job.id]))
+        before = {slot.rank: slot.where for slot in account.slots}
+        account.moves += sum(before.get(slot.rank, slot.where) != slot.where for slot in start.slots)
+        account.slots = start.slots
+        run = SharedRun(start, self._cloud.kinds[job.workload], account, self._work_s[job.id], since=now)
+        self._runs[job.id, start.attempt] = run
+        self._book(run, -now)
+        self._then(run, now + run.kind.fetch_s, self._fetched)
+
+    def _then(self, run: SharedRun, when: float, then: Callable[[SharedRun, float], Event | None]) -> None:
+        """Go on with a run at a time, if it has not ended or been stopped by then."""
+        key = run.start.job_id, run.start.attempt
+        self.at(when, Later(lambda now: then(run, now) if self._runs.get(key) is run else None))
+
+    def _fetched(self, run: SharedRun, now: float) -> Event | None:
+        """The first of a workload's tasks on a machine has the image built there."""
+        built = [
+            self._machines[name].image_at.setdefault(run.kind.name, now + run.kind.build_s)
+            for name in run.machines
+        ]
+        self._then(run, max(now, *built), self._begin)
+        return None
+
+    def _begin(self, run: SharedRun, now: float) -> Event:
+        run.active_since = now
+        for name in run.machines:
+            self._machines[name].active[run.start.job_id] = run
+        self._company_changed(run, now)
+        self._then(run, now + run.kind.init_s, self._initialised)
+        return RunStarted(run.start.job_id, run.start.attempt)
+
+    def _initialised(self, run: SharedRun, now: float) -> None:
+        run.ready = True
+        self._pace(run, now)
+
+    def _stop(self, run: SharedRun, now: float) -> None:
+        was_up = run.active_since is not None
+        self._leave(run, now)
+        self._work_s[run.start.job_id] = run.left_s
+        ends = now + (run.kind.save_s if was_up else 0.0)
+        self._book(run, ends)
+        self.at(ends, Later(lambda _: RunEnded(run.start.job_id, run.start.attempt, RunEnd.STOPPED)))
+
+    def _done(self, run: SharedRun, now: float) -> Event:
+        del self._runs[run.start.job_id, run.start.attempt]
+        self._leave(run, now)
+        self._book(run, now)
+        return RunEnded(run.start.job_id, run.start.attempt, RunEnd.EXITED, 0)
+
+    def _leave(self, run: SharedRun, now: float) -> None:
+        """A run no longer makes progress nor disturbs others."""
+        run.settle(now)
+        run.rate = 0.0
+        if run.active_since is None:
+            return
+        run.account.active_s += now - run.active_since
+        for name in run.machines:
+            del self._machines[name].active[run.start.job_id]
+        self._company_changed(run, now)
+
+    def _book(self, run: SharedRun, signed_at: float) -> None:
+        """Tasks hold their machines from `-signed_at` (a start) or until `signed_at` (an end)."""
+        for slot in run.start.slots:
+            self.use.task_s += signed_at
+            has = slot.resources
+            for k, amount in enumerate((has.gpus, has.cpu_milli, has.memory_mib)):
+                self.use.taken[k] += amount * signed_at
+
+    # Progress
+
+    def _company_changed(self, run: SharedRun, now: float) -> None:
+        """A run came to its machines or left them: those who are there have another pace now."""
+        there = [other for name in run.machines for other in self._machines[name].active.values()]
+        for other in dict.fromkeys(there):
+            self._pace(other, now)
+
+    def _pace(self, run: SharedRun, now: float) -> None:
+        rate = min(self._throughput(run, name) for name in run.machines) if run.ready else 0.0
+        if rate == run.rate:
+            return
+        run.settle(now)
+        run.rate = rate
+        run.version += 1
+        version = run.version
+
+        def end(run: SharedRun, at: float) -> Event | None:
+            return self._done(run, at) if run.version == version else None
+
+        def report(run: SharedRun, _: float) -> Event | None:
+            return self._report(run) if run.version == version else None
+
+        self._then(run, now + run.left_s / rate, end)
+        if self.scheduler.state.fleet.shares:
+            self._then(run, now + SETTLED_S, report)
+
+    def _throughput(self, run: SharedRun, name: str) -> float:
+        """Of a run's tasks on a machine, the slowest; all tasks of a run do the same."""
+        active = self._machines[name].active.values()
+        company = tuple(sorted(r.kind.name for r in active for slot in r.start.slots if slot.where == name))
+        if company not in self._rates:
+            self._rates[company] = dict(zip(company, throughputs(self._cloud.truth, company), strict=True))
+        return self._rates[company][run.kind.name]
+
+    def _report(self, run: SharedRun) -> Event:
+        """The pace of a run in iterations per second, as the run itself would report it."""
+        return Progress(run.start.job_id, run.start.attempt, 0.0, None, run.rate * run.kind.pace)
