@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from enum import Enum
 
 from sqlalchemy import Connection, func, select
 
@@ -17,10 +18,21 @@ from starburst.policy.caps import HOUR_S, Cap, window
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.queries import machines
-from starburst.store.store import Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import Store
 
-#: What a bill can be split by; those of time are windows of the UTC calendar.
-GROUPS = ("user", "queue", "day", "job", "offer", "month")
+
+class CostSplit(str, Enum):
+    """What a bill is split by; `day` and `month` are windows of the UTC calendar."""
+
+    USER = "user"
+    QUEUE = "queue"
+    DAY = "day"
+    MONTH = "month"
+    JOB = "job"
+    OFFER = "offer"
+
+
 TIMES = ("day", "month")
 
 #: Micro-dollars of ended machines and of those that still run.
@@ -51,13 +63,14 @@ class _Asks:
 
 
 def costs(store: Store, by: str, now: float) -> list[CostRow]:
-    """The bill up to `now` (scheduler seconds) by one of GROUPS, dearest first; days and months in order.
+    """The bill up to `now` (scheduler seconds) by a `CostSplit`, dearest first; days and months in order.
 
     Raises:
-        ValueError: `by` is none of them.
+        ValueError: `by` is not the value of a `CostSplit`.
     """
-    if by not in GROUPS:
-        raise ValueError(f"costs can be split by {', '.join(GROUPS)}, not by {by!r}")
+    splits = [split.value for split in CostSplit]
+    if by not in splits:
+        raise ValueError(f"costs can be split by {', '.join(splits)}, not by {by!r}")
     config = store.fact("config") or {}
     price = config.get("cluster", {}).get("usd_per_gpu_hour")
     split = _by_machine if by in (*TIMES, "offer") else _by_job

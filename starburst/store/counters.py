@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from sqlalchemy import Connection, select
 
@@ -20,6 +19,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import codec
+from starburst.store.rows import chunks
 from starburst.store.schema import facts, jobs
 
 #: Keys of the facts.
@@ -28,8 +28,6 @@ TALLIES, SPENT, STEPS = "tallies", "spent", "steps"
 BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0)
 #: The same of the time that a step takes, seconds of the wall.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Ids looked up by one statement.
-CHUNK = 500
 
 
 @dataclass(slots=True)
@@ -174,22 +172,16 @@ def _new_bills(conn: Connection, billed: Sequence[JobRecord]) -> Mapping[tuple[s
 
 
 def _stored_bills(conn: Connection, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
-    for chunk in _chunks(ids):
+    for chunk in chunks(ids):
         for row in conn.execute(select(jobs.c.id, jobs.c.cloud_micro_usd).where(jobs.c.id.in_(chunk))):
             yield row[0], row[1]
 
 
 def _stored(conn: Connection, ids: Sequence[str]) -> Iterator[JobRecord]:
     """These jobs as they were before the step; not those that are new."""
-    for chunk in _chunks(ids):
+    for chunk in chunks(ids):
         for text in conn.scalars(select(jobs.c.record).where(jobs.c.id.in_(chunk))):
             yield codec.decode(JobRecord, text)
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[list[str]]:
-    left = iter(ids)
-    while chunk := list(islice(left, CHUNK)):
-        yield chunk
 
 
 def _body(conn: Connection, key: str) -> str | None:

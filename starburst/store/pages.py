@@ -14,7 +14,8 @@ from starburst.store import codec, queries
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.queries import SUBMITTED, DecisionRow, JobRow
-from starburst.store.store import Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import Store
 
 #: Names of queues; None is all.
 Queues = Sequence[str] | None

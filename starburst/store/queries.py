@@ -20,7 +20,8 @@ from starburst.domain.job import Adopted, Phase, Submission, Workload, is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
-from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store
 
 #: Phase of a job that the scheduler has not taken up yet.
 SUBMITTED = "submitted"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from math import isinf
 from typing import Any
 
@@ -15,6 +16,16 @@ from starburst.domain.job import Submission
 from starburst.store import codec
 
 Row = Mapping[str, Any]
+
+#: Rows or ids per statement: bounds memory and the number of bound values.
+CHUNK = 500
+
+
+def chunks(items: Sequence[codec.T]) -> Iterator[list[codec.T]]:
+    """The items in lists of at most `CHUNK`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
 
 
 def job_progress(record: JobRecord) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,6 @@ from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.failures import trouble
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
-
-#: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
-CHUNK = 500
 
 #: Phases in which a job is not over, and a machine not ended; listed, so that the index on phases serves.
 LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
@@ -168,7 +164,7 @@ class Store:
         """
         try:
             with self.write() as conn:
-                for chunk in chunks(submissions):
+                for chunk in rows.chunks(submissions):
                     conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
                     taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
                     if taken is not None:
@@ -199,7 +195,7 @@ class Store:
         wanted = list(dict.fromkeys(job_ids))
         before = delete(requests).where(requests.c.kind.in_(("hold", "release")))
         with self.write() as conn:
-            for chunk in chunks(wanted):
+            for chunk in rows.chunks(wanted):
                 conn.execute(before.where(requests.c.job_id.in_(chunk)))
             _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
 
@@ -314,7 +310,7 @@ class Store:
                 return job_id
             seen.add(job_id)
         with self.read() as conn:
-            for chunk in chunks(job_ids):
+            for chunk in rows.chunks(job_ids):
                 taken = _first(conn, requests.c.job_id, chunk) or _first(conn, jobs.c.id, chunk)
                 if taken is not None:
                     return taken
@@ -367,10 +363,3 @@ def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[r
 
 def _first(conn: Connection, column: Column[str], values: Sequence[str]) -> str | None:
     return conn.scalar(select(column).where(column.in_(values)).limit(1))
-
-
-def chunks(items: Sequence[codec.T]) -> Iterator[list[codec.T]]:
-    """The items, CHUNK at a time."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk

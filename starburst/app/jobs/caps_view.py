@@ -15,7 +15,8 @@ from starburst.store import codec, queries
 from starburst.store import dashboard_queries as board
 from starburst.store import schema as t
 from starburst.store.costs import settled_since
-from starburst.store.store import Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import Store
 
 
 def cap_rows(core: Scheduler) -> list[Keys]:

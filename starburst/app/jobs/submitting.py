@@ -13,6 +13,7 @@ from starburst.app.config import Config
 from starburst.app.errors import UserError
 from starburst.app.jobs.dependencies import resolved
 from starburst.app.jobs.serializers import Keys, explanation_keys
+from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
@@ -116,14 +117,18 @@ def held(submissions: Iterable[Submission]) -> list[Submission]:
     return [replace(item, job=replace(item.job, hold=True)) for item in submissions]
 
 
-def submit(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
-    """Hand in jobs, all or none; their ids and what of their manifests was not kept.
+def submit(
+    store: Store, submissions: Sequence[Submission], snapshots: SnapshotCache | None = None
+) -> list[Keys]:
+    """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each.
+
+    `snapshots` is the cache of the calling process, if it has one.
 
     Raises:
         UserError: one demands machines that nobody offers.
         QuotaError: more jobs would wait than may.
     """
-    _refuse_barred(store, submissions)
+    _refuse_barred(snapshots or SnapshotCache(store), submissions)
     config = stored_config(store)
     store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
@@ -164,13 +169,13 @@ def this_user() -> str:
         return str(os.getuid())
 
 
-def _refuse_barred(store: Store, submissions: Sequence[Submission]) -> None:
+def _refuse_barred(snapshots: SnapshotCache, submissions: Sequence[Submission]) -> None:
     """Refuse jobs whose user demands machines that nobody offers, as far as the offers are known."""
     asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
     if not asking:
         return
-    fleet = live_core(store).fleet
-    barred = [(job, fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
+    with snapshots.current() as core:
+        barred = [(job, core.fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
     problems = [
         f"job {job.name}: {why}: change that annotation, or set starburst.io/cloud: never"
         for job, why in barred

@@ -1,9 +1,7 @@
-"""What every command starts with: the home, its store, its clock, and whether a scheduler runs there."""
+"""Opens what a command works on: the store of the home on this machine, or the backend that was chosen."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,10 +9,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.config.home import Home
-from starburst.app.doctor.unknown_machines import MEND, forgotten, told
 from starburst.app.errors import UserError
+from starburst.cli.backend.local import LocalBackend
 from starburst.cli.service.server import chosen, unencrypted
-from starburst.store import queries
 from starburst.store.store import Store
 
 if TYPE_CHECKING:
@@ -29,13 +26,11 @@ def open_backend() -> Iterator[Backend]:
         UserError: it cannot be used.
     """
     if chosen.get():
-        from starburst.cli.backend.over_http import http_backend  # noqa: PLC0415 - slow to import
+        from starburst.cli.backend.http import http_backend  # noqa: PLC0415 - slow to import
 
         with http_backend(chosen.get(), insecure=unencrypted.get()) as remote:
             yield remote
         return
-    from starburst.cli.backend.at_home import LocalBackend  # noqa: PLC0415 - it needs this module
-
     with open_store() as store:
         yield LocalBackend(Home.default(), store)
 
@@ -55,21 +50,3 @@ def open_store(busy_ms: int | None = None) -> Iterator[Store]:
             yield store
     except SQLAlchemyError as error:
         raise UserError(f"{home.database}: {getattr(error, 'orig', None) or error}") from None
-
-
-def now_of(store: Store) -> float:
-    """The present on the scheduler's clock."""
-    return queries.pace(store).scheduler_time(time.time())
-
-
-def note_if_forgotten() -> None:
-    """Say so when SkyPilot has lost machines of this home that run."""
-    if not chosen.get() and (lost := forgotten(Home.default())):
-        print(f"note: {told(lost)}; {MEND}", file=sys.stderr)
-
-
-def note_if_down() -> None:
-    """Say so when no scheduler runs: what is shown stands still, what is asked for waits in the store."""
-    home = Home.default()
-    if home.scheduler_pid() is None:
-        print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)

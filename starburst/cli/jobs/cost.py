@@ -15,19 +15,8 @@ from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing
 from starburst.core.model.decisions import usd
 from starburst.domain.money import Money
-from starburst.store.costs import CostRow
+from starburst.store.costs import CostRow, CostSplit
 from starburst.visible import visible
-
-
-class By(str, Enum):
-    """What a bill is split by."""
-
-    USER = "user"
-    QUEUE = "queue"
-    DAY = "day"
-    MONTH = "month"
-    JOB = "job"
-    OFFER = "offer"
 
 
 class CostFormat(str, Enum):
@@ -42,7 +31,7 @@ class CostFormat(str, Enum):
 
 
 def cost(
-    by: Annotated[By, typer.Option("--by", help="Split the bill by this.")] = By.USER,
+    by: Annotated[CostSplit, typer.Option("--by", help="Split the bill by this.")] = CostSplit.USER,
     caps: Annotated[bool, typer.Option("--caps", help="Say how the caps on spending stand instead.")] = False,
     output: Annotated[CostFormat, typer.Option("-o", "--output", help="Output format.")] = CostFormat.TABLE,
 ) -> None:
@@ -59,7 +48,7 @@ def cost(
         print(f"total {usd(sum(row.micro_usd for row in rows))}{besides}")
 
 
-def listing(by: By, *, cluster: bool = False) -> Listing[CostRow]:
+def listing(by: CostSplit, *, cluster: bool = False) -> Listing[CostRow]:
     """Lines of a bill; `cluster`: also of what the cluster is reckoned at."""
     at_home: Column[CostRow] = Column("CLUSTER", lambda row: usd(row.cluster_micro_usd or 0), right=True)
     return Listing(

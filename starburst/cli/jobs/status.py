@@ -12,11 +12,11 @@ import typer
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import job_keys, story_keys
-from starburst.app.times import local_clock
+from starburst.app.times import age, local_clock
 from starburst.cli.backend.backend import Backend
-from starburst.cli.backend.session import note_if_forgotten, open_backend
+from starburst.cli.backend.notes import note_if_forgotten
+from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
-from starburst.cli.times import age
 from starburst.core.model.decisions import usd
 from starburst.domain.job import Phase, is_over
 from starburst.store import queries

@@ -18,11 +18,11 @@ from starburst.app.config.home import Home
 from starburst.app.daemon.orphan_ledger import ReapedBook
 from starburst.app.daemon.reaper import Fate, Reaper, Rules
 from starburst.app.errors import UserError
-from starburst.app.times import iso
+from starburst.app.times import age, iso
 from starburst.app.wiring.build import cloud_of, offers_of, reaping, stored_config
-from starburst.cli.backend.session import note_if_down, now_of, open_store
+from starburst.cli.backend.notes import note_if_down, now_of
+from starburst.cli.backend.session import open_store
 from starburst.cli.output import Column, Format, Listing, OutputOption, say
-from starburst.cli.times import age
 from starburst.core.model.decisions import usd
 from starburst.domain.cloud import Instance
 from starburst.domain.money import Money

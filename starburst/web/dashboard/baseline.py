@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import structlog
 from sqlalchemy import Connection, or_, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from sim.world import SimJob, World
 from starburst.app.wiring.build import stored_config
@@ -24,10 +20,8 @@ from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.store import codec, dashboard_queries, queries
 from starburst.store import schema as t
-from starburst.store.errors import StoreError
 from starburst.store.store import Store
-
-log = structlog.get_logger()
+from starburst.web.background import BackgroundCache
 
 #: The newest jobs of the day that are compared; a replay of so many takes a third of a second.
 MOST_JOBS = 1000
@@ -51,28 +45,17 @@ class Comparison:
 
 
 class BaselineCache:
-    """Keeps the last comparison and makes the next one in a thread of its own."""
+    """Caches the last comparison and computes the next one in the background."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._next = 0.0
-        self.latest: Comparison | None = None
+        self._comparisons = BackgroundCache[float, Comparison]("no-wait-baseline", lambda _: EVERY_S)
 
     def ask(self, since: float, now: float) -> Comparison | None:
-        """The last comparison, if any; begins another one if it is time."""
-        wall = time.monotonic()
-        with self._lock:
-            if wall >= self._next:
-                self._next = wall + EVERY_S
-                threading.Thread(target=self._compare, args=(since, now), daemon=True).start()
-        return self.latest
-
-    def _compare(self, since: float, now: float) -> None:
-        try:
-            self.latest = compare(self._store, since, now)
-        except (SQLAlchemyError, StoreError) as error:  # the store was closed, or is busy: another time
-            log.debug("no-wait-not-compared", error=str(error))
+        """The last comparison, None before the first; starts another one when `EVERY_S` have passed."""
+        self._comparisons.refresh(now, lambda: compare(self._store, since, now))
+        known = self._comparisons.latest()
+        return None if known is None else known[1]
 
 
 def compare(store: Store, since: float, now: float) -> Comparison:

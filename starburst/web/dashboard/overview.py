@@ -129,13 +129,13 @@ class Overview:
 
 
 def overview(
-    app_context: AppContext, rival: BaselineCache, watch: PackingGapCache, asked: JobFilter
+    app_context: AppContext, baseline: BaselineCache, gaps: PackingGapCache, asked: JobFilter
 ) -> Overview:
     """All of it as of now."""
     store, now = app_context.store, app_context.now()
     config, pace, counts = stored_config(store), queries.pace(store), queries.summary(store).jobs
-    comparison, settings = rival.ask(midnight(now), now), config.settings()
-    gap, caps = watch.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
+    comparison, settings = baseline.ask(midnight(now), now), config.settings()
+    gap, caps = gaps.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
     fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
     said = app_context.home.scheduler()

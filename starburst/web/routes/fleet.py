@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import Enum
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -22,23 +21,12 @@ from starburst.app.jobs.serializers import (
 )
 from starburst.app.times import iso
 from starburst.store import pages, queries
-from starburst.store.costs import CostRow, costs, dearest_first
+from starburst.store.costs import CostRow, CostSplit, costs, dearest_first
 from starburst.web.dependencies import RequestContext, Viewer
 from starburst.web.errors import HttpError
 from starburst.web.routes.jobs import After, Limit
 
 router = APIRouter()
-
-
-class By(str, Enum):
-    """What a bill is split by."""
-
-    USER = "user"
-    QUEUE = "queue"
-    DAY = "day"
-    JOB = "job"
-    OFFER = "offer"
-    MONTH = "month"
 
 
 @router.get("/instances", summary="List the rented machines", tags=["machines"])
@@ -51,7 +39,7 @@ def instances(
 
 @router.get("/cost", summary="The cloud's bill", tags=["machines"])
 def cost(
-    context: Viewer, by: Annotated[By, Query(description="what it is split by")] = By.USER
+    context: Viewer, by: Annotated[CostSplit, Query(description="what it is split by")] = CostSplit.USER
 ) -> JSONResponse:
     """An array of what `starburst cost -o json` shows; a scoped token's is split by user, queue or job."""
     rows = costs(
@@ -67,8 +55,8 @@ def cost(
 @router.get("/caps", summary="How the caps on spending stand", tags=["machines"])
 def caps(context: Viewer) -> JSONResponse:
     """An array of what `starburst cost --caps -o json` shows; a scoped token sees those on its queues."""
-    with context.services.live.lock:
-        rows = cap_rows(context.services.live.get())
+    with context.snapshots.current() as core:
+        rows = cap_rows(core)
     queues = context.principal.queues
     return JSONResponse([row for row in rows if queues is None or row["queue"] in queues])
 
@@ -91,18 +79,15 @@ def events(
 @router.get("/nodes", summary="The cluster's nodes and what is free on them", tags=["machines"])
 def nodes(context: Viewer) -> JSONResponse:
     """An array; amounts are what jobs may use. A node that jobs may not start on is not `schedulable`."""
-    with context.services.live.lock:
-        capacity = context.services.live.get().capacity
-        return JSONResponse([node_keys(node, capacity.free(node.name)) for node in capacity.nodes])
+    with context.snapshots.current() as core:
+        return JSONResponse([node_keys(node, core.capacity.free(node.name)) for node in core.capacity.nodes])
 
 
 @router.get("/offers", summary="What the cloud sells", tags=["machines"])
 def offers(context: Viewer) -> JSONResponse:
     """An array; the price is null if it is unknown."""
-    with context.services.live.lock:
-        return JSONResponse(
-            [offer_keys(offer) for offer in context.services.live.get().fleet.offers.values()]
-        )
+    with context.snapshots.current() as core:
+        return JSONResponse([offer_keys(offer) for offer in core.fleet.offers.values()])
 
 
 @router.get("/summary", summary="How things stand, in a few numbers", tags=["log"])
@@ -133,16 +118,16 @@ def _machines(context: RequestContext, *, include_ended: bool = False) -> list[I
     return [row.of_jobs(mine) for row in rows if not mine.isdisjoint(row.jobs)]
 
 
-def _regroup(context: RequestContext, rows: list[CostRow], by: By) -> list[CostRow]:
+def _regroup(context: RequestContext, rows: list[CostRow], by: CostSplit) -> list[CostRow]:
     """Bills of jobs that a caller sees, split otherwise."""
-    if by in (By.DAY, By.MONTH, By.OFFER):
+    if by in (CostSplit.DAY, CostSplit.MONTH, CostSplit.OFFER):
         raise HttpError(403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only")
     total, running, at_home = Counter[str](), Counter[str](), Counter[str]()
     jobs = {row.id: row for row in queries.jobs(context.store, ids=[row.name for row in rows])}
     for row in rows:
         job = jobs[row.name]
         if context.principal.sees(job.queue):
-            name = {By.USER: job.user, By.QUEUE: job.queue}.get(by, job.id)
+            name = {CostSplit.USER: job.user, CostSplit.QUEUE: job.queue}.get(by, job.id)
             total[name] += row.micro_usd
             running[name] += row.running_micro_usd
             if row.cluster_micro_usd is not None:  # of all rows, or of none

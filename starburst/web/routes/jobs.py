@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse
 
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
-from starburst.app.jobs.explain import explanation
 from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.views.explain import Explanation
 from starburst.domain.job import Phase
@@ -73,7 +72,7 @@ def submit(
         found = submitting.held(found)
     if dry_run:
         return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
-    return JSONResponse(submitting.submit(context.store, found), 201)
+    return JSONResponse(submitting.submit(context.store, found, context.snapshots), 201)
 
 
 @router.get("", summary="List jobs in order of arrival")
@@ -189,5 +188,4 @@ def _steer(
 
 
 def _explained(context: RequestContext, row: JobRow) -> Explanation:
-    with context.services.live.lock:
-        return explanation(row, context.services.live.get, context.principal.sees)
+    return context.snapshots.explanation(row, context.principal.sees)

@@ -45,7 +45,7 @@ class ProgressReporter:
 def reporter(request: Request, job: JobText) -> ProgressReporter:
     """Lets in the runs of a job, and who may cancel it."""
     services: Services = request.app.state.services
-    principal = services.authenticator.admit_report(request, job)
+    principal = services.authenticator.authenticate_report(request, job)
     if principal is None:
         found = job_status(services.app_context.store, job)
         if found is None:

@@ -10,7 +10,7 @@ from starburst.app.config.home import Home
 from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
 from starburst.app.logs.job_log import LogPart, read_log
 from starburst.app.reading.sources import ManifestText
-from starburst.cli.backend.session import note_if_down, now_of
+from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.domain.job import OWNER
 from starburst.store import pages, queries
 from starburst.store.costs import CostRow, costs
@@ -48,10 +48,9 @@ class LocalBackend:
         return pages.named(self.store, names)
 
     def explain(self, row: JobRow) -> Keys:
-        from starburst.app.jobs.explain import explanation  # noqa: PLC0415
-        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.jobs.snapshot_cache import SnapshotCache  # noqa: PLC0415 - the whole scheduler
 
-        return explanation_keys(explanation(row, lambda: live_core(self.store)))
+        return explanation_keys(SnapshotCache(self.store).explanation(row))
 
     def decisions(
         self, subject: str | None = None, *, after_seq: int = 0, last: int | None = None
