@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from starburst.clouds.catalog import LocalOffer
-from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir, machines_under
+from starburst.clouds.machine_dir import ClosedBill, LaunchFailure, LaunchRecord, MachineDir, machines_under
 from starburst.core.model.events import (
     Event,
     InstanceFailed,
@@ -28,10 +28,10 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
 from starburst.domain.job import Site
 from starburst.runs.accounts import RunAs
-from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import SELF, Place, ProcessRunner, unwatched
-from starburst.runs.shim import LEASE_GRACE_S
+from starburst.runs.processes import SELF, ProcessRunner, RunHost, unwatched
+from starburst.runs.supervisor.lease import LEASE_GRACE_S
+from starburst.runs.supervisor.log_pump import MAX_LOG
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 from translator.tasks.runtime_values import taken
@@ -86,7 +86,7 @@ class LocalCloud:
         self._wake = asyncio.Event()
 
     @cached_property
-    def _alive(self) -> dict[str, tuple[MachineDir, Launch]]:
+    def _alive(self) -> dict[str, tuple[MachineDir, LaunchRecord]]:
         """Machines by what we call them, those of other controllers too."""
         found = ((machine, machine.launch()) for machine in self._owned() if machine.ending() is None)
         return {self._id(machine): (machine, launch) for machine, launch in found if launch is not None}
@@ -120,7 +120,7 @@ class LocalCloud:
         for where in {slot.where for slot in run.slots} & self._alive.keys():
             machine, launch = self._alive[where]
             if self._is_ready(machine):
-                places[where] = Place(launch.gpus, machine.lease_path)
+                places[where] = RunHost(launch.gpus, machine.lease_path)
         self._runner.start(run, places, _refusal(run))
 
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
@@ -148,7 +148,7 @@ class LocalCloud:
             machine.ask_termination()
             self._wake.set()
             return
-        never = Ending(self._now(), self._now())
+        never = ClosedBill(self._now(), self._now())
         if not machine.claim(self._tags(machine), never):
             machine.end(never)
         self._tell(machine)
@@ -211,15 +211,19 @@ class LocalCloud:
         """Make the machine, or note why it cannot be."""
         entry = self._offers.get(offer.name)
         if entry is None:
-            failure = Failure(f"the embedded cloud does not sell {offer.name!r}", sold_out=False)
+            failure = LaunchFailure(f"the embedded cloud does not sell {offer.name!r}", sold_out=False)
             machine.claim(self._tags(machine), failure)
             return
         in_use = sum(launch.offer == offer.name for _machine, launch in self._alive.values())
         if entry.capacity is not None and in_use >= entry.capacity:
-            failure = Failure(f"{offer.name} is sold out: all {entry.capacity} are in use", sold_out=True)
+            failure = LaunchFailure(
+                f"{offer.name} is sold out: all {entry.capacity} are in use", sold_out=True
+            )
             machine.claim(self._tags(machine), failure)
             return
-        launch = Launch(offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s)
+        launch = LaunchRecord(
+            offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s
+        )
         machine.claim(self._tags(machine), launch, self._lease_s)
         self._alive[self._id(machine)] = (machine, launch)
 
@@ -272,7 +276,7 @@ class LocalCloud:
         noted = self._pace.scheduler_time(machine.lease_until())
         return noted if abs(noted - end) < SET_S * speed else end
 
-    async def _end(self, machine: MachineDir, launch: Launch) -> None:
+    async def _end(self, machine: MachineDir, launch: LaunchRecord) -> None:
         """End what runs on a machine, close its bill, and say so before its runs are reported lost.
 
         A machine whose lease has passed gives its runs their grace, as their shims do. It is not billed.
@@ -284,7 +288,7 @@ class LocalCloud:
         lost = await self._runner.evacuate(machine.lease_path, f"its machine was {why}", grace_s)
         lease_end = await waited_out(partial(self._lease_end, machine))
         ended_at = min(self._now(), lease_end, math.inf if preempted_at is None else preempted_at)
-        ending = Ending(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None)
+        ending = ClosedBill(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None)
         await waited_out(partial(machine.end, ending))
         del self._alive[self._id(machine)]
         await waited_out(partial(self._tell, machine))

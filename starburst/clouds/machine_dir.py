@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from starburst.domain.cloud import InstancePhase
-from starburst.runs.files import claim_directory, directory_name, id_of, read_fact, write_json_once
-from starburst.runs.shim import lease_left_s, new_lease, read_json, write_json
+from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.supervisor.files import read_fact, read_json, write_json
+from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchRecord:
     """What a machine was rented as; `launched_at`, `boot_s` and `setup_s` are the scheduler's seconds."""
 
     offer: str
@@ -42,7 +43,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LaunchFailure:
     """Why no machine came of a launch."""
 
     message: str
@@ -50,7 +51,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ClosedBill:
     """A closed bill, in scheduler time. One of a machine that never was has no time between its ends."""
 
     launched_at: float
@@ -88,13 +89,15 @@ class MachineDir:
         """The file its shims look at."""
         return self.path / "lease.json"
 
-    def claim(self, tags: dict[str, str], fact: Launch | Failure | Ending, lease_s: float = 0.0) -> bool:
+    def claim(
+        self, tags: dict[str, str], fact: LaunchRecord | LaunchFailure | ClosedBill, lease_s: float = 0.0
+    ) -> bool:
         """Take its name with what became of it: rented, failed, or not to be. False if the name is taken."""
         files: dict[str, Any] = {"tags.json": tags}
-        if isinstance(fact, Launch):
+        if isinstance(fact, LaunchRecord):
             files |= {"launch.json": asdict(fact), "lease.json": new_lease(lease_s)}
         else:
-            files["failed.json" if isinstance(fact, Failure) else "ended.json"] = asdict(fact)
+            files["failed.json" if isinstance(fact, LaunchFailure) else "ended.json"] = asdict(fact)
         return claim_directory(self.path, files)
 
     def tags(self) -> dict[str, str]:
@@ -102,22 +105,22 @@ class MachineDir:
         tags: dict[str, str] | None = read_json(self.path / "tags.json")
         return tags or {}
 
-    def launch(self) -> Launch | None:
+    def launch(self) -> LaunchRecord | None:
         """What it was rented as; None where no machine ever was."""
         data = read_json(self.path / "launch.json")
-        return None if data is None else Launch(**data)
+        return None if data is None else LaunchRecord(**data)
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> LaunchFailure | None:
         """Why its launch failed."""
         data = read_json(self.path / "failed.json")
-        return None if data is None else Failure(**data)
+        return None if data is None else LaunchFailure(**data)
 
-    def ending(self) -> Ending | None:
+    def ending(self) -> ClosedBill | None:
         """Its closed bill."""
         data = read_json(self.path / "ended.json")
-        return None if data is None else Ending(**data)
+        return None if data is None else ClosedBill(**data)
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: ClosedBill) -> None:
         """Close its bill, for good."""
         write_json_once(self.path / "ended.json", asdict(ending))
 
@@ -127,7 +130,7 @@ class MachineDir:
 
     def lease_until(self) -> float:
         """The wall time of that, as it was noted when the lease was renewed."""
-        until = read_fact(self.lease_path).get("until")
+        until = (read_fact(self.lease_path) or {}).get("until")
         return float(until) if isinstance(until, int | float) else 0.0
 
     def renew(self, lease_s: float) -> None:

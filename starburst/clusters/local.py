@@ -9,9 +9,9 @@ from starburst.core.state import Changes
 from starburst.domain.job import Site
 from starburst.domain.node import Node
 from starburst.runs.accounts import RunAs
-from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import SELF, Place, ProcessRunner
+from starburst.runs.processes import SELF, ProcessRunner, RunHost
+from starburst.runs.supervisor.log_pump import MAX_LOG
 
 
 class LocalCluster:
@@ -27,7 +27,7 @@ class LocalCluster:
         max_log: int = MAX_LOG,
     ) -> None:
         self._nodes = nodes
-        self._places = {node.name: Place(node.capacity.gpus) for node in nodes}
+        self._places = {node.name: RunHost(node.capacity.gpus) for node in nodes}
         self._runner = ProcessRunner(root, checkpoints, Site.CLUSTER, run_as=run_as, max_log=max_log)
 
     async def start(self, run: Run) -> None:

@@ -34,6 +34,7 @@ from starburst.core.model.events import (
     SiteSynced,
     Tick,
 )
+from starburst.core.model.phases import StopReason
 from starburst.core.parts.passes import Start
 from starburst.core.state import Changes, State
 from starburst.core.steps.admission import (
@@ -183,7 +184,7 @@ class Scheduler(State):
 
 def _cancelled(state: State, event: CancelRequested) -> None:
     record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end or (record.stop_why == "cancel" and not event.now):
+    if record is None or record.phase.is_end or (record.stop_why is StopReason.CANCEL and not event.now):
         return
     if record.alive:
         state.unreserve(record)
@@ -191,7 +192,7 @@ def _cancelled(state: State, event: CancelRequested) -> None:
         why = "an admin cancelled it" if event.now else "its user cancelled it"
         record.no_grace = event.now
         state.decide(record.id, "stopping", grace_s=grace_s, why=why)
-        stop(state, record, "cancel", grace_s)
+        stop(state, record, StopReason.CANCEL, grace_s)
         return
     withdraw(state, record)
     release(state, record)
@@ -211,7 +212,7 @@ def _offers_changed(state: State, event: OffersChanged) -> None:
     state.fleet.offers = {offer.name: offer for offer in event.offers}
     state.changes.offers = True
     for record in state.jobs.values():
-        if record.phase is Phase.QUEUED and "lacks" in record.wait and isinf(record.deadline):
+        if record.phase is Phase.QUEUED and record.obstacle is not None and isinf(record.deadline):
             state.set_deadline(record, state.now)
 
 

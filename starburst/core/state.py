@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from heapq import heappush
-from math import isinf
+from math import inf, isinf
 from typing import TYPE_CHECKING
 
 from starburst.core.model.actions import Action, Slot
 from starburst.core.model.decisions import Decision
+from starburst.core.model.estimates import expected_end
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
@@ -35,6 +36,10 @@ from starburst.policy.waiting import WAITING
 
 if TYPE_CHECKING:
     from starburst.core.steps.budget import Ledger, Standing
+
+
+#: Decisions that are kept for error messages.
+RECENT = 256
 
 
 class Changes:
@@ -97,6 +102,8 @@ class State:
         self.arrivals = 0
         self.decided = 0
         self.changes = Changes()
+        #: The latest decisions, for the story of a job in an error.
+        self.recent: deque[Decision] = deque(maxlen=RECENT)
         #: Jobs that ended; forgotten once their bills are in.
         self.retired: list[str] = []
         #: Runs and machines found in the store at a restart that no site has confirmed yet.
@@ -153,6 +160,7 @@ class State:
         self.decided += 1
         decision = Decision(self.decided, self.now, subject, self.event, kind, numbers)
         self.changes.decisions.append(decision)
+        self.recent.append(decision)
         return decision
 
     def do(self, action: Action) -> None:
@@ -193,7 +201,6 @@ class State:
         """Take a job out of the queue."""
         self.queue.remove(record)
         self.walk.left(record)
-        self.meter.rests(record)
 
     def set_deadline(self, record: JobRecord, deadline: float) -> None:
         """The job leaves for the cloud then."""
@@ -247,12 +254,14 @@ class State:
             return OutOfOrder()
         if not self.settings.backfill:
             return InOrder()
-        return EasyBackfill(self.expected_ends, lambda record: self.now + self.runtime_s(record.job))
+        return EasyBackfill(self.expected_ends, self.expected_end)
+
+    def expected_end(self, record: JobRecord) -> float:
+        """When the job's run ends, or would if it began now, by its own account or by estimates."""
+        end = expected_end(record, self.now, self.runtime_s(record.job))
+        return inf if end is None else end
 
     def expected_ends(self) -> list[tuple[float, tuple[Slot, ...]]]:
-        def ends(r: JobRecord) -> float:
-            if r.ends_at is not None:
-                return r.ends_at
-            return (self.now if r.started_at is None else r.started_at) + self.runtime_s(r.job)
-
-        return [(ends(r), r.slots) for r in self.jobs.values() if r.alive and r.site is Site.CLUSTER]
+        """Expected end and slots of every run on the cluster."""
+        alive = (record for record in self.jobs.values() if record.alive and record.site is Site.CLUSTER)
+        return [(self.expected_end(record), record.slots) for record in alive]

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from starburst.core.model.decisions import Decision
+from starburst.core.model.phases import StopReason
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Site
 from starburst.domain.money import Money
@@ -100,7 +101,7 @@ class View:
             records = [self._scheduler.jobs[j] for j in machine.job_ids]
             colour = _colour(records[0].seq) if records else "dim"
             who = ", ".join(r.id for r in records) or "[dim]ending[/]"
-            stopping = " → home" if any(r.stop_why == "return" for r in records) else ""
+            stopping = " → home" if any(r.stop_why is StopReason.RETURN for r in records) else ""
             state = machine.phase.value if machine.phase.value == "launching" else str(machine.cost(now))
             grid.add_row(f"[{colour}]●[/] {who}{stopping}", machine.offer.name, state)
         return Panel(grid, title="cloud", title_align="left")

@@ -26,7 +26,7 @@ class Site(str, Enum):
 
 
 class Phase(str, Enum):
-    """State of a job. QUEUED → OFFLOADING → STARTING → RUNNING → an end; STOPPING ends a run early."""
+    """State of a job. Which may follow which, and why: `TRANSITIONS` of core/steps/transitions.py."""
 
     HELD = "held"  # its user wants it out of the queue until it is released
     BLOCKED = "blocked"  # another job must come first, or its turn in an array, or a pause after a failure
@@ -44,7 +44,14 @@ class Phase(str, Enum):
         """Whether nothing can change any more."""
         return self in ENDS
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether a run of the job may exist somewhere."""
+        return self in ALIVE
 
+
+#: Phases with a run; a tuple, since members are found by identity then.
+ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
 
 

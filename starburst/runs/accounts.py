@@ -8,9 +8,11 @@ whoever is no admin, by `pool` or `sandbox`, if the machine can.
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,22 +20,22 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.job import Job, Workload
-from starburst.runs.exits import read_plain
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from starburst.runs.seclusion import problem
-from starburst.runs.shim import write_json
+from starburst.runs.supervisor.files import read_plain, write_json
 
 #: Accounts below are the system's.
 LEAST_UID = 1000
+#: Seconds for a trial of a seclusion.
+TRIAL_S = 20.0
 
 
-class RefusedError(Exception):
+class NoAccountError(Exception):
     """A run may not start: as whom is not known, or nobody may run as them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dirs:
+class TaskDirs:
     """What a task has for itself: all of it is shown to it, and made for its account alone."""
 
     work: Path
@@ -49,7 +51,7 @@ class Dirs:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class RunAccount:
     """Whom a task runs as."""
 
     #: HOME, USER and LOGNAME.
@@ -61,39 +63,39 @@ class Account:
 class RunAs(Protocol):
     """A way to choose accounts."""
 
-    def account(self, run: Run, dirs: Dirs) -> Account:
+    def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """Whom a task of this run runs as.
 
         Raises:
-            RefusedError: nobody; says why, and the mend.
+            NoAccountError: nobody; says why, and the mend.
             OSError: it cannot be found out just now.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class Self:
+class RunAsSelf:
     """The scheduler's own account: who submits can do what the scheduler can."""
 
-    def account(self, run: Run, dirs: Dirs) -> Account:
+    def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
         known = ("HOME", "USER", "LOGNAME")
-        return Account({"HOME": "/"} | {key: os.environ[key] for key in known if key in os.environ})
+        return RunAccount({"HOME": "/"} | {key: os.environ[key] for key in known if key in os.environ})
 
 
 @dataclass(frozen=True, slots=True)
-class ByRole:
+class RunAsByRole:
     """Admins, who can do what the scheduler can anyway, have its account; the `others` do not."""
 
     others: RunAs
 
-    def account(self, run: Run, dirs: Dirs) -> Account:
+    def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
-        chosen = Self() if run.workload.submitter.admin else self.others
+        chosen = RunAsSelf() if run.workload.submitter.admin else self.others
         return chosen.account(run, dirs)
 
 
 @dataclass(frozen=True, slots=True)
-class Sandbox:
+class RunAsSandbox:
     """The scheduler's own account in namespaces: no file, process or temporary file of others.
 
     The account's home directory is hidden, too: keys and tokens of who runs the scheduler lie there.
@@ -101,7 +103,7 @@ class Sandbox:
 
     home: Path
 
-    def account(self, run: Run, dirs: Dirs) -> Account:
+    def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
         plan = {
             "uid": None,
@@ -113,39 +115,41 @@ class Sandbox:
             "private": [[place, str(dirs.tmp)] for place in ("/tmp", "/var/tmp") if os.path.isdir(place)],
             "no_new_privs": True,
         }
-        return Account({"HOME": str(dirs.home), **_called(run)}, plan)
+        return RunAccount({"HOME": str(dirs.home), **_called(run)}, plan)
 
 
 @dataclass(frozen=True, slots=True)
-class Submitter:
+class RunAsSubmitter:
     """The submitter's own Unix account."""
 
     home: Path
 
-    def account(self, run: Run, dirs: Dirs) -> Account:
+    def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
         user = run.job.user
         if run.workload.adopted is not None:
-            raise RefusedError(
+            raise NoAccountError(
                 "run_as: submitter: the user of a job that was found in a cluster is anybody's to write; "
                 "submit it with starburst, or set run_as: pool"
             )
         try:
             entry = pwd.getpwnam(user)
         except (KeyError, ValueError):
-            raise RefusedError(
+            raise NoAccountError(
                 f"run_as: submitter: this machine has no account {user[:64]!r}; make one, or set run_as: pool"
             ) from None
         if entry.pw_uid < LEAST_UID:
-            raise RefusedError(f"run_as: submitter: {user!r} is an account of the system; submit as another")
+            raise NoAccountError(
+                f"run_as: submitter: {user!r} is an account of the system; submit as another"
+            )
         groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
         plan = as_another(self.home, dirs, entry.pw_uid, entry.pw_gid, groups)
         env = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
-        return Account(env, plan | {"no_new_privs": False})
+        return RunAccount(env, plan | {"no_new_privs": False})
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class RunAsPool:
     """An id per user, from `first` to `last`; kept in `records`, so that it is the same after a restart."""
 
     home: Path
@@ -154,14 +158,14 @@ class Pool:
     last: int
     _ids: dict[str, int] = field(default_factory=dict)
 
-    def account(self, run: Run, dirs: Dirs) -> Account:
+    def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
         adopted = run.workload.adopted
         # Whoever may write in a namespace may call themselves what they like there.
         user = f"user {run.job.user}" if adopted is None else f"namespace {adopted.namespace}"
         id_ = self._id(directory_name(user))
         plan = as_another(self.home, dirs, id_, id_, [])
-        return Account({"HOME": str(dirs.home), **_called(run)}, plan | {"no_new_privs": True})
+        return RunAccount({"HOME": str(dirs.home), **_called(run)}, plan | {"no_new_privs": True})
 
     def _id(self, user: str) -> int:
         if user not in self._ids:
@@ -169,7 +173,7 @@ class Pool:
         if user not in self._ids:
             free = set(range(self.first, self.last + 1)) - set(self._ids.values())
             if not free:
-                raise RefusedError(
+                raise NoAccountError(
                     f"run_as: pool: all ids of pool, {self.first}-{self.last}, are users' already; widen it"
                 )
             self.records.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -189,15 +193,32 @@ def why_not(make: Callable[[Path], RunAs]) -> str:
     """Why this machine cannot run jobs as these do that it makes for a home; "" if it can. It is tried."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        dirs = Dirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
+        dirs = TaskDirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
         try:
             account = make(home).account(Run(Job("trial", "trial", ()), 1, (), Workload()), dirs)
-            return "" if account.seclusion is None else problem(account.seclusion)
-        except (OSError, subprocess.TimeoutExpired, RefusedError) as error:
+            return "" if account.seclusion is None else seclusion_problem(account.seclusion)
+        except (OSError, subprocess.TimeoutExpired, NoAccountError) as error:
             return str(error)
 
 
-def as_another(home: Path, dirs: Dirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:
+def seclusion_problem(plan: dict[str, Any]) -> str:
+    """Why this machine cannot carry a plan out, "" if it can: it is tried, with nothing in it."""
+    program = (
+        "import sys; sys.path.append(sys.argv[1]); "
+        "from starburst.runs.supervisor.seclusion import attempt; attempt(sys.argv[2])"
+    )
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(Path(__file__).parents[2]), json.dumps(plan)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TRIAL_S,
+        check=False,
+    )
+    return "" if tried.returncode == 0 else tried.stderr.strip().rpartition("\n")[2] or "it was killed"
+
+
+def as_another(home: Path, dirs: TaskDirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:
     """A plan for another account, which sees of the home its own directories; without `no_new_privs`."""
     return {
         "uid": uid,

@@ -14,7 +14,6 @@ not as it should be counts as absent: that is the run's own loss, and nobody els
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import re
@@ -27,18 +26,20 @@ from pathlib import Path
 from typing import Any
 
 from starburst.core.model.events import Progress, RunEnd, RunEnded
-from starburst.runs import shim
-from starburst.runs.cgroups import recorded
-from starburst.runs.exits import Exit, load_exit
-from starburst.runs.files import claim_directory, directory_name, id_of, read_fact, write_json_once
-from starburst.runs.report import REPORT, VARIABLE, Report, read_report
-from starburst.runs.shim import write_json
-from starburst.runs.strays import kill_strays
+from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.supervisor.cgroups import recorded
+from starburst.runs.supervisor.children import LOCK_FD
+from starburst.runs.supervisor.exits import Exit, load_exit
+from starburst.runs.supervisor.files import FULL_DISK, read_fact, try_lock, write_json
+from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE, ProgressReport, read_report
+from starburst.runs.supervisor.strays import kill_strays
 
 #: What the kernel takes as arguments and variables is 2 MiB or so; in JSON it may be six times that.
 MOST_SPEC = 1 << 24
 #: Of our own environment, what the shim's Python may need; nothing that is a secret.
 SHIM_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+#: What is started by path as the supervisor of a task.
+SUPERVISOR = str(Path(__file__).parent / "supervisor" / "__main__.py")
 #: Names of attempts and ranks.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 
@@ -51,7 +52,7 @@ class RankDir:
 
     def spec(self) -> dict[str, Any]:
         """What the shim was told to run; of a spec that is none any more, where it ran is not known."""
-        spec = read_fact(self.path / "spec.json", MOST_SPEC)
+        spec = read_fact(self.path / "spec.json", MOST_SPEC) or {}
         gpus, env = spec.get("gpus"), spec.get("env")
         sound = (
             isinstance(spec.get("where"), str)
@@ -66,18 +67,18 @@ class RankDir:
     @property
     def report_path(self) -> Path:
         """What the task writes of its progress."""
-        return self.path / "report" / REPORT
+        return self.path / "report" / FILE_NAME
 
     def shim_pid(self) -> int | None:
         """The shim's process id, once the command has been started."""
-        pid = read_fact(self.path / "started.json").get("shim")
+        pid = (read_fact(self.path / "started.json") or {}).get("shim")
         return pid if type(pid) is int and 1 < pid < 1 << 31 else None
 
     def exit(self) -> Exit | None:
         """How it ended; None while it runs, or when its shim was killed, or what it left is no exit."""
         return load_exit(self.path / "exit.json")
 
-    def report(self) -> Report | None:
+    def report(self) -> ProgressReport | None:
         """What the task says of its progress; None if it says nothing, or nothing of sense."""
         return read_report(self.report_path)
 
@@ -90,11 +91,11 @@ class RankDir:
         try:
             lock = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno in shim.FULL_DISK:
+            if error.errno in FULL_DISK:
                 raise
             return False
         try:
-            return not _flock(lock)
+            return not try_lock(lock)
         finally:
             os.close(lock)
 
@@ -102,17 +103,17 @@ class RankDir:
         """Start the shim and hand it the lock; None if one lives already."""
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            if not _flock(lock):
+            if not try_lock(lock):
                 return None
             log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             for name in ("work", "report"):
                 (self.path / name).mkdir(exist_ok=True, mode=0o700)
             return os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", shim.__file__, str(self.path)],
+                [sys.executable, "-I", "-S", SUPERVISOR, str(self.path)],
                 {key: os.environ[key] for key in SHIM_NEEDS if key in os.environ},
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, lock, shim.LOCK_FD),
+                    (os.POSIX_SPAWN_DUP2, lock, LOCK_FD),
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, str(self.path / "log"), log_flags, 0o600),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
@@ -192,7 +193,7 @@ class AttemptDir:
 
     def end(self) -> RunEnded | None:
         """How it ended, once that is settled."""
-        said = read_fact(self.path / "end.json")
+        said = read_fact(self.path / "end.json") or {}
         code, message = said.get("exit_code"), said.get("message")
         if not (_is_end(said.get("end")) and type(code) in (int, type(None)) and isinstance(message, str)):
             return None
@@ -208,7 +209,7 @@ class AttemptDir:
 
     def stop_asked(self) -> dict[str, Any] | None:
         """The first stop it was told: `end`, `message`, `grace_s`, and `at` in wall seconds."""
-        asked = read_fact(self.path / "stop.json")
+        asked = read_fact(self.path / "stop.json") or {}
         sound = _is_duration(asked.get("grace_s")) and _is_duration(asked.get("at"))
         sound = sound and _is_end(asked.get("end")) and isinstance(asked.get("message"), str)
         return asked if sound else None
@@ -235,14 +236,6 @@ def _numbered(directory: Path) -> list[Path]:
     """Directories in it that are named by a number as we write them."""
     found = (path for path in directory.glob("[0-9]*") if _NUMBER.fullmatch(path.name))
     return [path for path in found if path.is_dir() and not path.is_symlink()]
-
-
-def _flock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_duration(value: Any) -> bool:

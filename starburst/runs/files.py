@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -10,25 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from starburst.runs.exits import read_plain
-from starburst.runs.shim import write_json
-
-#: A larger file states no fact.
-MOST = 1 << 16
-
-
-def read_fact(path: Path, most: int = MOST) -> dict[str, Any]:
-    """A fact that others may have written over; empty if there is none, or what is there is none.
-
-    Raises:
-        OSError: it is there and cannot be read just now.
-    """
-    text = read_plain(path, most)
-    try:
-        fact = None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return fact if isinstance(fact, dict) else {}
+from starburst.runs.supervisor.files import write_json
 
 
 def write_json_once(path: Path, data: Any) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from starburst.core.model.events import RunEnd, RunEnded
-from starburst.runs import shim
-from starburst.runs.exits import Exit
+from starburst.runs.supervisor.exits import LEASE, REFUSAL, STOP, TIME_LIMIT, Exit
 
 #: Exit code of a run that met its time limit and then ended in good order; timeout(1) has the same.
 OUT_OF_TIME = 124
@@ -18,7 +17,7 @@ def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any
     A stop that was asked for decides, unless every task was over or one had failed before it. Else the
     first task to end badly decides, as it takes the others with it.
     """
-    own = [one for one in exits if one is not None and one.ended_by != shim.STOP]
+    own = [one for one in exits if one is not None and one.ended_by != STOP]
     bad = sorted((one for one in own if _is_bad(one)), key=lambda one: one.ended_at)
     if asked is not None and len(own) < len(exits) and not (bad and bad[0].ended_at < asked["at"]):
         codes = [one.exit_code for one in exits if one is not None and one.exit_code is not None]
@@ -28,13 +27,13 @@ def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any
     if not bad:
         return RunEnded(*key, RunEnd.EXITED, 0)
     first = bad[0]
-    if first.ended_by == shim.REFUSAL:
+    if first.ended_by == REFUSAL:
         return RunEnded(*key, RunEnd.REFUSED, message=first.message)
-    if first.ended_by == shim.LEASE:
+    if first.ended_by == LEASE:
         return RunEnded(*key, RunEnd.LOST, message=first.message)
-    end = RunEnd.OUT_OF_TIME if first.ended_by == shim.TIME_LIMIT else RunEnd.EXITED
+    end = RunEnd.OUT_OF_TIME if first.ended_by == TIME_LIMIT else RunEnd.EXITED
     return RunEnded(*key, end, first.exit_code or OUT_OF_TIME, first.message)
 
 
 def _is_bad(one: Exit) -> bool:
-    return one.exit_code != 0 or one.ended_by in (shim.TIME_LIMIT, shim.LEASE)
+    return one.exit_code != 0 or one.ended_by in (TIME_LIMIT, LEASE)

@@ -65,11 +65,11 @@ class Cluster(RunSite, Protocol):
         """A step was stored; for sites that show users what becomes of their jobs. Returns at once."""
 
 
-class NoRoomError(Exception):
+class QueueFullError(Exception):
     """More jobs would wait than may; the message says how many, and which setting."""
 
 
-class Desk(Protocol):
+class AdoptionPort(Protocol):
     """What a cluster in which users put jobs down may ask of the scheduler, and where it hands them in."""
 
     def submission(self, job_id: str) -> Submission | None:
@@ -85,7 +85,7 @@ class Desk(Protocol):
         """Hand in a job that was found; doing it twice is doing it once.
 
         Raises:
-            NoRoomError: it has to wait outside.
+            QueueFullError: it has to wait outside.
         """
 
 

@@ -15,16 +15,16 @@ from uuid import uuid4
 
 from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
-from starburst.runs.accounts import Dirs, RefusedError, RunAs, Self
+from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
-from starburst.runs.cgroups import group_of
 from starburst.runs.debounce import Nudges
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
-from starburst.runs.log_pump import MAX_LOG
 from starburst.runs.outcome import verdict
 from starburst.runs.ports import Report, Run
-from starburst.runs.report import VARIABLE
+from starburst.runs.supervisor.cgroups import group_of
+from starburst.runs.supervisor.log_pump import MAX_LOG
+from starburst.runs.supervisor.progress_report import VARIABLE
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 
@@ -42,11 +42,11 @@ NO_COMMAND = (
 )
 
 
-SELF = Self()
+SELF = RunAsSelf()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunHost:
     """A machine as far as its processes care."""
 
     gpus: int
@@ -91,14 +91,14 @@ class ProcessRunner:
     def _live(self) -> dict[tuple[str, int], AttemptDir]:
         return {key: attempt for key, attempt in self._attempts.items() if attempt.end() is None}
 
-    def start(self, run: Run, places: Mapping[str, Place], refused: str = "") -> None:
+    def start(self, run: Run, places: Mapping[str, RunHost], refused: str = "") -> None:
         """Start a run on these machines, or find what became of it. `refused` is why it may not start."""
         attempt = AttemptDir.of(self.root, run.job.id, run.attempt)
         if attempt.key not in self._attempts:
             refusal = self._refusal(run, places, refused)
             try:
                 specs = [] if refusal is not None else self._specs(run, places)
-            except RefusedError as error:
+            except NoAccountError as error:
                 refusal = RunEnded(*attempt.key, RunEnd.REFUSED, message=str(error))
             if refusal is not None:
                 attempt.claim_ended(refusal)
@@ -159,7 +159,7 @@ class ProcessRunner:
 
     # --- starting ----------------------------------------------------------------------------------------
 
-    def _refusal(self, run: Run, places: Mapping[str, Place], refused: str) -> RunEnded | None:
+    def _refusal(self, run: Run, places: Mapping[str, RunHost], refused: str) -> RunEnded | None:
         key = (run.job.id, run.attempt)
         if refused or not run.workload.command:
             return RunEnded(*key, RunEnd.REFUSED, message=refused or NO_COMMAND)
@@ -174,14 +174,14 @@ class ProcessRunner:
                 )
         return None
 
-    def _free_gpus(self, where: str, place: Place) -> list[int]:
+    def _free_gpus(self, where: str, place: RunHost) -> list[int]:
         ranks = (rank.spec() for attempt in self._live.values() for rank in attempt.ranks())
         # Two machines of one name can live side by side, where the store they were rented from was lost.
         here = where, _resolved(place.lease)
         taken = {gpu for spec in ranks if (spec["where"], spec["lease"]) == here for gpu in spec["gpus"]}
         return [gpu for gpu in range(place.gpus) if gpu not in taken]
 
-    def _specs(self, run: Run, places: Mapping[str, Place]) -> list[dict[str, Any]]:
+    def _specs(self, run: Run, places: Mapping[str, RunHost]) -> list[dict[str, Any]]:
         """What each rank's shim is to do, with the GPUs it has to itself."""
         free = {where: self._free_gpus(where, place) for where, place in places.items()}
         specs = []
@@ -210,11 +210,11 @@ class ProcessRunner:
             )
         return specs
 
-    def _dirs(self, run: Run, directory: Path) -> Dirs:
+    def _dirs(self, run: Run, directory: Path) -> TaskDirs:
         checkpoints = self._checkpoints / directory_name(run.job.id)
         checkpoints.mkdir(parents=True, exist_ok=True, mode=0o700)
         work, home, tmp = (directory / name for name in ("work", "home", "tmp"))
-        return Dirs(work, home, RankDir(directory).report_path.parent, checkpoints, tmp)
+        return TaskDirs(work, home, RankDir(directory).report_path.parent, checkpoints, tmp)
 
     def _environment(
         self, run: Run, rank: int, where: str, gpus: list[int], account: Mapping[str, str]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 import structlog
 
-from starburst.runs import shim
+from starburst.runs.supervisor.files import FULL_DISK
 
 #: Seconds between tries: at first, at most.
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0
@@ -36,7 +36,7 @@ async def waited_out(work: Callable[[], Any], whose: object = None) -> Any:
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if text != said:
-                passing = isinstance(error, OSError) and error.errno in shim.FULL_DISK
+                passing = isinstance(error, OSError) and error.errno in FULL_DISK
                 log.warning("run-waits", run=whose, error=text, exc_info=not passing)
             said = text
         await asyncio.sleep(wait_s)

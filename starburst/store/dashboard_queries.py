@@ -6,11 +6,12 @@ Times are scheduler seconds, amounts micro-dollars.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, case, func, select
 
 from starburst.core.model.actions import Slot
+from starburst.core.model.phases import Obstacle
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.cloud import Offer
@@ -73,7 +74,7 @@ class _Places:
 @dataclass(slots=True)
 class _Wait:
     queued_at: float = 0.0
-    wait: dict[str, object] = field(default_factory=dict)
+    obstacle: Obstacle | None = None
 
 
 def job_counts(conn: Connection) -> list[JobCount]:
@@ -140,7 +141,8 @@ def queued_jobs(conn: Connection, limit: int) -> list[QueuedJob]:
     found = []
     for *columns, text in conn.execute(queued):
         wait = codec.decode(_Wait, text)
-        found.append(QueuedJob(JobRow(*columns), wait.queued_at, str(wait.wait.get("lacks", ""))))
+        lacks = "" if wait.obstacle is None else wait.obstacle.text
+        found.append(QueuedJob(JobRow(*columns), wait.queued_at, lacks))
     return found
 
 

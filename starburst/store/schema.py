@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0004"
+HEAD = "0005"
 
 #: A 64-bit number the database counts up; SQLite does so for INTEGER alone, which has 64 bits there.
 Serial = BigInteger().with_variant(Integer(), "sqlite")

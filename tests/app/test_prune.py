@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 
 from starburst.app.config.home import Home
 from starburst.app.daemon.prune import DOOMED, prune
-from starburst.clouds.machine_dir import Ending, Failure, Launch, MachineDir
+from starburst.clouds.machine_dir import ClosedBill, LaunchFailure, LaunchRecord, MachineDir
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.runs.attempt_dir import AttemptDir, attempts_under
 
 DAY_S = 86_400.0
 TAGS = {"owner": "starburst", "controller": "us", "intent": "i"}
-LAUNCH = Launch("small", 1, 0.0, 0.0, 0.0)
+LAUNCH = LaunchRecord("small", 1, 0.0, 0.0, 0.0)
 
 
 @pytest.fixture
@@ -40,11 +40,13 @@ def an_attempt(root: Path, job: str, number: int = 1, *, ended_days_ago: float |
     return attempt.path
 
 
-def a_machine(home: Home, intent: str, fact: Launch | Failure | Ending, *, ended_days_ago: float) -> Path:
+def a_machine(
+    home: Home, intent: str, fact: LaunchRecord | LaunchFailure | ClosedBill, *, ended_days_ago: float
+) -> Path:
     machine = MachineDir.of(home.machines, "us", intent)
     machine.claim(TAGS, fact)
-    if isinstance(fact, Launch):
-        machine.end(Ending(0.0, 1.0))
+    if isinstance(fact, LaunchRecord):
+        machine.end(ClosedBill(0.0, 1.0))
     for name in ("ended.json", "failed.json"):
         if (machine.path / name).exists():
             age(machine.path / name, ended_days_ago)
@@ -105,7 +107,7 @@ def test_logs_that_another_cluster_keeps_there_are_not_ours_to_remove(home: Home
 
 
 def test_machines_that_ended_long_ago_are_removed_whatever_became_of_them(home: Home):
-    facts = {"ran": LAUNCH, "failed": Failure("sold out", sold_out=True), "never": Ending(0.0, 0.0)}
+    facts = {"ran": LAUNCH, "failed": LaunchFailure("sold out", sold_out=True), "never": ClosedBill(0.0, 0.0)}
     old = [a_machine(home, name, fact, ended_days_ago=31) for name, fact in facts.items()]
     new = [a_machine(home, f"{name}-new", fact, ended_days_ago=29) for name, fact in facts.items()]
     after_30_days(home)

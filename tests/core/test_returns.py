@@ -142,3 +142,20 @@ def test_a_job_that_came_home_to_a_full_queue_leaves_once() -> None:
     desk.wait(15 * MINUTE)
     desk.tell(desk.end_of("a", RunEnd.STOPPED), desk.end_of("second", RunEnd.STOPPED))
     assert launches(desk.actions) == ["small", "small"]
+
+
+def test_what_a_checkpointing_job_did_in_the_cloud_counts_after_its_return() -> None:
+    desk = Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=15 * MINUTE)
+    desk.submit(job("busy", 1, hours=9), job("a", 1, hours=2, checkpoint=True))
+    desk.started("busy")
+    desk.offload("a")
+    desk.wait(30 * MINUTE)
+    desk.ended("busy")
+    desk.stopped("a")
+    desk.started("a")
+    desk.wait(90 * MINUTE)
+    assert [end - desk.now for end, _ in desk.scheduler.expected_ends()] == [0.0]
+    desk.ended("a", RunEnd.EXITED, 0)
+    (ended,) = desk.log("a", "succeeded")
+    assert ended.numbers["runtime_s"] == 2 * HOUR
+    assert desk.scheduler.load.runtime_sum_s == 2 * HOUR + 30 * MINUTE, "a's and busy's"

@@ -17,7 +17,7 @@ from starburst.domain.job import Job, Site, Workload
 from starburst.domain.resources import Resources
 from starburst.runs.attempt_dir import RankDir, attempts_under
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import Place, ProcessRunner
+from starburst.runs.processes import ProcessRunner, RunHost
 
 PATIENCE_S = 20.0
 
@@ -114,7 +114,7 @@ def shell(script: str, **kwargs: object) -> Run:
     return a_run("sh", "-c", script, **kwargs)  # type: ignore[arg-type]
 
 
-PLACES = {"n1": Place(4), "n2": Place(2)}
+PLACES = {"n1": RunHost(4), "n2": RunHost(2)}
 
 
 def a_runner(root: Path) -> ProcessRunner:

@@ -11,9 +11,12 @@ import pytest
 
 from starburst.app.daemon.wall_clock import steady_wall
 from starburst.core.model.events import RunEnd
-from starburst.runs import shim
-from starburst.runs.processes import Place
-from starburst.runs.shim import lease_left_s, new_lease, write_json
+from starburst.runs.processes import RunHost
+from starburst.runs.supervisor import lease as leases
+from starburst.runs.supervisor.exits import ITSELF, LEASE
+from starburst.runs.supervisor.files import write_json
+from starburst.runs.supervisor.lease import LEASE_GRACE_S, boot_id, lease_left_s, new_lease
+from starburst.runs.supervisor.supervisor import Supervisor
 from tests.runs.harness import a_runner, log, rank_dir, shell, until, watching
 
 HOURS_S = 5 * 3600.0
@@ -29,7 +32,7 @@ def test_a_lease_does_not_move_with_the_walls_clock(monkeypatch: pytest.MonkeyPa
 
 def test_after_a_boot_a_lease_goes_by_the_walls_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     lease = {**new_lease(900.0), "until": time.time() + 60.0}
-    monkeypatch.setattr(shim, "boot_id", lambda: "another boot")
+    monkeypatch.setattr(leases, "boot_id", lambda: "another boot")
     assert lease_left_s(lease) == pytest.approx(60.0, abs=5)
 
 
@@ -37,7 +40,7 @@ def test_a_lease_of_an_older_version_goes_by_the_walls_clock() -> None:
     assert lease_left_s({"until": time.time() + 60.0}) == pytest.approx(60.0, abs=5)
 
 
-@pytest.mark.parametrize("what", [None, [], {}, {"until": "late"}, {"until": None}, {"boot": shim.boot_id()}])
+@pytest.mark.parametrize("what", [None, [], {}, {"until": "late"}, {"until": None}, {"boot": boot_id()}])
 def test_what_is_no_lease_has_passed(what: object) -> None:
     assert lease_left_s(what) < 0
 
@@ -58,7 +61,7 @@ def test_a_run_on_a_machine_whose_wall_clock_jumped_runs_on(root: Path) -> None:
     async def main() -> None:
         runner = a_runner(root)
         async with watching(runner) as reports:
-            runner.start(shell("echo up; sleep 1.5; exit 5"), {"n1": Place(4, lease)})
+            runner.start(shell("echo up; sleep 1.5; exit 5"), {"n1": RunHost(4, lease)})
             assert (await reports.ended()).exit_code == 5
         exit_ = rank_dir(root).exit()
         assert exit_ is not None
@@ -79,7 +82,7 @@ def test_the_end_of_a_lease_gives_a_run_its_grace_and_no_more(
     async def main() -> None:
         runner = a_runner(root)
         async with watching(runner) as reports:
-            runner.start(shell(save, grace_s=30.0), {"n1": Place(4, lease)})
+            runner.start(shell(save, grace_s=30.0), {"n1": RunHost(4, lease)})
             await until(lambda: (rank_dir(root).path / "log").exists() and log(root) == "up\n")
             if most_s < 1:  # as a scheduler that looks after the machine ends it, with its bound
                 await runner.evacuate(lease, "its lease passed", most_s)
@@ -92,9 +95,9 @@ def test_the_end_of_a_lease_gives_a_run_its_grace_and_no_more(
 
 
 def test_the_shims_own_bound_on_that_grace_is_a_minute() -> None:
-    supervisor = object.__new__(shim.Supervisor)
+    supervisor = object.__new__(Supervisor)
     supervisor.spec = {"grace_s": 1e9, "lease": "somewhere", "time_limit_s": None}
     supervisor.directory, supervisor.limit_time = "/nonexistent", float("inf")
-    supervisor.kill_time, supervisor.status, supervisor.ended_by = float("inf"), 0, shim.ITSELF
+    supervisor.kill_time, supervisor.status, supervisor.ended_by = float("inf"), 0, ITSELF
     supervisor._look(1000.0)  # no lease can be read: it has passed
-    assert (supervisor.ended_by, supervisor.kill_time) == (shim.LEASE, 1000.0 + shim.LEASE_GRACE_S)
+    assert (supervisor.ended_by, supervisor.kill_time) == (LEASE, 1000.0 + LEASE_GRACE_S)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from starburst.runs.exits import ENDERS, Exit, exit_of, load_exit, read_exit
+from starburst.runs.supervisor.exits import ENDERS, Exit, exit_of, load_exit, read_exit
 
 GOOD = {
     "exit_code": 143,

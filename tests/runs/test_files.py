@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
-from starburst.runs.shim import read_json
+from starburst.runs.supervisor.files import read_json
 
 
 def test_a_fact_stays_as_it_was_first_written(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from starburst.core.model.events import Progress
 from starburst.runs import processes
-from starburst.runs.report import Report, parse_report, read_report
+from starburst.runs.supervisor.progress_report import ProgressReport, parse_report, read_report
 from tests.runs.harness import PLACES, a_run, a_runner, shell, watching
 
 GOOD = {"done": 10, "total": 110, "per_s": 2.0, "at": 0.0}
@@ -30,7 +30,7 @@ def test_a_report_is_what_a_watched_loop_writes(tmp_path: Path) -> None:
     assert read_report(path) is None
     path.write_text(json.dumps(GOOD))
     report = read_report(path)
-    assert report == Report(10, 110, 2.0)
+    assert report == ProgressReport(10, 110, 2.0)
     assert report.left_s == 50.0
 
 
@@ -57,9 +57,9 @@ def test_anything_else_is_no_report(bad: str) -> None:
 
 def test_who_does_not_know_how_far_it_is_to_the_end_says_how_fast_it_goes() -> None:
     report = parse_report(json.dumps({**GOOD, "total": None}).encode())
-    assert report == Report(10, None, 2.0)
-    assert report.to_go > Report(0, 10, 0.001).to_go, "of a gang no end is known then"
-    assert report.to_go < Report(0, None, 1.0).to_go
+    assert report == ProgressReport(10, None, 2.0)
+    assert report.to_go > ProgressReport(0, 10, 0.001).to_go, "of a gang no end is known then"
+    assert report.to_go < ProgressReport(0, None, 1.0).to_go
 
 
 @given(some.binary(max_size=64))

@@ -14,10 +14,18 @@ import pytest
 
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Site
-from starburst.runs.accounts import Dirs, Pool, RefusedError, RunAs, Self, Submitter, outermost
+from starburst.runs.accounts import (
+    NoAccountError,
+    RunAs,
+    RunAsPool,
+    RunAsSelf,
+    RunAsSubmitter,
+    TaskDirs,
+    outermost,
+    seclusion_problem,
+)
 from starburst.runs.ports import Run
 from starburst.runs.processes import ProcessRunner
-from starburst.runs.seclusion import problem
 from tests.runs.harness import PLACES, Reports, a_run, log, rank_dir, shell, until, watching
 
 pytestmark = pytest.mark.processes
@@ -25,12 +33,12 @@ pytestmark = pytest.mark.processes
 FIRST = 61_000
 
 
-def a_pool(root: Path, last: int = FIRST + 1) -> Pool:
-    return Pool(root, root / "accounts", FIRST, last)
+def a_pool(root: Path, last: int = FIRST + 1) -> RunAsPool:
+    return RunAsPool(root, root / "accounts", FIRST, last)
 
 
-def dirs_of(root: Path) -> Dirs:
-    return Dirs(*(root / name for name in ("work", "home", "report", "checkpoints", "tmp")))
+def dirs_of(root: Path) -> TaskDirs:
+    return TaskDirs(*(root / name for name in ("work", "home", "report", "checkpoints", "tmp")))
 
 
 def by(user: str, **kwargs: object) -> Run:
@@ -46,7 +54,7 @@ def apart(root: Path) -> RunAs:
     pool = a_pool(root)
     plan = pool.account(by("trial"), dirs_of(root / "trial")).seclusion
     assert plan is not None
-    why = problem(plan)
+    why = seclusion_problem(plan)
     if why:
         pytest.skip(f"this machine does not let us: {why}")
     return pool
@@ -142,7 +150,7 @@ def test_what_cannot_be_run_is_refused_by_name(root: Path, apart: RunAs) -> None
 def test_its_directories_are_its_own_over_attempts_and_accounts(root: Path, apart: RunAs) -> None:
     """Checkpoints of runs as the scheduler are handed over when users are kept apart from now on."""
     step = "$STARBURST_CHECKPOINT_DIR/d/step"
-    outcome(root, Self(), shell(f"mkdir $STARBURST_CHECKPOINT_DIR/d; echo 1 > {step}"))
+    outcome(root, RunAsSelf(), shell(f"mkdir $STARBURST_CHECKPOINT_DIR/d; echo 1 > {step}"))
     outsider = root / "outsider"
     outsider.write_text("not to be touched")
     (root / "checkpoints" / "job" / "link").symlink_to(outsider)
@@ -169,7 +177,7 @@ def test_each_user_of_a_pool_has_an_id_for_good(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     assert [uid_of(pool, by(user), tmp_path) for user in ("ada", "eve", "ada")] == [FIRST, FIRST + 1, FIRST]
     assert uid_of(a_pool(tmp_path), by("eve"), tmp_path) == FIRST + 1, "after a restart"
-    with pytest.raises(RefusedError, match="all ids of pool, 61000-61001, are users' already"):
+    with pytest.raises(NoAccountError, match="all ids of pool, 61000-61001, are users' already"):
         pool.account(by("bob"), dirs_of(tmp_path))
 
 
@@ -203,8 +211,8 @@ def test_jobs_found_in_a_cluster_go_by_their_namespace(tmp_path: Path) -> None:
     pool = a_pool(tmp_path)
     assert uid_of(pool, by("ada"), tmp_path) == FIRST
     assert uid_of(pool, found("ml"), tmp_path) == FIRST + 1
-    with pytest.raises(RefusedError, match="anybody's to write"):
-        Submitter(tmp_path).account(found("ml"), dirs_of(tmp_path))
+    with pytest.raises(NoAccountError, match="anybody's to write"):
+        RunAsSubmitter(tmp_path).account(found("ml"), dirs_of(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -217,8 +225,8 @@ def test_jobs_found_in_a_cluster_go_by_their_namespace(tmp_path: Path) -> None:
     ],
 )
 def test_no_job_runs_as_the_system_or_as_nobody_known(tmp_path: Path, user: str, why: str) -> None:
-    with pytest.raises(RefusedError, match=why):
-        Submitter(tmp_path).account(by(user), dirs_of(tmp_path))
+    with pytest.raises(NoAccountError, match=why):
+        RunAsSubmitter(tmp_path).account(by(user), dirs_of(tmp_path))
 
 
 def test_what_lies_below_a_hidden_directory_is_hidden_with_it(tmp_path: Path) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from starburst.core.model.events import RunEnd
-from starburst.runs import shim
-from starburst.runs.exits import Exit
 from starburst.runs.outcome import verdict
+from starburst.runs.supervisor import exits
+from starburst.runs.supervisor.exits import Exit
 
 
-def an_exit(code: int | None, at: float = 10.0, by: str = shim.ITSELF, message: str = "") -> Exit:
+def an_exit(code: int | None, at: float = 10.0, by: str = exits.ITSELF, message: str = "") -> Exit:
     return Exit(code, None, by, message, 0.0, at)
 
 
 ASKED = {"end": "stopped", "message": "", "grace_s": 5.0, "at": 20.0}
 KILLED = None
-BY_STOP = an_exit(143, 21, shim.STOP)
+BY_STOP = an_exit(143, 21, exits.STOP)
 
 
 @pytest.mark.parametrize(
@@ -25,15 +25,15 @@ BY_STOP = an_exit(143, 21, shim.STOP)
         pytest.param([an_exit(0), an_exit(0)], None, RunEnd.EXITED, 0, id="all well"),
         pytest.param([an_exit(2, 9), an_exit(1, 8)], None, RunEnd.EXITED, 1, id="first failure in time"),
         pytest.param([an_exit(0, 9), BY_STOP], ASKED, RunEnd.STOPPED, 143, id="stopped"),
-        pytest.param([an_exit(0, 21, shim.STOP)], ASKED, RunEnd.STOPPED, 0, id="stopped in good order"),
+        pytest.param([an_exit(0, 21, exits.STOP)], ASKED, RunEnd.STOPPED, 0, id="stopped in good order"),
         pytest.param([an_exit(0, 9)], ASKED, RunEnd.EXITED, 0, id="over before the stop"),
         pytest.param([an_exit(1, 9), BY_STOP], ASKED, RunEnd.EXITED, 1, id="failed before the stop"),
         pytest.param([an_exit(1, 21), BY_STOP], ASKED, RunEnd.STOPPED, 143, id="failed because of the stop"),
-        pytest.param([KILLED, an_exit(143, 11, shim.STOP)], None, RunEnd.LOST, None, id="a shim killed"),
+        pytest.param([KILLED, an_exit(143, 11, exits.STOP)], None, RunEnd.LOST, None, id="a shim killed"),
         pytest.param([KILLED], ASKED, RunEnd.STOPPED, None, id="a shim killed while stopping"),
-        pytest.param([an_exit(None, by=shim.REFUSAL)], None, RunEnd.REFUSED, None, id="refused"),
-        pytest.param([an_exit(137, by=shim.LEASE)], None, RunEnd.LOST, None, id="lease passed"),
-        pytest.param([an_exit(0, by=shim.TIME_LIMIT)], None, RunEnd.OUT_OF_TIME, 124, id="time limit"),
+        pytest.param([an_exit(None, by=exits.REFUSAL)], None, RunEnd.REFUSED, None, id="refused"),
+        pytest.param([an_exit(137, by=exits.LEASE)], None, RunEnd.LOST, None, id="lease passed"),
+        pytest.param([an_exit(0, by=exits.TIME_LIMIT)], None, RunEnd.OUT_OF_TIME, 124, id="time limit"),
     ],
 )
 def test_the_end_of_a_run(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.runs import shim
-from starburst.runs.log_pump import TAIL, LogPump
+from starburst.runs.supervisor import files
+from starburst.runs.supervisor.log_pump import TAIL, LogPump
 
 SMALL = 'mount -t tmpfs -o size=512k tmpfs "$1" && exec "$0" -m tests.runs.full_disk "$1" "$2"'
 
@@ -39,12 +39,12 @@ def test_runs_that_end_on_a_full_disk_have_ended_once(tmp_path: Path) -> None:
 
 def test_an_end_is_written_as_often_as_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where writing in place takes a new block, as on file systems that copy on write."""
-    room = shim.Room(str(tmp_path / "exit.json"))
-    assert (tmp_path / "exit.json.room").stat().st_size == shim.ROOM
+    room = files.ReservedFile(str(tmp_path / "exit.json"))
+    assert (tmp_path / "exit.json.room").stat().st_size == files.RESERVED_BYTES
     assert not (tmp_path / "exit.json").exists()
     failures = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO]
     waits: list[float] = []
-    monkeypatch.setattr(shim.time, "sleep", waits.append)
+    monkeypatch.setattr(files.time, "sleep", waits.append)
     write = os.write
 
     def failing(file: int, text: bytes) -> int:
@@ -52,16 +52,16 @@ def test_an_end_is_written_as_often_as_it_takes(tmp_path: Path, monkeypatch: pyt
             raise OSError(failures.pop(), "")
         return write(file, text[:100])  # and never all at once
 
-    monkeypatch.setattr(shim.os, "write", failing)
+    monkeypatch.setattr(files.os, "write", failing)
     room.write({"a": 1})
     monkeypatch.undo()
     assert len(waits) == 4
-    assert shim.read_json(tmp_path / "exit.json") == {"a": 1}
+    assert files.read_json(tmp_path / "exit.json") == {"a": 1}
     assert not (tmp_path / "exit.json.room").exists()
 
 
 def test_what_is_no_shortage_is_not_tried_for_ever(tmp_path: Path) -> None:
-    room = shim.Room(str(tmp_path / "exit.json"))
+    room = files.ReservedFile(str(tmp_path / "exit.json"))
     (tmp_path / "exit.json.room").unlink()
     with pytest.raises(FileNotFoundError):
         room.write({})

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from starburst.core.model.events import RunEnd, RunEnded, SiteSynced
-from starburst.runs import cgroups, processes
+from starburst.runs import processes
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
+from starburst.runs.supervisor import cgroups
 from tests.runs.conftest import root as root  # noqa: PLC0414 - a fixture
 from tests.runs.harness import PLACES, a_runner, is_alive, log, rank_dir, shell, until, watching
 

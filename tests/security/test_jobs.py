@@ -19,14 +19,14 @@ import pytest
 from starburst.app.config.home import Home
 from starburst.app.config.run_as import RunsJobs, cannot_separate
 from starburst.app.doctor.embedded_checks import site_check
+from starburst.clouds.sky.agent.build import agent_archive
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import ANYBODY, OWNER, Site, Submitter
-from starburst.runs import log_pump, seclusion, shim
-from starburst.runs.accounts import LEAST_UID, Dirs, RunAs, Sandbox
-from starburst.runs.exits import load_exit
+from starburst.runs.accounts import LEAST_UID, RunAs, RunAsSandbox, TaskDirs
 from starburst.runs.ports import Run
 from starburst.runs.processes import ProcessRunner
-from starburst.runs.shim import write_json
+from starburst.runs.supervisor.exits import load_exit
+from starburst.runs.supervisor.files import write_json
 from starburst.store import tokens
 from starburst.store.store import Store
 from tests.runs.harness import (
@@ -202,16 +202,14 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
     python = next((path for path in SYSTEM_PYTHONS if Path(path).exists()), None)
     if not IS_ROOT or python is None:
         pytest.skip("needs root, to be somebody else, and a Python of the system")
-    rank, agent = home / "runs" / "job" / "1" / "0", home / "agent"
+    rank, agent = home / "runs" / "job" / "1" / "0", home / "agent.pyz"
     nobody = pwd.getpwnam("nobody")
     (home / "secret").write_text("precious")
-    agent.mkdir()
-    for module in (shim, log_pump, seclusion):
-        shutil.copy(str(module.__file__), agent)
+    agent.write_bytes(agent_archive())
     rank.mkdir(parents=True)
-    dirs = Dirs(*(rank / name for name in ("work", "home", "report", "checkpoints", "tmp")))
+    dirs = TaskDirs(*(rank / name for name in ("work", "home", "report", "checkpoints", "tmp")))
     run = shell("true")
-    plan = Sandbox(home).account(by("eve", run), dirs).seclusion
+    plan = RunAsSandbox(home).account(by("eve", run), dirs).seclusion
     assert plan is not None
     plan["hide"] = [str(home)]
     script = (
@@ -233,7 +231,7 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
     for path in (home, *home.rglob("*")):
         os.chown(path, nobody.pw_uid, nobody.pw_gid)
     told = subprocess.run(
-        [python, "-I", "-S", str(agent / "shim.py"), str(rank)],
+        [python, "-I", "-S", str(agent), "supervise", str(rank)],
         user=nobody.pw_uid,
         group=nobody.pw_gid,
         extra_groups=[],

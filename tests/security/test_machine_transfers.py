@@ -21,7 +21,8 @@ import pytest
 
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError
 from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, UnreachableError, UnsafeError
-from starburst.clouds.sky.access.ssh import SshContact, agent_path
+from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.agent.build import agent_path
 from starburst.clouds.sky.runs import archive
 from tests.clouds.sky.test_ssh import ACCESS, contact, machine, run
 
@@ -100,7 +101,7 @@ def test_two_machines_share_no_connection_even_at_one_address(contact: SshContac
 
 def test_a_machine_that_answers_without_end_is_cut_off(contact: SshContact, machine: Path) -> None:
     run(contact.call("c", ACCESS, "tend", {}))
-    program = machine / agent_path().removeprefix("~/") / "guest.py"
+    program = machine / agent_path().removeprefix("~/")
     program.write_text("import os\nwhile True: os.write(1, b'x' * 65536)")
     with pytest.raises(AnswerError, match=f"more than {ANSWER_BYTES >> 10} KiB"):
         run(contact.call("c", ACCESS, "tend", {}))
@@ -108,7 +109,7 @@ def test_a_machine_that_answers_without_end_is_cut_off(contact: SshContact, mach
 
 def test_what_its_agent_complains_of_does_nothing_to_a_terminal(contact: SshContact, machine: Path) -> None:
     run(contact.call("c", ACCESS, "tend", {}))
-    program = machine / agent_path().removeprefix("~/") / "guest.py"
+    program = machine / agent_path().removeprefix("~/")
     program.write_text("raise SystemExit('\\x1b]0;owned\\x07')")
     with pytest.raises(SkyError) as told:
         run(contact.call("c", ACCESS, "tend", {}))

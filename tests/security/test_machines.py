@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky import guest
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, tended, visible
 from starburst.clouds.sky.access.ports import SkyError
+from starburst.clouds.sky.agent import task_control
+from starburst.clouds.sky.agent.protocol import LOG_BYTES
 from starburst.clouds.sky.machines import fitness
 from starburst.clouds.sky.runs import checkpoints, endings
 from starburst.clouds.sky.runs.docker import container
@@ -42,7 +43,7 @@ from starburst.runs.attempt_dir import log_path
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky, Line, Vm
 from tests.clouds.sky.life import Life, of, play, ready, run_of
-from tests.clouds.sky.test_guest import Machine, spec
+from tests.clouds.sky.test_agent import Machine, spec
 from tests.translator.manifests import errors
 from tests.translator.manifests import job as translated
 
@@ -110,7 +111,7 @@ def test_an_exit_that_is_none_is_a_killed_supervisor_of_that_run_alone_also_afte
         {"over": "yes"},
         {"began": None},
         {"log": "no base64!"},
-        {"log": base64.b64encode(zlib.compress(bytes(guest.LOG_BYTES + 1))).decode()},
+        {"log": base64.b64encode(zlib.compress(bytes(LOG_BYTES + 1))).decode()},
         {"log": base64.b64encode(zlib.compress(b"cut short" * 99)[:-4]).decode()},
         {"more": 1},
         {"report": 7},
@@ -451,7 +452,7 @@ def machine(tmp_path: Path) -> Machine:
 def all_of(machine: Machine, **ask: Any) -> dict[str, Any]:
     """A whole answer, of two tasks."""
     ask.setdefault("look", {A: 0, B: 0})
-    argv = [sys.executable, "-I", str(machine.agent / "guest.py"), "tend"]
+    argv = [sys.executable, "-I", str(machine.agent), "tend"]
     done = subprocess.run(
         argv, input=json.dumps(ask), capture_output=True, text=True, check=True, env=machine.env(), timeout=20
     )
@@ -548,15 +549,15 @@ def test_a_job_cannot_have_the_agent_signal_others(
             raise OverflowError
         signalled.append(number)
 
-    monkeypatch.setattr(guest.os, "kill", kill)
+    monkeypatch.setattr(task_control.os, "kill", kill)
     (tmp_path / "started.json").write_text(json.dumps({"shim": pid}))
-    guest.tell(str(tmp_path), 1.0)
+    task_control.tell(str(tmp_path), 1.0)
     assert signalled == []
 
 
 @pytest.mark.processes
 def test_output_is_bounded_however_many_tasks_there_are(machine: Machine) -> None:
-    size = guest.LOG_BYTES
+    size = LOG_BYTES
     specs = {name: spec("sh", "-c", f"head -c {size} /dev/urandom") for name in (A, B)}
     all_of(machine, lease_s=100, specs=specs, look={})
     for name in (A, B):

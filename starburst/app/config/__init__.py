@@ -43,7 +43,7 @@ from starburst.app.config.tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.core.model.settings import Settings
 from starburst.domain.money import Money
-from starburst.runs.log_pump import MAX_LOG
+from starburst.runs.supervisor.log_pump import MAX_LOG
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
 from translator.manifests.documents import chunks, load

@@ -12,7 +12,16 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from starburst.app.config.fields import Section
 from starburst.app.config.home import Home
-from starburst.runs.accounts import LEAST_UID, ByRole, Pool, RunAs, Sandbox, Self, Submitter, why_not
+from starburst.runs.accounts import (
+    LEAST_UID,
+    RunAs,
+    RunAsByRole,
+    RunAsPool,
+    RunAsSandbox,
+    RunAsSelf,
+    RunAsSubmitter,
+    why_not,
+)
 
 #: Ids of Linux above this one have meanings of their own.
 MOST_UID = 4_000_000_000
@@ -67,15 +76,15 @@ class RunsJobs(Section):
     def runs_as(self, home: Home) -> RunAs:
         """The same for the sites themselves."""
         if self.is_auto:
-            return Self() if cannot_separate() else ByRole(separated(home.root))
+            return RunAsSelf() if cannot_separate() else RunAsByRole(separated(home.root))
         if self.run_as == "sandbox":
-            return Sandbox(home.root)
+            return RunAsSandbox(home.root)
         if self.run_as == "submitter":
-            return Submitter(home.root)
+            return RunAsSubmitter(home.root)
         if self.pool is not None:
             first, _, last = self.pool.partition("-")
-            return Pool(home.root, home.root / "accounts", int(first), int(last))
-        return Self()
+            return RunAsPool(home.root, home.root / "accounts", int(first), int(last))
+        return RunAsSelf()
 
     def unfit(self) -> str:
         """Why this process cannot run jobs so; "" if it can, as far as its account tells."""
@@ -90,8 +99,8 @@ class RunsJobs(Section):
 def separated(home: Path) -> RunAs:
     """How users are kept apart under run_as: auto, by the account of this process."""
     if os.geteuid() == 0:
-        return Pool(home, home / "accounts", AUTO_FIRST, AUTO_LAST)
-    return Sandbox(home)
+        return RunAsPool(home, home / "accounts", AUTO_FIRST, AUTO_LAST)
+    return RunAsSandbox(home)
 
 
 @cache

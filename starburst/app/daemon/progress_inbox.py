@@ -21,7 +21,7 @@ from starburst.app.daemon.shortages import Patience
 from starburst.bus.hints import Outcome, RefusedError, Throughput
 from starburst.core.scheduler import Scheduler
 from starburst.runs.ports import Report, Run
-from starburst.runs.report import VARIABLE
+from starburst.runs.supervisor.progress_report import VARIABLE
 from starburst.store.report_tokens import make_report_key, report_token
 from starburst.store.store import Store
 

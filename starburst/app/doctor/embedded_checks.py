@@ -10,7 +10,7 @@ from starburst.app.config import Config
 from starburst.app.config.run_as import RunsJobs, cannot_separate
 from starburst.app.doctor.doctor import DoctorCheck, fail, ok, warn
 from starburst.app.jobs.submitting import this_user
-from starburst.runs.accounts import Pool, RunAs, Sandbox, why_not
+from starburst.runs.accounts import RunAs, RunAsPool, RunAsSandbox, why_not
 from starburst.store.tokens import Role, Token
 
 #: Who stands for submitters in a trial: nobody, on any Linux.
@@ -70,6 +70,6 @@ def can_do_all(sites: list[str]) -> str:
 def _make(site: RunsJobs) -> Callable[[Path], RunAs]:
     """How a site's jobs run; for run_as: submitter as nobody, as whom anybody may be tried."""
     if site.run_as == "sandbox":
-        return Sandbox
+        return RunAsSandbox
     first = int(site.pool.partition("-")[0]) if site.pool is not None else NOBODY
-    return lambda home: Pool(home, home / "accounts", first, first)
+    return lambda home: RunAsPool(home, home / "accounts", first, first)

@@ -7,14 +7,14 @@ import time
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Submission
-from starburst.runs.ports import Desk, NoRoomError
+from starburst.runs.ports import AdoptionPort, QueueFullError
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
 from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
 
 
-class JobIntake(Desk):
+class JobIntake(AdoptionPort):
     """The store, and the scheduler that runs on it."""
 
     def __init__(self, store: Store, intake: Store, scheduler: Scheduler, quota: Quota | None = None) -> None:
@@ -40,11 +40,11 @@ class JobIntake(Desk):
         """Hand in a job that was found; doing it twice is doing it once.
 
         Raises:
-            NoRoomError: more jobs would wait than may.
+            QueueFullError: more jobs would wait than may.
         """
         try:
             self._intake.submit([submission], time.time(), self._quota)
         except DuplicateJobError:
             return
         except QuotaError as error:
-            raise NoRoomError(str(error)) from None
+            raise QueueFullError(str(error)) from None

@@ -14,10 +14,10 @@ from starburst.clouds.sky.access.ports import Access, CloudId
 from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
-from starburst.runs.exits import Exit, exit_of
 from starburst.runs.files import directory_name, id_of
 from starburst.runs.outcome import verdict
-from starburst.runs.shim import read_json, write_json
+from starburst.runs.supervisor.exits import Exit, exit_of
+from starburst.runs.supervisor.files import read_json, write_json
 
 log = structlog.get_logger()
 
@@ -147,7 +147,7 @@ class RankNote:
     """One task of a run: where it is and what is known of it."""
 
     where: str
-    #: What the machine is to run (see `guest.py`); emptied once the run is over.
+    #: What the machine is to run (a `TaskSpec` of `agent/protocol.py`); emptied once the run is over.
     spec: dict[str, Any] = field(default_factory=dict)
     started: bool = False
     #: Nothing of it is alive.

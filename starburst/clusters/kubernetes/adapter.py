@@ -21,7 +21,7 @@ from starburst.core.state import Changes
 from starburst.kube.api import Api, ApiError, UnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
-from starburst.runs.ports import Desk, Report, Run
+from starburst.runs.ports import AdoptionPort, Report, Run
 from translator.manifests.tenancy import Tenancy
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ class KubernetesCluster:
         self,
         connect: Callable[[], Awaitable[Api]],
         *,
-        desk: Desk,
+        desk: AdoptionPort,
         controller: str,
         tenancy: Tenancy,
         limits: Limits,

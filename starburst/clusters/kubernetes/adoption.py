@@ -15,7 +15,7 @@ from starburst.kube import names
 from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Recorder, Regarding
-from starburst.runs.ports import Desk, NoRoomError
+from starburst.runs.ports import AdoptionPort, QueueFullError
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class Adoption:
     def __init__(
         self,
         api: Api,
-        desk: Desk,
+        desk: AdoptionPort,
         controller: str,
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
@@ -110,7 +110,7 @@ class Adoption:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
                 denied = isinstance(error, ApiError) and error.status == 403
                 self._later(uid, DENIED_PAUSE_S if denied else PAUSE_S)
-            except NoRoomError as error:
+            except QueueFullError as error:
                 self._put_off(view, str(error))
             except Exception:  # of this object alone, whatever it is: no reason to end for all
                 log.exception("unreadable", object=f"{view.namespace}/{view.name}")

@@ -16,7 +16,7 @@ from starburst.domain.job import CloudChoice, Submission
 from starburst.kube.access import leave
 from starburst.kube.api import Api, ApiError, UnreachableError
 from starburst.kube.reviews import account_may
-from starburst.runs.ports import Desk, Report
+from starburst.runs.ports import AdoptionPort, Report
 
 #: The ClusterRole of deploy/leave.yaml, which has the right to use every queue.
 ROLE = "starburst-leave"
@@ -68,7 +68,7 @@ async def why_confined(api: Api, who: Leaver) -> str:
 class Leaving:
     """Asks for every adopted job that may still leave, in rounds, and reports what has changed."""
 
-    def __init__(self, api: Api, desk: Desk, report: Report) -> None:
+    def __init__(self, api: Api, desk: AdoptionPort, report: Report) -> None:
         self._api = api
         self._desk = desk
         self._report = report

@@ -27,7 +27,7 @@ from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, Resource
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView, read_job, read_pod
 from starburst.runs.attempt_dir import AttemptDir
-from starburst.runs.ports import Desk, Report, Run
+from starburst.runs.ports import AdoptionPort, Report, Run
 from translator.manifests.tenancy import Tenancy
 
 #: Variables by which a run finds where it can say how far it is.
@@ -40,7 +40,7 @@ class Orders:
     def __init__(
         self,
         *,
-        desk: Desk,
+        desk: AdoptionPort,
         book: RunBook,
         controller: str,
         tenancy: Tenancy,

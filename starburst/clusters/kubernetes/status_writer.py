@@ -23,7 +23,7 @@ from starburst.kube.api import JOBS, PODS, STRATEGIC, Api, ApiError, Object, Res
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Kind, Recorder
-from starburst.runs.ports import Desk
+from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
 
@@ -55,7 +55,9 @@ CHECK_S = 10.0
 class Mirror:
     """Keeps the objects of one scheduler's jobs in step with its records."""
 
-    def __init__(self, api: Api, features: Features, desk: Desk, book: RunBook, recorder: Recorder) -> None:
+    def __init__(
+        self, api: Api, features: Features, desk: AdoptionPort, book: RunBook, recorder: Recorder
+    ) -> None:
         self._api = api
         self._features = features
         self._desk = desk

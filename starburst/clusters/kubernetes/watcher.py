@@ -25,7 +25,7 @@ from starburst.kube.api import JOBS, NODES, PODS, Api, Object, Resource
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
 from starburst.kube.recorder import Recorder
 from starburst.kube.reflector import Reflector, T
-from starburst.runs.ports import Desk, Report
+from starburst.runs.ports import AdoptionPort, Report
 
 log = structlog.get_logger()
 
@@ -53,7 +53,7 @@ class Watcher:
         self,
         api: Api,
         *,
-        desk: Desk,
+        desk: AdoptionPort,
         book: RunBook,
         mirror: Mirror,
         adoption: Adoption,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starburst.core.model.actions import Slot
+from starburst.core.model.phases import LeaveReason, Obstacle, StopReason, Wait
 from starburst.domain.job import Job, Phase, Site
 
 
@@ -47,8 +48,8 @@ class JobRecord:
     #: Start of the first run.
     first_started_at: float | None = None
     slots: tuple[Slot, ...] = ()
-    #: Why a STOPPING run is being stopped: "cancel", "return", "move", "cap", "lost" or "preempted".
-    stop_why: str = ""
+    #: Why a STOPPING run is being stopped; None in every other phase.
+    stop_why: StopReason | None = None
     #: It was cancelled without a grace.
     no_grace: bool = False
     #: Slots held on the cluster for a job on its way home.
@@ -68,7 +69,7 @@ class JobRecord:
     #: Why its cluster does not let it leave for the cloud; "" if it does.
     confined: str = ""
     #: Why it leaves for the cloud, until it has a machine there.
-    leaving: str = ""
+    leaving: LeaveReason | None = None
     #: Attempts known dead without a result.
     losses: int = 0
     #: Overtook an earlier job in the queue at its last start.
@@ -79,17 +80,15 @@ class JobRecord:
     cloud_micro_usd: int = 0
     #: Machines whose bill it shares and which have not ended yet.
     open_bills: int = 0
-    #: The numbers of the decision that set the deadline, for explanations.
-    wait: dict[str, object] = field(default_factory=dict)
+    #: The wait that it was given; None if it was given none yet.
+    wait: Wait | None = None
+    #: Why it still waits though it should be in the cloud.
+    obstacle: Obstacle | None = None
 
     @property
     def id(self) -> str:
         """The job's id."""
         return self.job.id
-
-    def estimate_s(self, elapsed_s: float, now: float, otherwise: float | None) -> float | None:
-        """Its whole run time, having run for `elapsed_s`: by its own account, if it gives one."""
-        return otherwise if self.ends_at is None else elapsed_s + self.ends_at - now
 
     @property
     def tries_at(self) -> float:
@@ -97,6 +96,11 @@ class JobRecord:
         return min(self.not_before, self.deadline)
 
     @property
+    def had_deadline(self) -> bool:
+        """Whether the wait that it was given has an end."""
+        return self.wait is not None and self.wait.wait_s is not None
+
+    @property
     def alive(self) -> bool:
         """Whether a run of it may exist somewhere."""
-        return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+        return self.phase.is_alive

@@ -26,7 +26,7 @@ class Meter:
 
     def waits(self, record: JobRecord) -> None:
         """The job stands in the queue."""
-        if record.job.cloud is not CloudChoice.NEVER and "lacks" not in record.wait:
+        if record.job.cloud is not CloudChoice.NEVER and record.obstacle is None:
             self.waiting.add(record.id)
 
     def runs(self, record: JobRecord) -> None:

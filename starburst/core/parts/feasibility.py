@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from math import isinf
 
 from starburst.core.model.actions import Slot
+from starburst.core.model.estimates import certain_end
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.capacity import Capacity, amount
 from starburst.domain.job import CloudChoice, Phase, Site
@@ -75,31 +76,19 @@ class Prospects:
         """What those who hold a node now will have given back before the deadline, at best."""
         freed = (0, 0, 0)
         for job_id, held in self._holders.get(name, {}).items():
-            end = _expected_end(self._jobs[job_id])
-            if end < deadline or end <= now:
+            record = self._jobs[job_id]
+            end = certain_end(record, now) if record.site is Site.CLUSTER else None
+            if end is None or end < deadline or end <= now:
                 freed = _sum(freed, held)
         return freed
 
 
 def _waits(record: JobRecord, now: float) -> bool:
     """Whether it waits by our decision, with an end to it that has not come yet."""
-    free_to_go = record.job.cloud is CloudChoice.AUTO and "lacks" not in record.wait
+    free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
     return (
         record.phase is Phase.QUEUED and free_to_go and now < record.deadline and not isinf(record.deadline)
     )
-
-
-def _expected_end(record: JobRecord) -> float:
-    """When a holder's run ends by its own account or estimate; zero if that may be at any time."""
-    estimate_s = record.job.runtime_estimate_s
-    if record.site is not Site.CLUSTER or record.phase is not Phase.RUNNING:
-        return 0.0
-    if record.ends_at is not None:
-        return record.ends_at
-    resumed = record.job.checkpoint and record.attempt > 1
-    if resumed or record.started_at is None or estimate_s is None:
-        return 0.0
-    return record.started_at + estimate_s
 
 
 def _sum(a: Amount, b: Amount) -> Amount:

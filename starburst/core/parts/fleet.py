@@ -149,6 +149,8 @@ class Fleet:
         self.paused: dict[str, float] = {}
         #: Machines not yet ended.
         self.instances: dict[str, InstanceRecord] = {}
+        #: Ids of the instances that are unreachable or unfit.
+        self.troubled: set[str] = set()
         self.launches = 0
         #: The bills of machines that have ended.
         self.settled = Money()
@@ -313,6 +315,7 @@ class Fleet:
         record.micro_usd = record.cost(ended_at).micro_usd
         self.settled += Money(record.micro_usd)
         del self.instances[record.id]
+        self.troubled.discard(record.id)
         return record.shares(ended_at)
 
 

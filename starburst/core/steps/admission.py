@@ -6,10 +6,12 @@ from math import inf, isinf
 
 from starburst.core.model.events import JobSubmitted, LeaveRuled
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import LeaveReason, NoOffer, OverBudget, Wait
 from starburst.core.state import State
 from starburst.core.steps.budget import Lacking, amount, cost_of, is_capped, short
 from starburst.core.steps.prerequisites import follow, shut
 from starburst.core.steps.start_refusals import is_shut
+from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
 from starburst.policy.fair import fair_key
@@ -37,11 +39,9 @@ def admit(state: State, record: JobRecord) -> None:
     """Into the queue with a wait that begins now, or away at once; unless something keeps it out."""
     if shut(state, record):
         return
-    record.phase = Phase.QUEUED
-    record.queued_at = state.now
-    record.message = ""
-    why = "" if record.returned else _leaves_at_once(state, record.job)
-    if why:
+    to(state, record, Phase.QUEUED, queued_at=state.now, message="")
+    why = None if record.returned else _leaves_at_once(state, record.job)
+    if why is not None:
         leave(state, record, why)
     else:
         set_wait(state, record)
@@ -64,25 +64,26 @@ def _ask_again(state: State, record: JobRecord) -> None:
     if shut(state, record):
         return
     record.message = ""
-    if isinf(record.deadline) and record.wait.get("wait_s") is not None:
+    if isinf(record.deadline) and record.had_deadline:
         record.deadline = state.now  # no offer would have it: one may have come since
     if record.deadline <= state.now and record.site is Site.CLUSTER:
-        record.phase = Phase.QUEUED
-        leave(state, record, "refused")
+        to(state, record, Phase.QUEUED)
+        leave(state, record, LeaveReason.REFUSED)
     else:
         requeue(state, record)
 
 
-def _leaves_at_once(state: State, job: Job) -> str:
+def _leaves_at_once(state: State, job: Job) -> LeaveReason | None:
+    """Why the job does not wait at all; None if it does."""
     if job.cloud is CloudChoice.NEVER:
-        return ""
+        return None
     if job.cloud is CloudChoice.ONLY:
-        return "only"
+        return LeaveReason.ONLY
     if state.settings.offload_cpu_only and not job.resources.gpus:
-        return "cpu-only"
+        return LeaveReason.CPU_ONLY
     if state.settings.short_job_s and state.runtime_s(job) < state.settings.short_job_s:
-        return "short"
-    return "" if state.capacity.ever(job) or not state.capacity.nodes else "too-big"
+        return LeaveReason.SHORT
+    return None if state.capacity.ever(job) or not state.capacity.nodes else LeaveReason.TOO_BIG
 
 
 def set_wait(state: State, record: JobRecord) -> None:
@@ -93,14 +94,23 @@ def set_wait(state: State, record: JobRecord) -> None:
     # By way of when it is due, as published: so exact ties of deadlines and completions fall the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
-    record.wait = {
-        "need": str(job.resources),
-        "wait_s": None if isinf(wait_s) else wait_s,
-        "rule": rule,
-        "runtime_s": runtime_s,
-        "estimated_by": "user" if job.runtime_estimate_s is not None else "mean of past jobs",
-    }
-    state.decide(record.id, "waits", **record.wait)
+    wait = record.wait = Wait(
+        need=str(job.resources),
+        wait_s=None if isinf(wait_s) else wait_s,
+        rule=rule,
+        runtime_s=runtime_s,
+        estimated_by="user" if job.runtime_estimate_s is not None else "mean of past jobs",
+    )
+    record.obstacle = None
+    state.decide(
+        record.id,
+        "waits",
+        need=wait.need,
+        wait_s=wait.wait_s,
+        rule=wait.rule,
+        runtime_s=wait.runtime_s,
+        estimated_by=wait.estimated_by,
+    )
 
 
 def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
@@ -132,7 +142,6 @@ def _calibrated(state: State) -> str:
 
 def join(state: State, record: JobRecord) -> None:
     """Take a place in the queue."""
-    record.phase = Phase.QUEUED
     record.order_key = state.order(
         Candidate(
             record.seq, state.runtime_s(record.job), record.deadline, record.job.priority, _tag(state, record)
@@ -169,12 +178,10 @@ def withdraw(state: State, record: JobRecord) -> None:
 
 def requeue(state: State, record: JobRecord) -> None:
     """A job whose run is gone wants another one; who was never given a wait leaves at once again."""
-    record.slots = ()
-    record.phase = Phase.QUEUED
-    state.touch(record)
-    waited = "wait_s" in record.wait
-    why = "" if waited and record.job.cloud is not CloudChoice.ONLY else _leaves_at_once(state, record.job)
-    if why:
+    to(state, record, Phase.QUEUED)
+    waited = record.wait is not None
+    why = None if waited and record.job.cloud is not CloudChoice.ONLY else _leaves_at_once(state, record.job)
+    if why is not None:
         leave(state, record, why)
         return
     if not waited:
@@ -191,7 +198,7 @@ def leave_ruled(state: State, event: LeaveRuled) -> None:
         return
     record.confined = event.why
     state.touch(record)
-    if record.phase is Phase.QUEUED and "lacks" in record.wait and isinf(record.deadline):
+    if record.phase is Phase.QUEUED and record.obstacle is not None and isinf(record.deadline):
         state.set_deadline(record, state.now)
 
 
@@ -199,7 +206,7 @@ def expire(state: State) -> bool:
     """Send off every job whose wait is over; whether there was one."""
     any_due = False
     while (job_id := state.deadlines.pop_due(state.now)) is not None:
-        leave(state, state.jobs[job_id], "refused" if is_shut(state) else "expired")
+        leave(state, state.jobs[job_id], LeaveReason.REFUSED if is_shut(state) else LeaveReason.EXPIRED)
         any_due = True
     return any_due
 
@@ -208,7 +215,7 @@ def give_up(state: State) -> None:
     """Who cannot start before its wait ends leaves at once, if the settings say so."""
     if state.prospects is not None:
         for record in state.prospects.hopeless(state.capacity, state.now):
-            leave(state, record, "hopeless")
+            leave(state, record, LeaveReason.HOPELESS)
 
 
 def trim(state: State) -> None:
@@ -216,33 +223,29 @@ def trim(state: State) -> None:
     limit = state.settings.queue_limit
     if limit is not None and len(state.queue) > limit:
         for record in state.queue.beyond(limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
-            leave(state, record, "queue-full")
+            leave(state, record, LeaveReason.QUEUE_FULL)
 
 
-def leave(state: State, record: JobRecord, why: str) -> None:
+def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
     """Off to the cloud with all who leave about now, or, if no offer will have it, back to waiting."""
     offers = state.fleet.price(record.job, state.fleet.available(state.now))
     if isinstance(offers, str):
-        if why not in ("queue-full", "hopeless"):  # else its own wait goes on
+        if not why.is_early:  # else its own wait goes on
             keep(state, record, offers)
         return
     if record.confined:
-        if why not in ("queue-full", "hopeless"):
+        if not why.is_early:
             confine(state, record)
         return
     lacking = short(state, record, offers, {}) if state.settings.caps else None
     if lacking is not None:
-        if why not in ("queue-full", "hopeless"):
+        if not why.is_early:
             wait_for_money(state, record, lacking)
         return
     if record.id in state.queue:
         state.dequeue(record)
-    record.phase = Phase.OFFLOADING
-    record.slots = ()
-    record.leaving = why
-    state.departing.setdefault(record.id, state.now)
-    state.touch(record)
-    if why in ("expired", "hopeless"):
+    to(state, record, Phase.OFFLOADING, leaving=why)
+    if why in (LeaveReason.EXPIRED, LeaveReason.HOPELESS):
         state.meter.cut_short(state.load.load)
 
 
@@ -251,18 +254,24 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
     retry_at = state.fleet.retry_at(record.job, state.now)
     if retry_at is not None:
         lacks = "every offer that holds it is paused after a failed launch"
-    if record.wait.get("lacks") != lacks:
-        record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks}
+    if _meets(record, lacks):
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
     _wait_on(state, record, inf if retry_at is None else retry_at)
 
 
 def confine(state: State, record: JobRecord) -> None:
     """It should leave and may not: it waits on until its cluster says otherwise."""
-    if record.wait.get("lacks") != record.confined:
-        record.wait = {"need": str(record.job.resources), **record.wait, "lacks": record.confined}
+    if _meets(record, record.confined):
         state.decide(record.id, "no-offer", lacks=record.confined, retry_at=None)
     _wait_on(state, record, inf)
+
+
+def _meets(record: JobRecord, lacks: str) -> bool:
+    """Note why the job cannot leave; whether that is another reason than before."""
+    if record.obstacle is not None and record.obstacle.text == lacks:
+        return False
+    record.obstacle = NoOffer(lacks)
+    return True
 
 
 def wait_for_money(state: State, record: JobRecord, lacking: Lacking) -> None:
@@ -270,26 +279,23 @@ def wait_for_money(state: State, record: JobRecord, lacking: Lacking) -> None:
     money is released (core/steps/budget_enforcement.py). Said once per cap and window.
     """
     cap, until, cost = lacking.standing.cap, lacking.standing.end, lacking.cost
-    told = record.wait.get("capped")
-    known = isinstance(told, dict) and (told["cap"], told["until"]) == (cap.name, until)
-    if not known or not isinstance(told, dict) or told["lacks"] != record.wait.get("lacks"):
+    known = record.obstacle
+    if not isinstance(known, OverBudget) or (known.cap, known.until) != (cap.name, until):
         left = amount(lacking.left)
         costs = "cost nobody knows what" if isinf(cost) else f"cost {amount(cost)} until {utc(until)}"
         lacks = (
             f"it would {costs}, and of {cap.title} {left} was left; the next {cap.per} begins at {utc(until)}"
         )
-        capped = {"cap": cap.name, "until": until, "lacks": lacks, "cost": None if isinf(cost) else cost}
-        record.wait = {"need": str(record.job.resources), **record.wait, "lacks": lacks, "capped": capped}
-        state.decide(record.id, "capped", cap=cap.name, cost=capped["cost"], left=left.micro_usd, lacks=lacks)
+        record.obstacle = OverBudget(cap.name, until, cost, lacks)
+        known_cost = None if isinf(cost) else cost
+        state.decide(record.id, "capped", cap=cap.name, cost=known_cost, left=left.micro_usd, lacks=lacks)
     state.capped[record.id] = cost
     _wait_on(state, record, until)
 
 
 def _wait_on(state: State, record: JobRecord, until: float) -> None:
     """It leaves for the cloud then; until then it takes what room there is."""
-    state.meter.rests(record)
-    record.phase = Phase.QUEUED
-    record.deadline = until
+    to(state, record, Phase.QUEUED, deadline=until)
     if record.id in state.queue or record.job.cloud is CloudChoice.ONLY:
         state.set_deadline(record, record.deadline)  # cloud-only jobs stay out of the cluster's queue
     else:

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from starburst.core.model.estimates import released_by, unsaved_s
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import OverBudget
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase, Offer
@@ -117,7 +119,7 @@ def needs(state: State, record: JobRecord, offers: Sequence[Offer], end: float) 
 
     Infinity if nobody knows the price of anything: nothing can be set aside then.
     """
-    run_s = max(0.0, state.runtime_s(record.job) - record.saved_s)
+    run_s = unsaved_s(record, state.runtime_s(record.job))
     fleet, cost = state.fleet, 0.0
     for offer in offers:
         rate = fleet.rate(offer)
@@ -149,16 +151,17 @@ def set_aside(state: State, record: JobRecord, offers: Sequence[Offer], taken: d
 
 def is_capped(record: JobRecord) -> bool:
     """Whether a cap keeps the job from leaving, until the cap's window ends or money is released."""
-    told = record.wait.get("capped")
-    waits = record.phase is Phase.QUEUED and isinstance(told, dict)
-    return waits and isinstance(told, dict) and told["until"] == record.deadline
+    obstacle = record.obstacle
+    return (
+        record.phase is Phase.QUEUED
+        and isinstance(obstacle, OverBudget)
+        and obstacle.until == record.deadline
+    )
 
 
 def cost_of(record: JobRecord) -> float:
     """What a job that a cap keeps would cost; infinity if nobody knows."""
-    told = record.wait["capped"]
-    cost = told["cost"] if isinstance(told, dict) else None
-    return inf if cost is None else float(cost)
+    return record.obstacle.cost if isinstance(record.obstacle, OverBudget) else inf
 
 
 def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:
@@ -224,22 +227,16 @@ def _expected(state: State, machine: InstanceRecord, cap: Cap, end: float) -> fl
 
 def _ends(state: State, record: JobRecord, machine: InstanceRecord) -> float:
     """When a job is expected to need a machine no longer."""
-    run_s = max(0.0, state.runtime_s(record.job) - record.saved_s)
-    if record.phase is Phase.STOPPING and machine.id not in {slot.where for slot in record.moving}:
-        return state.now + (0.0 if record.no_grace else state.grace_s(record.job))
-    if record.alive:
-        began = state.now if record.started_at is None else record.started_at
-        return max(record.ends_at or 0.0, began + _takes_s(state, began, run_s))
+    stays = record.phase is not Phase.STOPPING or machine.id in {slot.where for slot in record.moving}
     booting = machine.phase is InstancePhase.LAUNCHING
-    up_at = machine.requested_at + _boot_s(machine.offer) if booting else 0.0
-    return max(state.now, up_at) + run_s
-
-
-def _takes_s(state: State, began: float, run_s: float) -> float:
-    """The whole time of a run, whatever its user says of it: no less than past jobs took on average, and as
-    much again as it has run, which is what is best expected of a run of which one knows no more.
-    """
-    return max(run_s, state.load.load.mean_runtime_s, 2 * (state.now - began))
+    return released_by(
+        record,
+        state.now,
+        state.runtime_s(record.job),
+        mean_s=state.load.load.mean_runtime_s,
+        grace_s=None if stays else 0.0 if record.no_grace else state.grace_s(record.job),
+        up_at=machine.requested_at + _boot_s(machine.offer) if booting else 0.0,
+    )
 
 
 def _boot_s(offer: Offer) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import wait_for_money
 from starburst.core.steps.budget import Standing, is_capped, ledger, set_aside, short, standings
@@ -51,7 +52,6 @@ def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
         offers = state.fleet.price(record.job, state.fleet.available(state.now))
         lacking = None if isinstance(offers, str) else short(state, record, offers, taken)
         if lacking is not None:
-            record.leaving = ""
             wait_for_money(state, record, lacking)
             continue
         if not isinstance(offers, str):
@@ -91,7 +91,7 @@ def _enforce(state: State, standing: Standing) -> None:
         elif cap.then == "stop" or record.job.checkpoint:
             grace_s = state.grace_s(record.job)
             state.decide(record.id, "stopping", grace_s=grace_s, why=f"{cap.title} is spent")
-            stop(state, record, "cap", grace_s)
+            stop(state, record, StopReason.CAP, grace_s)
 
 
 def _retry(state: State) -> None:

@@ -21,6 +21,7 @@ from math import inf
 
 from starburst.core.model.actions import Slot
 from starburst.core.model.decisions import where
+from starburst.core.model.estimates import cloud_run
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import Fleet, InstanceRecord
 from starburst.core.state import State
@@ -31,7 +32,6 @@ from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Phase, Task
 from starburst.domain.resources import Resources, total
 from starburst.policy.packing.plan import Plan, Rented, TaskKey
-from starburst.policy.returns import CloudRun
 
 HOUR_S = 3600.0
 
@@ -140,10 +140,7 @@ def _tasks(state: State, record: JobRecord) -> Iterator[Task]:
 
 def _remaining_s(state: State, record: JobRecord) -> float:
     """What the job still has to run, by estimates."""
-    began = state.now if record.started_at is None else record.started_at
-    elapsed_s = state.now - began + record.saved_s
-    estimate_s = record.estimate_s(elapsed_s, state.now, state.runtime_s(record.job))
-    return CloudRun(elapsed_s, estimate_s, record.job.checkpoint).remaining_s
+    return cloud_run(record, state.now, state.runtime_s(record.job)).remaining_s
 
 
 def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Move]:

@@ -15,11 +15,13 @@ from starburst.core.model.events import (
     InstanceUnreachable,
 )
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.fleet import OPEN_PHASES, InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import leave
 from starburst.core.steps.budget import settle
 from starburst.core.steps.run_lifecycle import gone, release, set_off, start, stay, stop
+from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
@@ -123,6 +125,7 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
     if instance is None or instance.phase not in OPEN_PHASES or instance.unreachable_since is not None:
         return
     instance.unreachable_since = state.now
+    state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
     why = {"why": event.why} if event.why else {}
     state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s, **why)
@@ -137,6 +140,8 @@ def instance_reachable(state: State, event: InstanceReachable) -> None:
         return
     state.decide(instance.id, "reachable", after_s=state.now - instance.unreachable_since)
     instance.unreachable_since = None
+    if instance.unfit_since is None:
+        state.fleet.troubled.discard(instance.id)
     state.touch_instance(instance)
 
 
@@ -149,6 +154,7 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     if instance is None or instance.phase not in OPEN_PHASES or instance.unfit_since is not None:
         return
     instance.unfit_since = state.now
+    state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
     offer, pause_s = instance.offer.name, state.settings.offer_pause_s
     state.fleet.paused[offer] = state.now + pause_s
@@ -160,7 +166,9 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
 
 def fence_at(state: State) -> float:
     """When the next grace of a machine that is not heard of, or of no use, is over; infinity if none is."""
-    since = (_useless_since(state, i) for i in state.fleet.instances.values() if i.phase in OPEN_PHASES)
+    fleet = state.fleet
+    troubled = [fleet.instances[name] for name in fleet.troubled] if fleet.troubled else ()
+    since = (_useless_since(state, instance) for instance in troubled if instance.phase in OPEN_PHASES)
     return min(since, default=inf) + state.settings.unreachable_s
 
 
@@ -221,7 +229,7 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
         # One machine of a gang: the others must end before a new attempt may start.
         record.message = message
         if record.phase is not Phase.STOPPING:
-            stop(state, record, "preempted" if preempted else "lost", 0.0)
+            stop(state, record, StopReason.PREEMPTED if preempted else StopReason.LOST, 0.0)
     elif record.alive:
         gone(state, record, message, preempted=preempted)
 
@@ -229,10 +237,11 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
 def _leave_again(state: State, record: JobRecord) -> None:
     """A machine did not come up: give back the others of the job, and ask for new ones."""
     release(state, record)
-    record.slots = ()
     if record.phase is Phase.OFFLOADING:
-        record.phase = Phase.QUEUED
-        leave(state, record, "again")
+        to(state, record, Phase.QUEUED)
+        leave(state, record, LeaveReason.AGAIN)
+    else:
+        record.slots = ()
 
 
 def _pause(state: State, instance: InstanceRecord, message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from starburst.core.model.actions import LaunchInstance
+from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord, Leaver, Packed
 from starburst.core.state import State
@@ -14,9 +15,6 @@ from starburst.core.steps.interference import slowed_by
 from starburst.core.steps.run_lifecycle import place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import Job, Phase, Site
-
-#: Why a job leaves that would rather have stayed.
-FOR_WANT_OF_ROOM = ("expired", "hopeless", "queue-full")
 
 
 def pack_at(state: State) -> float:
@@ -29,10 +27,9 @@ def recall(state: State) -> None:
     """Who only leaves because nothing was free stays if there is room before a machine was asked for."""
     for job_id in list(state.departing) if state.grew and not is_shut(state) else ():
         record = state.jobs[job_id]
-        slots = state.capacity.place(record.job) if record.leaving in FOR_WANT_OF_ROOM else None
+        wants_room = record.leaving is not None and record.leaving.wants_room
+        slots = state.capacity.place(record.job) if wants_room else None
         if slots is not None:
-            del state.departing[job_id]
-            record.leaving = ""
             place(state, record, slots, behind="")
 
 
@@ -44,20 +41,18 @@ def pack(state: State) -> None:
     state.departing.clear()
     for record in waiting:
         if record.confined:  # since it began to leave
-            record.leaving = ""
             confine(state, record)
     leavers = afford(state, [record for record in waiting if not record.confined])
     if not leavers:
         return
     packed = state.fleet.pack(
-        [leaver(state, record.job, state.runtime_s(record.job)) for record in leavers],
+        [leaver(state, record.job, unsaved_s(record, state.runtime_s(record.job))) for record in leavers],
         busy_until(state) if state.fleet.shares else {},
         state.now,
     )
     told: set[str] = set()
     for record in leavers:
         if record.id in packed.lacking:
-            record.leaving = ""
             keep(state, record, packed.lacking[record.id])
         else:
             _offload(state, record, packed, told)
@@ -70,6 +65,7 @@ def leaver(state: State, job: Job, left_s: float) -> Leaver:
 
 def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) -> None:
     """The job has its slots; machines that it is the first of are asked for."""
+    assert record.leaving is not None
     record.slots = packed.slots[record.id]
     machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
     record.open_bills += packed.bills[record.id]
@@ -78,7 +74,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     state.decide(
         record.id,
         "offloaded",
-        why=record.leaving,
+        why=record.leaving.value,
         need=str(record.job.resources),
         waited_s=state.now - record.queued_at,
         short_job_s=state.settings.short_job_s,
@@ -88,7 +84,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
         joins=", ".join(machine.id for machine in machines) if record.id in packed.joined else "",
         sharers=", ".join(job_id for job_id in everyone if job_id != record.id),
     )
-    record.leaving = ""
+    record.leaving = None
     for machine in machines:
         state.touch_instance(machine)
         if machine.id in packed.launched and machine.id not in told:
@@ -116,11 +112,7 @@ def busy_until(state: State) -> dict[str, float]:
     for machine in state.fleet.instances.values():
         for record in (state.jobs[job_id] for job_id in machine.job_ids):
             if _needs(record, machine):
-                began = state.now if record.started_at is None else record.started_at
-                ends = record.ends_at
-                if ends is None:
-                    ends = began + state.runtime_s(record.job) - record.saved_s
-                until[machine.id] = max(until.get(machine.id, 0.0), ends)
+                until[machine.id] = max(until.get(machine.id, 0.0), state.expected_end(record))
     return until
 
 

@@ -10,6 +10,7 @@ from math import inf
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import State
+from starburst.core.steps.transitions import to
 from starburst.domain.job import Job, Phase
 
 
@@ -29,7 +30,6 @@ def shut(state: State, record: JobRecord) -> bool:
         why = f"was not started: {record.refusal}" if record.refusal else ""
         why = why or f"pauses before {tries}, as its last run failed"
         _keep_out(state, record, Phase.BLOCKED, why)
-        state.pauses.set(record.tries_at, record)
         return True
     place = state.turns.take(record)
     if place is not None:
@@ -42,11 +42,7 @@ def shut(state: State, record: JobRecord) -> bool:
 def put_off(state: State, record: JobRecord, message: str) -> None:
     """Its site would not start it: others get its place, and its turn, while it pauses."""
     state.turns.give_up(record)
-    record.phase = Phase.BLOCKED
-    record.queued_at = state.now
-    record.message = message
-    state.touch(record)
-    state.pauses.set(record.tries_at, record)
+    to(state, record, Phase.BLOCKED, queued_at=state.now, message=message)
 
 
 def comes_after(job: Job) -> str:
@@ -99,9 +95,5 @@ def _heed(record: JobRecord, name: str, phase: str) -> None:
 def _keep_out(state: State, record: JobRecord, phase: Phase, message: str, *, turn: bool = False) -> None:
     if not turn:
         state.turns.give_up(record)
-    record.phase = phase
-    record.deadline = inf
-    record.queued_at = state.now
-    record.wait = {}
-    record.message = message
-    state.touch(record)
+    record.deadline, record.wait, record.obstacle = inf, None, None
+    to(state, record, phase, queued_at=state.now, message=message)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from starburst.core.model.decisions import where
+from starburst.core.model.estimates import cloud_run
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.run_lifecycle import stop
 from starburst.core.steps.start_refusals import is_shut
-from starburst.policy.returns import CloudRun
 
 
 def bring_home(state: State, *, room: bool) -> None:
@@ -22,13 +23,11 @@ def bring_home(state: State, *, room: bool) -> None:
 
 def _consider(state: State, record: JobRecord) -> None:
     job = record.job
-    elapsed_s = state.now - (record.started_at or 0.0) + record.saved_s
-    estimate_s = record.estimate_s(elapsed_s, state.now, job.runtime_estimate_s)
-    run = CloudRun(elapsed_s, estimate_s, job.checkpoint)
+    run = cloud_run(record, state.now, job.runtime_estimate_s)
     numbers = {
-        "elapsed_s": elapsed_s,
+        "elapsed_s": run.elapsed_s,
         "remaining_s": run.remaining_s,
-        "lost_s": 0.0 if job.checkpoint else elapsed_s,
+        "lost_s": 0.0 if job.checkpoint else run.elapsed_s,
     }
     if not state.returns.pays(run):
         del state.homesick[record.id]
@@ -45,4 +44,4 @@ def _consider(state: State, record: JobRecord) -> None:
         record.reserved = slots
         slot = f"{where(slots)} is held for it"
     state.decide(record.id, "returning", **numbers, slot=slot)
-    stop(state, record, "return", state.grace_s(job))
+    stop(state, record, StopReason.RETURN, state.grace_s(job))

@@ -7,14 +7,17 @@ from math import isinf
 
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.decisions import where
+from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.fleet import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
 from starburst.core.steps.prerequisites import over, put_off
 from starburst.core.steps.start_refusals import accepted, refused
 from starburst.core.steps.starvation import note_start
+from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.backoff import pause_s
@@ -25,13 +28,10 @@ WORDS = 500
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
     """A new attempt, on slots that are already taken."""
-    record.phase = Phase.STARTING
+    to(state, record, Phase.STARTING, slots=slots)
     record.site = site
     record.attempt += 1
-    record.slots = slots
-    record.started_at = record.ended_at = record.look_at = None
-    record.ends_at = record.observed_at = None
-    state.touch(record)
+    record.started_at = record.ended_at = record.ends_at = record.observed_at = None
     state.do(StartRun(record.id, record.attempt, site, slots))
 
 
@@ -48,15 +48,12 @@ def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str)
     start(state, record, Site.CLUSTER, slots)
 
 
-def stop(state: State, record: JobRecord, why: str, grace_s: float) -> None:
+def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> None:
     """Tell the present attempt to end; it counts as alive until that is confirmed."""
     assert record.site is not None
-    if why != "move":
+    if why is not StopReason.MOVE:
         stay(state, record)
-    record.phase = Phase.STOPPING
-    record.stop_why = why
-    state.homesick.pop(record.id, None)
-    state.touch(record)
+    to(state, record, Phase.STOPPING, stop_why=why)
     state.do(StopRun(record.id, record.attempt, record.site, grace_s))
 
 
@@ -68,9 +65,7 @@ def run_started(state: State, event: RunStarted) -> None:
         return
     _note_start(state, record)
     if record.phase is Phase.STARTING:
-        record.phase = Phase.RUNNING
-        if state.prospects is not None and record.site is Site.CLUSTER:
-            state.prospects.began(record.slots)
+        to(state, record, Phase.RUNNING)
         if _may_return(state, record):
             record.look_at = state.now + max(0.0, state.settings.t_max_s - record.saved_s)
             state.looks.set(record.look_at, record)
@@ -105,7 +100,7 @@ def run_ended(state: State, event: RunEnded) -> None:
     ran_out = event.end in (RunEnd.EXITED, RunEnd.OUT_OF_TIME)
     if record.started_at is None and ran_out:
         _note_start(state, record)
-    if record.stop_why != "move" or ran_out or event.end is RunEnd.REFUSED:
+    if record.stop_why is not StopReason.MOVE or ran_out or event.end is RunEnd.REFUSED:
         stay(state, record)
     if record.site is Site.CLUSTER:
         state.give(record, record.slots)
@@ -132,13 +127,9 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     message = " ".join(event.message.split())[:WORDS] or "its start was given up"
     if event.outage and record.site is Site.CLUSTER:
         refused(state, message)
-    if record.stop_why:
+    if record.stop_why is not None:
         gone(state, record, message, preempted=True)
         return
-    record.ended_at = state.now
-    record.look_at = None
-    state.homesick.pop(record.id, None)
-    state.meter.rests(record)
     _throw_away(state, record)
     record.refusals += 1
     record.refusal = message
@@ -154,12 +145,11 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     told = state.decide(
         record.id, "not-started", attempt=record.attempt, where=place, message=message, pause_s=pause
     )
-    record.slots = ()
     put_off(state, record, told.reason)
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
-    runtime_s = state.now - (record.started_at or 0.0) + record.saved_s
+    runtime_s = elapsed_s(record, state.now)
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
@@ -172,18 +162,12 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
 
 def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
     """Not if its user is done with it, and not if the next run would meet the same time limit."""
-    return event.end is RunEnd.EXITED and record.stop_why != "cancel"
+    return event.end is RunEnd.EXITED and record.stop_why is not StopReason.CANCEL
 
 
 def _try_again(state: State, record: JobRecord) -> None:
     """The command failed; its user wants it run again, after a pause."""
     state.unreserve(record)
-    state.homesick.pop(record.id, None)
-    state.meter.rests(record)
-    record.ended_at = state.now
-    record.look_at = None
-    record.slots = ()
-    record.stop_why = ""
     record.failures += 1
     pause = state.settings.clock_s(pause_s(record.failures))
     record.not_before = state.now + pause
@@ -194,29 +178,27 @@ def _try_again(state: State, record: JobRecord) -> None:
 
 def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:
     """An attempt has no result and is known dead: by our own hand, or it was lost."""
-    record.ended_at = state.now
-    state.homesick.pop(record.id, None)
-    state.meter.rests(record)
     _throw_away(state, record)
-    if record.stop_why == "cancel":
+    if record.stop_why is StopReason.CANCEL:
         finish(state, record, Phase.CANCELLED, "cancelled")
-    elif record.stop_why == "return":
+    elif record.stop_why is StopReason.RETURN:
+        _save(state, record)
         _come_home(state, record)
-    elif record.stop_why == "move":
+    elif record.stop_why is StopReason.MOVE:
         _go_on(state, record)
-    elif record.stop_why == "cap":
+    elif record.stop_why is StopReason.CAP:
         _save(state, record)
         back(state, record)
     else:
         stay(state, record)
-        preempted = preempted or record.stop_why == "preempted"
+        preempted = preempted or record.stop_why is StopReason.PREEMPTED
         _lose(state, record, message or "its machine or supervisor went away", preempted=preempted)
 
 
 def _throw_away(state: State, record: JobRecord) -> None:
     """What the ended attempt did will be done again, unless it was saved."""
     if record.started_at is not None and not record.job.checkpoint:
-        ours = record.stop_why == "return"
+        ours = record.stop_why is StopReason.RETURN
         state.meter.repeat(state.now - record.started_at, state.load.load, ours=ours)
 
 
@@ -258,33 +240,24 @@ def set_off(state: State, record: JobRecord) -> None:
     """The machines that it moves to are up: it is told to stop and save its work."""
     grace_s = state.grace_s(record.job)
     state.decide(record.id, "stopping", grace_s=grace_s, why="all that it moves to is up")
-    stop(state, record, "move", grace_s)
+    stop(state, record, StopReason.MOVE, grace_s)
 
 
 def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: object) -> None:
     """The job is over."""
     state.unreserve(record)
-    state.homesick.pop(record.id, None)
-    state.departing.pop(record.id, None)
-    state.meter.rests(record)
-    record.phase = phase
-    record.ended_at = state.now
-    record.look_at = None
-    record.message = state.decide(record.id, kind, **numbers).reason
-    state.touch(record)
-    state.retired.append(record.id)
+    to(state, record, phase, message=state.decide(record.id, kind, **numbers).reason)
     over(state, record)
 
 
 def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
     """A new attempt, unless runs were lost too often. What is left of its wait it may still wait."""
     record.losses += not preempted
-    record.stop_why = ""
     if record.losses > state.settings.max_losses:
         _give_up(state, record, message)
         return
     state.decide(record.id, "lost", attempt=record.attempt, message=message)
-    if isinf(record.deadline) and record.wait.get("wait_s") is not None:
+    if isinf(record.deadline) and record.had_deadline:
         record.deadline = state.now  # its wait was over, but no offer would have it: one may have come since
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
@@ -299,7 +272,6 @@ def _give_up(state: State, record: JobRecord, message: str) -> None:
 def _come_home(state: State, record: JobRecord) -> None:
     """The cloud run is gone: start on the reserved slots, or queue for the second wait."""
     record.returned = True
-    record.stop_why = ""
     if not state.capacity.up(record.reserved):
         state.unreserve(record)  # the node that was held for it left meanwhile
     slots, record.reserved = record.reserved, ()
@@ -315,20 +287,18 @@ def _come_home(state: State, record: JobRecord) -> None:
 
 def back(state: State, record: JobRecord) -> None:
     """Its machines are no longer paid for: it queues, and leaves again as soon as a cap lets it."""
-    record.stop_why = record.leaving = ""
     record.queued_at = record.deadline = state.now
     requeue(state, record)
 
 
 def _save(state: State, record: JobRecord) -> None:
     """What the ended attempt did is not to be done again, if the job saves its progress."""
-    if record.started_at is not None and record.job.checkpoint:
-        record.saved_s += state.now - record.started_at
+    if record.job.checkpoint:
+        record.saved_s = elapsed_s(record, state.now)
 
 
 def _go_on(state: State, record: JobRecord) -> None:
     """The run is gone from where it was, its work is saved: on with it where it moves to."""
-    record.stop_why = ""
     _save(state, record)
     state.meter.repeat(state.settings.move_s, state.load.load, ours=True)
     slots, record.moving = record.moving, ()
@@ -337,6 +307,5 @@ def _go_on(state: State, record: JobRecord) -> None:
         hold(state, record, slots)
         start(state, record, Site.CLOUD, slots)
     else:
-        record.slots = ()
-        record.phase = Phase.QUEUED
-        leave(state, record, "stranded")
+        to(state, record, Phase.QUEUED)
+        leave(state, record, LeaveReason.STRANDED)

@@ -10,6 +10,7 @@ from math import isinf
 from starburst.core.model.decisions import WHY_OFFLOAD, usd, where
 from starburst.core.model.events import JobSubmitted
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
@@ -24,9 +25,9 @@ from starburst.policy.waiting import hours
 
 #: Why a run is being stopped, where there is one way to say it.
 WHY_STOP = {
-    "cancel": "its user cancelled it",
-    "return": "it comes home from the cloud",
-    "cap": "what may be spent on it is spent",
+    StopReason.CANCEL: "its user cancelled it",
+    StopReason.RETURN: "it comes home from the cloud",
+    StopReason.CAP: "what may be spent on it is spent",
 }
 
 #: So many of the jobs that one comes after are named.
@@ -174,11 +175,11 @@ def _wait(record: JobRecord, clock: Clock) -> str:
     if record.job.cloud is CloudChoice.ONLY:
         return "waits for a machine in the cloud"
     need = f"waits for {_need(record.job)} on the cluster"
-    if "rule" not in record.wait:  # it was to leave at once
+    if record.wait is None:  # it was to leave at once
         return need
-    rule, wait_s = record.wait["rule"], record.wait["wait_s"]
-    total = "" if wait_s is None else f" = {hours(float(str(wait_s)))}"
-    if "lacks" in record.wait:
+    rule, wait_s = record.wait.rule, record.wait.wait_s
+    total = "" if wait_s is None else f" = {hours(wait_s)}"
+    if record.obstacle is not None:
         return f"{need}, though its wait is over ({rule}{total})"
     if isinf(record.deadline):
         return f"{need} as long as it takes ({rule})"
@@ -187,10 +188,9 @@ def _wait(record: JobRecord, clock: Clock) -> str:
 
 def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> list[str]:
     """Why it is not in the cloud yet, though it should be, or will not be when its time comes."""
-    lacks = record.wait.get("lacks")
-    if lacks:
+    if record.obstacle is not None:
         again = "" if isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
-        return [f"it should leave for the cloud, but {lacks}{again}"]
+        return [f"it should leave for the cloud, but {record.obstacle.text}{again}"]
     stays = offers if isinstance(offers, str) else record.confined
     if stays and not isinf(record.deadline):
         return [f"then it waits on, since {stays}"]
@@ -300,8 +300,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 
 def _stopping(state: State, record: JobRecord) -> str:
     stopped = f"is being stopped on {where(record.slots)}"
-    why = WHY_STOP.get(record.stop_why)
-    if record.stop_why == "move":
+    why = None if record.stop_why is None else WHY_STOP.get(record.stop_why)
+    if record.stop_why is StopReason.MOVE:
         why = f"it moves to {where(record.moving)}" if record.moving else "what it was to move to is lost"
     if record.no_grace:
         return f"{stopped}: {why}, at once"

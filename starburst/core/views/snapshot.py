@@ -111,6 +111,11 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         fleet.speeds = Speeds.restored(snapshot.speeds)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}
     fleet.instances = {instance.id: instance for instance in snapshot.instances}
+    fleet.troubled = {
+        instance.id
+        for instance in snapshot.instances
+        if instance.unreachable_since is not None or instance.unfit_since is not None
+    }
     state.unconfirmed_instances = set(fleet.instances)
     state.capacity.update(snapshot.nodes)
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):

@@ -8,6 +8,7 @@ from math import isinf
 
 from starburst.core.model.actions import Slot
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.parts.capacity import amount
 from starburst.core.parts.discipline_pass import Disciplined
 from starburst.core.parts.fleet import OPEN_PHASES
@@ -67,11 +68,11 @@ def _jobs(state: State) -> Iterator[str]:
         leaves = record.phase is Phase.OFFLOADING and record.id not in state.departing
         if (record.alive or leaves) != holds and not record.phase.is_end:
             yield f"{record.id} is {record.phase.value} and holds {len(record.slots)} slots"
-        if record.reserved and record.stop_why != "return":
+        if record.reserved and record.stop_why is not StopReason.RETURN:
             yield f"{record.id} has slots reserved without being on its way home"
         if record.phase is Phase.STOPPING and not record.stop_why:
             yield f"{record.id} is being stopped for no reason"
-        if record.returned and record.stop_why == "return" and record.site is Site.CLOUD:
+        if record.returned and record.stop_why is StopReason.RETURN and record.site is Site.CLOUD:
             yield f"{record.id} comes home twice"
 
 
@@ -96,7 +97,7 @@ def _gates(state: State) -> Iterator[str]:
 
 
 def _meter(state: State) -> Iterator[str]:
-    ours = {r.id for r in state.queue if r.job.cloud is not CloudChoice.NEVER and "lacks" not in r.wait}
+    ours = {r.id for r in state.queue if r.job.cloud is not CloudChoice.NEVER and r.obstacle is None}
     if state.meter.waiting != ours:
         yield f"the meter errs on who waits: {sorted(state.meter.waiting ^ ours)}"
     running = {r.id for r in state.jobs.values() if r.alive and r.started_at is not None}
@@ -142,6 +143,10 @@ def _fleet(state: State) -> Iterator[str]:
                 yield f"{instance.id} is kept for {job_id}, which does not use it"
             elif instance.held.get(job_id) not in (None, total(slot.resources for slot in held)):
                 yield f"{instance.id} holds other slots for {job_id} than it has there"
+    troubled = {i.id for i in state.fleet.instances.values() if i.unreachable_since is not None}
+    troubled |= {i.id for i in state.fleet.instances.values() if i.unfit_since is not None}
+    if state.fleet.troubled != troubled:
+        yield f"{sorted(state.fleet.troubled ^ troubled)} are troubled on one side only"
     for record in state.jobs.values():
         if bills[record.id] != record.open_bills:
             yield f"{record.id} has {record.open_bills} open bills, not {bills[record.id]}"
@@ -164,7 +169,7 @@ def _cloud_slots(record: JobRecord) -> Iterator[Slot]:
 def _moves(state: State) -> Iterator[str]:
     """A job moves while it runs or is stopped for it, and only to what is ours and not lost."""
     for record in (r for r in state.jobs.values() if r.moving):
-        told = record.phase is Phase.STOPPING and record.stop_why == "move"
+        told = record.phase is Phase.STOPPING and record.stop_why is StopReason.MOVE
         if not (told or record.phase is Phase.RUNNING) or record.site is not Site.CLOUD:
             yield f"{record.id} is {record.phase.value} and moves"
         targets = [state.fleet.instances.get(slot.where) for slot in record.moving]

@@ -29,9 +29,9 @@ from starburst.clouds.sky.access.ports import (
     SkyError,
     UnreachableError,
 )
-from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.machines.keepalive import KEEPER
 from starburst.domain.money import Money
+from starburst.runs.supervisor.progress_report import digest
 from tests.app.virtual import wall
 
 T = TypeVar("T")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky import guest_switch
-from starburst.clouds.sky.access.ssh import SOURCES
+from starburst.clouds.sky.agent import dead_man_switch
+from starburst.clouds.sky.agent.build import agent_archive
 from starburst.clouds.sky.machines.keepalive import keeper
 from starburst.core.model.events import RunEnded, RunStarted
 from tests.app.virtual import run
@@ -117,9 +116,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     programs.mkdir()
     (programs / "sudo").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{tmp_path}/told\n')
     (programs / "sudo").chmod(0o755)
-    (tmp_path / "agent").mkdir()
-    for source in SOURCES:
-        shutil.copy(source, tmp_path / "agent")
+    (tmp_path / "agent.pyz").write_bytes(agent_archive())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     yield tmp_path
@@ -131,7 +128,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def agent(home: Path, verb: str, **ask: object) -> dict[str, object]:
     """What the agent answers."""
-    command = [sys.executable, "-I", str(home / "agent" / "guest.py"), verb]
+    command = [sys.executable, "-I", str(home / "agent.pyz"), verb]
     done = subprocess.run(command, input=json.dumps(ask).encode(), stdout=-1, check=True, timeout=SOON_S)
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
@@ -206,7 +203,7 @@ def test_without_settings_there_is_no_switch(machine: Path) -> None:
 def test_when_the_switch_ends_a_machine(
     settings: dict[str, float] | None, lease_until: float, due: bool
 ) -> None:
-    assert guest_switch.is_due(settings, lease_until, 100.0) is due
+    assert dead_man_switch.is_due(settings, lease_until, 100.0) is due
 
 
 def test_the_keeper_holds_its_lock_till_the_lease_passes_and_a_second_one_ends(machine: Path) -> None:
@@ -214,7 +211,7 @@ def test_the_keeper_holds_its_lock_till_the_lease_passes_and_a_second_one_ends(m
     first = subprocess.Popen(["bash", "-c", keeper(60.0)], env={**os.environ, "HOME": str(machine)})
     try:
         end = time.monotonic() + SOON_S
-        while not guest_switch.stands("keeper"):
+        while not dead_man_switch.stands("keeper"):
             assert time.monotonic() < end
             time.sleep(0.05)
         second = subprocess.run(["bash", "-c", keeper(60.0)], timeout=SOON_S, check=False)
@@ -222,7 +219,7 @@ def test_the_keeper_holds_its_lock_till_the_lease_passes_and_a_second_one_ends(m
         assert first.poll() is None
         lease(machine, time.time() - 1)
         assert first.wait(SOON_S) == 0
-        assert not guest_switch.stands("keeper")
+        assert not dead_man_switch.stands("keeper")
     finally:
         first.kill()
         first.wait()

@@ -13,7 +13,7 @@ import pytest
 from starburst.clouds.sky.journal import RankNote, RunNote
 from starburst.clouds.sky.runs.progress import HEAR_S, Hearing
 from starburst.core.model.events import Event, Progress, RunEnded, RunStarted
-from starburst.runs.report import MAX_BYTES
+from starburst.runs.supervisor.progress_report import MAX_BYTES
 from tests.clouds.sky.fake import FakeSky, Task
 from tests.clouds.sky.life import Life, play, ready, run_of
 

@@ -17,7 +17,8 @@ import pytest
 from starburst.clouds.sky.access import ssh
 from starburst.clouds.sky.access.ports import Access, JobState, SkyError, UnreachableError
 from starburst.clouds.sky.access.programs import communicate, within
-from starburst.clouds.sky.access.ssh import SOURCES, SshContact, agent_path
+from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.agent.build import agent_archive, agent_path
 from starburst.clouds.sky.runs.runner import RayRunner, Submission
 
 pytestmark = pytest.mark.processes
@@ -102,9 +103,7 @@ def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
     for _ in range(2):
         assert run(contact.call("c", ACCESS, "tend", {"lease_s": 100}))["ranks"] == {}
     agent = machine / agent_path().removeprefix("~/")
-    assert sorted(path.name for path in agent.iterdir() if path.is_file()) == sorted(
-        path.name for path in SOURCES
-    )
+    assert agent.read_bytes() == agent_archive()
     assert (machine / "starburst" / "lease.json").is_file()
 
 
@@ -144,8 +143,7 @@ def test_a_call_that_gets_no_answer_is_given_up(
     run(contact.call("c", ACCESS, "tend", {}))
     monkeypatch.setattr(ssh, "CALL_S", 0.2)
     monkeypatch.setattr(contact, "_agent", "~/sleeps")
-    (machine / "sleeps").mkdir()
-    (machine / "sleeps" / "guest.py").write_text("import time; time.sleep(60)")
+    (machine / "sleeps").write_text("import time; time.sleep(60)")
     with pytest.raises(UnreachableError, match=r"c: no answer within 0\.2 s"):
         run(contact.call("c", ACCESS, "tend", {}))
 

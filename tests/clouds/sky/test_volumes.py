@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky import guest_run
 from starburst.clouds.sky.access.ports import LaunchSpec
 from starburst.clouds.sky.access.sdk import task_of
+from starburst.clouds.sky.agent.containers import TaskRefusedError, bind
 from starburst.clouds.sky.runs.docker import container
 from starburst.clouds.sky.runs.storage import all_mounts, place
 from starburst.core.model.events import InstanceReady, RunEnd, RunEnded
@@ -22,7 +22,7 @@ from starburst.runs.ports import Run
 from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of
-from tests.clouds.sky.test_guest import NAME, Machine, spec, text
+from tests.clouds.sky.test_agent import NAME, Machine, spec, text
 from translator.tasks.stores import Bucket, SkyVolume
 
 SETS, COPIED, HOMES = Bucket("s3://lab/sets"), Bucket("s3://lab/sets", "COPY"), SkyVolume("homes")
@@ -233,11 +233,11 @@ def test_a_bucket_is_shown_where_it_is_mounted(tmp_path: Path, monkeypatch: pyte
     there = Path(place(SETS).replace("~", str(tmp_path)))
     there.mkdir(parents=True)
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(there))
-    assert guest_run.bind(str(tmp_path / "a/1/0"), of_store(SETS, below="x")) == ["-v", f"{there}/x:/in"]
+    assert bind(str(tmp_path / "a/1/0"), of_store(SETS, below="x")) == ["-v", f"{there}/x:/in"]
 
 
 def test_a_directory_of_its_own_is_for_whoever_the_image_runs_as(tmp_path: Path) -> None:
-    guest_run.bind(str(tmp_path), OWN)
+    bind(str(tmp_path), OWN)
     assert (tmp_path / "volumes/1/s").stat().st_mode & 0o777 == 0o777
 
 
@@ -246,7 +246,7 @@ def test_what_cannot_be_made_in_a_store_is_said(tmp_path: Path, monkeypatch: pyt
     there = Path(place(COPIED).replace("~", str(tmp_path)))
     there.mkdir(parents=True)
     (there / "file").touch()
-    with pytest.raises(guest_run.Refused, match="s3://lab/sets: file/x cannot be made: Not a directory"):
-        guest_run.bind(str(tmp_path), of_store(COPIED, below="file/x"))
-    (option, mount) = guest_run.bind(str(tmp_path), of_store(COPIED, below="file"))
+    with pytest.raises(TaskRefusedError, match="s3://lab/sets: file/x cannot be made: Not a directory"):
+        bind(str(tmp_path), of_store(COPIED, below="file/x"))
+    (option, mount) = bind(str(tmp_path), of_store(COPIED, below="file"))
     assert (option, mount) == ("-v", f"{there}/file:/in")

@@ -9,7 +9,7 @@ import pytest
 from starburst.domain.job import Phase, Submission
 from starburst.kube import names
 from starburst.kube.api import JOBS, PODS
-from starburst.runs.ports import NoRoomError
+from starburst.runs.ports import QueueFullError
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import ME, NS, Scene, a_job, a_pod, play
 from tests.kube_unit.store import Object
@@ -101,7 +101,7 @@ def test_one_that_there_is_no_room_for_is_told_so_and_taken_in_when_there_is(
         submit = scene.desk.submit
 
         def full(submission: Submission) -> None:
-            raise NoRoomError("user 'ada' has 9 jobs waiting")
+            raise QueueFullError("user 'ada' has 9 jobs waiting")
 
         monkeypatch.setattr(scene.desk, "submit", full)
         scene.world.add(JOBS, a_job("train"))

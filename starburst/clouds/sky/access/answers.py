@@ -1,8 +1,8 @@
 """What machines answer: the one door for all of it, as nothing of it is taken on trust.
 
 A machine is shared by jobs of several users, and each of them may have come to own it. So an answer is
-bounded in size, and has the fields, types and ranges that `guest.py` gives it, or it is none. What is wrong
-with one task counts for that task; what is wrong with the rest makes an exchange that failed.
+bounded in size, and has the fields, types and ranges that `agent/protocol.py` gives it, or it is none. What
+is wrong with one task counts for that task; what is wrong with the rest makes an exchange that failed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from starburst.clouds.sky.access.ports import JobState, SkyError
-from starburst.clouds.sky.guest import LOG_BYTES
-from starburst.runs.exits import MAX_TIME, Exit, exit_of
+from starburst.clouds.sky.agent.protocol import LOG_BYTES
+from starburst.runs.supervisor.exits import MAX_TIME, Exit, exit_of
 from starburst.visible import visible as printable
 
 #: Bytes of an answer, and of what is said beside it: output of tasks is at most `LOG_BYTES`, in base64.
@@ -38,7 +38,7 @@ class AnswerError(SkyError):
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """How a task stands by its machine; see `guest.py`."""
+    """How a task stands by its machine; see `agent/protocol.py`."""
 
     known: bool
     began: bool

@@ -243,7 +243,7 @@ class Contact(Protocol):
     """
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
-        """Have the machine's agent (`guest.py`) do something, and what it answers (`answers.py`)."""
+        """The machine's agent's answer to a verb (`agent/protocol.py`); unchecked, see `answers.py`."""
 
     async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
         """Make a directory of the machine what this one is.

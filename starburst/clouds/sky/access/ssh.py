@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from starburst.clouds.sky import guest, guest_ray, guest_report, guest_run, guest_switch, guest_tasks
 from starburst.clouds.sky.access.answers import decoded, visible
 from starburst.clouds.sky.access.hostkeys import CHANGED, HostKeys
 from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, UnreachableError
 from starburst.clouds.sky.access.programs import communicate, pipe, within
+from starburst.clouds.sky.agent.build import agent_archive, agent_path
 from starburst.clouds.sky.runs import archive
-from starburst.runs import exits, shim
 
 #: Wall seconds.
 CONNECT_S, CALL_S, TRANSFER_S = 10, 30.0, 3600.0
@@ -27,18 +26,6 @@ SSH_FAILED, NO_AGENT = 255, 2
 
 #: SkyPilot's own Python on a machine, which is 3.9 or newer whatever the image has; else the image's.
 PYTHON = '"$([ -s ~/.sky/python_path ] && cat ~/.sky/python_path || command -v python3)"'
-
-#: The agent's files, which lie side by side there.
-SOURCES = tuple(
-    Path(str(module.__file__))
-    for module in (guest, guest_ray, guest_report, guest_run, guest_switch, guest_tasks, exits, shim)
-)
-
-
-def agent_path() -> str:
-    """Where the agent lies on a machine. Each version has a place of its own: none changes while in use."""
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:12]
-    return f"~/starburst/agent-{digest}"
 
 
 class SshContact:
@@ -63,7 +50,7 @@ class SshContact:
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
         """See `Contact`."""
-        command = f"exec {PYTHON} -I {self._agent}/guest.py {verb}"
+        command = f"exec {PYTHON} -I {self._agent} {verb}"
         data = json.dumps(payload).encode()
         code, out, err = await self._run(cluster, access, command, data)
         if code == NO_AGENT:
@@ -100,11 +87,11 @@ class SshContact:
             raise LocalError(f"{cluster}: fetching: {error}") from error
 
     async def _install(self, cluster: str, access: Access) -> None:
-        """Put the agent there, whole or not at all."""
-        with tempfile.TemporaryDirectory() as folder:
-            for source in SOURCES:
-                (Path(folder) / source.name).write_bytes(source.read_bytes())
-            await self.send(cluster, access, Path(folder), self._agent)
+        """Send the agent; under its name it is there as a whole or not at all."""
+        new = f"{self._agent}.$$"
+        command = f"mkdir -p ~/starburst && cat >{new} && mv -T {new} {self._agent}"
+        code, _, err = await self._run(cluster, access, command, agent_archive())
+        self._check(cluster, code, err)
 
     async def _run(self, cluster: str, access: Access, command: str, data: bytes) -> tuple[int, bytes, bytes]:
         await self._trust(cluster, access)

@@ -4,7 +4,7 @@ SkyPilot gives a machine back after minutes without a job in its queue (`autosto
 jobs of its own queue, so the keeper stands there for whatever else works on the machine, as long as the
 lease is renewed; that costs no SkyPilot call (setting `autostop` anew would not put it off: only a job, or
 cancelling it first, does). Without renewals the runs end (their shims look at the same lease), then the
-keeper, then the machine; and if SkyPilot does not end it, the machine does by itself (`guest_switch.py`).
+keeper, then the machine; and if SkyPilot does not end it, the machine does (`agent/dead_man_switch.py`).
 
 It comes by `sky exec` after the machine is up. As the `run` of the launch it would hold all its GPUs. It
 holds a lock, which every exchange looks at: one that was killed is put there again, a second one ends soon.

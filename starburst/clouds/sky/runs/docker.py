@@ -2,7 +2,7 @@
 
 A cluster of SkyPilot's has one image, so an image of a job's own is run by the machine's container engine,
 with the GPUs, CPUs and memory of its task. What only the machine knows stands as @NAME@ and is filled in
-there (`guest_run.py`).
+there (`agent/containers.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from starburst.clouds.sky.guest_report import NAME, VARIABLE
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
+from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE
 
 #: Where a container finds the job's checkpoints.
 CHECKPOINTS = "/starburst/checkpoints"
@@ -62,7 +62,7 @@ def what_runs(image: str, working_dir: str | None, command: Sequence[str]) -> li
 
 def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The environment of a container as lines of a file, and what no line can hold."""
-    ours = {"STARBURST_CHECKPOINT_DIR": CHECKPOINTS, VARIABLE: f"{REPORT}/{NAME}"}
+    ours = {"STARBURST_CHECKPOINT_DIR": CHECKPOINTS, VARIABLE: f"{REPORT}/{FILE_NAME}"}
     env = {**env, **ours}
     long = {key: value for key, value in env.items() if "\n" in value or "\r" in value}
     return "".join(f"{key}={value}\n" for key, value in env.items() if key not in long), long

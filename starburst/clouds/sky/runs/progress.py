@@ -10,10 +10,9 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 
-from starburst.clouds.sky.guest_report import digest
 from starburst.clouds.sky.journal import RankNote, RunNote
 from starburst.core.model.events import Progress
-from starburst.runs.report import MAX_BYTES, Report, parse_report
+from starburst.runs.supervisor.progress_report import MAX_BYTES, ProgressReport, digest, parse_report
 
 #: Wall seconds between two questions to one machine, however often there is an exchange with it.
 HEAR_S = 1.0
@@ -26,7 +25,7 @@ class Hearing:
         self._report = report
         self._wall = wall
         #: Each task's last report, and by what it is known there.
-        self._said: dict[tuple[str, int], dict[int, tuple[str, Report | None]]] = {}
+        self._said: dict[tuple[str, int], dict[int, tuple[str, ProgressReport | None]]] = {}
         self._told: dict[tuple[str, int], Progress] = {}
         self._asked_at: dict[str, float] = {}
 
@@ -65,7 +64,7 @@ class Hearing:
     def _digest(self, note: RunNote, rank: RankNote) -> str:
         return self._known(note).get(note.number(rank), ("", None))[0]
 
-    def _known(self, note: RunNote) -> dict[int, tuple[str, Report | None]]:
+    def _known(self, note: RunNote) -> dict[int, tuple[str, ProgressReport | None]]:
         return self._said.get(note.key, {})
 
 

@@ -1,6 +1,6 @@
 """Two ways for a task to get its GPUs on a shared machine, behind one protocol.
 
-Both lead to the same program on the machine (`guest.py run`), which two of them may start without harm.
+Both lead to the same program on the machine (`run` of the agent), which two of them may start without harm.
 
 - `RayRunner` puts it into the machine's Ray by the job API that SkyPilot's Ray has at 127.0.0.1:8266 there.
   It is asked from the machine itself, over the ssh connection that is open anyhow, instead of through a
@@ -20,7 +20,8 @@ from typing import Protocol
 
 from starburst.clouds.sky.access.answers import Submitted, submitted
 from starburst.clouds.sky.access.ports import Access, Contact, JobState, SkyApi, SkyError, UnreachableError
-from starburst.clouds.sky.access.ssh import PYTHON, agent_path
+from starburst.clouds.sky.access.ssh import PYTHON
+from starburst.clouds.sky.agent.build import agent_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,6 @@ class ExecRunner:
         return Submitted({task.name: queue.get(task.name, JobState.WAITING) for task in tasks}, {})
 
     async def _exec(self, cluster: str, task: Submission) -> str:
-        run = f"exec {PYTHON} -I {agent_path()}/guest.py run ~/starburst/runs/{task.dir}"
+        run = f"exec {PYTHON} -I {agent_path()} run ~/starburst/runs/{task.dir}"
         accelerators = {task.gpu_type: task.gpus} if task.gpus else {}
         return await self._api.exec(cluster, task.name, run, accelerators)

@@ -1,4 +1,4 @@
-"""What a machine is to run of a task, as `guest.py` takes it."""
+"""What a machine is to run of a task, as its agent takes it."""
 
 from __future__ import annotations
 

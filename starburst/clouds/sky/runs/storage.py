@@ -38,7 +38,7 @@ def all_mounts(stores: Mapping[str, Store]) -> tuple[tuple[str, Store], ...]:
 
 
 def volumes_of(workload: Workload, stores: Mapping[str, Store]) -> list[dict[str, Any]]:
-    """The volumes of a run as `guest.py` takes them.
+    """The volumes of a run as the agent takes them.
 
     Raises:
         UnresolvedError: the config maps nothing to one of them (any more).

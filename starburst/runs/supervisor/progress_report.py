@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-#: Its name in the task's directory, and the variable by which the task knows it.
-REPORT, VARIABLE = "report.json", "STARBURST_REPORT"
+from starburst.runs.supervisor.files import read_plain
+
+#: The file's name in its directory, and the variable that tells a task its path.
+FILE_NAME, VARIABLE = "report.json", "STARBURST_REPORT"
 #: A larger file is no report.
 MAX_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+@dataclass(frozen=True)
+class ProgressReport:
     """Iterations done, of how many if the task says so, and how many a second of the wall's clock."""
 
     done: float
@@ -35,23 +36,21 @@ class Report:
         return self.left_s, -self.per_s
 
 
-def read_report(path: Path) -> Report | None:
-    """What the file says; None if there is none, or what is there is no report."""
+def read_report(path: str | os.PathLike[str]) -> ProgressReport | None:
+    """The report in a file; None if there is none, or what is there is no report."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be anything, a pipe too
+        text = read_plain(path, MAX_BYTES)
     except OSError:
         return None
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
-        return parse_report(os.read(file, MAX_BYTES))
-    except OSError:
-        return None
-    finally:
-        os.close(file)
+    return None if text is None else parse_report(text)
 
 
-def parse_report(text: bytes) -> Report | None:
+def digest(report: bytes) -> str:
+    """The id by which both ends know a report that was sent."""
+    return hashlib.sha256(report).hexdigest()[:16]
+
+
+def parse_report(text: bytes) -> ProgressReport | None:
     """The same from what the file holds."""
     try:
         said = json.loads(text)
@@ -64,11 +63,11 @@ def parse_report(text: bytes) -> Report | None:
         return None
     if said.get("total") is not None and (total is None or done > total):
         return None
-    return Report(done, total, per_s)
+    return ProgressReport(done, total, per_s)
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
         number = float(value)

@@ -15,23 +15,18 @@ import os
 import resource
 import signal
 import stat
-import subprocess
-import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING or __package__:
-    from starburst.runs.shim import LOCK_FD, PR_SET_PDEATHSIG, RUN_AS, keep_only
-else:  # beside the shim, which was started by path
-    from shim import LOCK_FD, PR_SET_PDEATHSIG, RUN_AS, keep_only
+from starburst.runs.supervisor.children import LOCK_FD, PR_SET_PDEATHSIG, keep_only
+
+#: What an error of `enter` names in place of a file.
+RUN_AS = "run_as"
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x08000000, 0x10000000, 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 PR_SET_NO_NEW_PRIVS = 38
-#: Seconds for a trial.
-TRIAL_S = 20.0
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -59,23 +54,6 @@ def enter(plan: dict[str, Any]) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         raise OSError(error.errno, f"{error.strerror}{where}", RUN_AS) from None
-
-
-def problem(plan: dict[str, Any]) -> str:
-    """Why this machine cannot carry a plan out, "" if it can: it is tried, with nothing in it."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    program = (
-        "import json, sys; sys.path.append(sys.argv[1]); import seclusion; seclusion.attempt(sys.argv[2])"
-    )
-    tried = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, here, json.dumps(plan)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TRIAL_S,
-        check=False,
-    )
-    return "" if tried.returncode == 0 else tried.stderr.strip().rpartition("\n")[2] or "it was killed"
 
 
 def attempt(plan: str) -> None:

@@ -1,48 +1,51 @@
-"""The job queue of a machine's Ray, asked from the machine itself; part of the agent (`guest.py`)."""
+"""The job queue of a machine's Ray, asked from the machine itself by Ray's job API."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import sys
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING or __package__:
-    from starburst.clouds.sky.guest_tasks import facts, rank_dir
-else:  # on a machine, where all files of the agent lie side by side
-    from guest_tasks import facts, rank_dir
+from starburst.clouds.sky.agent.protocol import SubmitAnswer, SubmitRequest
+from starburst.clouds.sky.agent.task_dirs import facts, rank_dir
 
-#: SkyPilot's Ray listens for jobs here, on its machine only, unless ~/.sky/ray_port.json has another port.
+#: The port of SkyPilot's Ray for jobs, on its machine only, unless ~/.sky/ray_port.json has another.
 RAY_PORT = 8266
-CALL_S = 10.0
-MAX_ANSWER = 1 << 20
+#: Seconds for a call; bytes of an answer.
+CALL_S, MAX_ANSWER = 10.0, 1 << 20
 
 
-def submit(ask: dict[str, Any]) -> dict[str, Any]:
-    """Put tasks into Ray's queue, each once: {name: {"dir", "gpus"}} → {name: Ray's status}, and refusals."""
+def submit(request: SubmitRequest) -> SubmitAnswer:
+    """Put tasks into Ray's queue, each once; after a call without an answer no further task is tried."""
     states: dict[str, str] = {}
     refused: dict[str, str] = {}
-    for name, what in ask["tasks"].items():
+    for name, task in request["tasks"].items():
         try:
-            states[name] = submit_one(name, **what)
+            states[name] = submit_one(name, task["dir"], task["gpus"])
         except urllib.error.HTTPError as error:
             refused[name] = f"Ray's job API answers {error.code}"
         except (OSError, ValueError, http.client.HTTPException) as error:
             refused[name] = f"Ray's job API: {getattr(error, 'reason', error)}"
-            break  # the next would have to wait as long for the same
+            break  # the next call would wait as long for the same
     return {"states": states, "refused": refused}
 
 
-def submit_one(name: str, dir: str, gpus: int) -> str:
-    """The status of a submission, made now if there was none."""
+def submit_one(name: str, directory: str, gpus: int) -> str:
+    """Ray's status of a submission, which is made now if there was none.
+
+    Raises:
+        OSError, ValueError, http.client.HTTPException: Ray did not answer, or refused it (HTTPError).
+    """
     known = ray(name)
     if known is not None:
         return str(known.get("status"))
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest.py")
+    agent = os.path.abspath(sys.argv[0])
     job: dict[str, Any] = {
-        "entrypoint": f"exec /usr/bin/env python3 {program} run {rank_dir(dir)}",
+        "entrypoint": f"exec /usr/bin/env python3 {agent} run {rank_dir(directory)}",
         "submission_id": name,
     }
     if gpus:
@@ -56,7 +59,7 @@ def submit_one(name: str, dir: str, gpus: int) -> str:
 
 
 def ray(name: str, body: dict[str, Any] | None = None) -> Any:
-    """Ask Ray for a submission, or make one; None if there is none."""
+    """Ask Ray for a submission, or with a `body` make one; None if there is none."""
     data = None if body is None else json.dumps(body).encode()
     ports = facts(os.path.expanduser("~/.sky/ray_port.json")) or {}
     url = f"http://127.0.0.1:{ports.get('ray_dashboard_port', RAY_PORT)}/api/jobs/{name}"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky.guest_report import MAX_BYTES, digest, hear, report_path
+from starburst.clouds.sky.agent.progress_file import hear, report_path
 from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
-from tests.clouds.sky.test_guest import NAME, Machine, spec
+from starburst.runs.supervisor.progress_report import MAX_BYTES, digest
+from tests.clouds.sky.test_agent import NAME, Machine, spec
 
 #: As a watched loop does it.
 REPLACES = 'echo {} >"$STARBURST_REPORT.1" && mv "$STARBURST_REPORT.1" "$STARBURST_REPORT"'

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky import guest
-from starburst.clouds.sky.access.ssh import SOURCES
+from starburst.clouds.sky.agent.build import agent_archive
+from starburst.clouds.sky.agent.protocol import LOG_BYTES
 from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
@@ -31,15 +31,14 @@ class Machine:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.agent = home / "agent"
-        self.agent.mkdir(parents=True)
-        for source in SOURCES:
-            (self.agent / source.name).write_bytes(source.read_bytes())
+        self.agent = home / "agent.pyz"
+        home.mkdir(parents=True)
+        self.agent.write_bytes(agent_archive())
         self.path = f"{home / 'bin'}:{os.environ['PATH']}"
         self.dir = home / "starburst" / "runs" / NAME
 
     def _argv(self, *args: str) -> list[str]:
-        return [sys.executable, "-I", str(self.agent / "guest.py"), *args]
+        return [sys.executable, "-I", str(self.agent), *args]
 
     def tend(self, **ask: Any) -> dict[str, Any]:
         ask.setdefault("look", {NAME: 0})
@@ -191,11 +190,11 @@ def test_tasks_have_cpus_of_their_own_while_there_are_enough(machine: Machine) -
 
 
 def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", f"head -c {guest.LOG_BYTES + 5} /dev/zero")})
+    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", f"head -c {LOG_BYTES + 5} /dev/zero")})
     machine.run().wait(20)
     first = machine.tend()
-    assert (len(text(first)), first["more"]) == (guest.LOG_BYTES, True)
-    rest = machine.tend(look={NAME: guest.LOG_BYTES})
+    assert (len(text(first)), first["more"]) == (LOG_BYTES, True)
+    rest = machine.tend(look={NAME: LOG_BYTES})
     assert (len(text(rest)), rest["more"]) == (5, False)
 
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING or __package__:
-    from starburst.runs.shim import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT
-else:  # on a machine, where all files of the agent lie side by side
-    from shim import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT
+from starburst.runs.supervisor.files import read_plain
 
-#: Who ended a task.
+#: What ended a task, as `exit.json` says it.
+ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL = "itself", "stop", "time_limit", "lease", "refusal"
 ENDERS = frozenset({ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL})
 
 #: A larger file is no exit.
@@ -78,29 +75,6 @@ def load_exit(path: str | os.PathLike[str]) -> Exit | None:
     """What the file says; None if there is none, or what is there is no exit."""
     text = read_plain(path, MAX_BYTES)
     return None if text is None else read_exit(text)
-
-
-def read_plain(path: str | os.PathLike[str], limit: int) -> bytes | None:
-    """A plain file of at most `limit` bytes; None if it is anything else: a link, a pipe, a directory, more.
-
-    Raises:
-        OSError: it is there and cannot be read just now.
-    """
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        if stat.S_ISREG(os.lstat(path).st_mode):
-            raise
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
-        text = os.read(file, limit + 1)
-        return text if len(text) <= limit else None
-    finally:
-        os.close(file)
 
 
 def _is_number(value: Any, least: int, most: int) -> bool:

@@ -1,13 +1,12 @@
-"""The machine's own dead-man switch; part of the agent (`guest.py`).
+"""The machine's own dead-man switch: a process that shuts the machine down when its lease is long past.
 
-A process of its own, which nobody's queue and no connection holds, looks at the lease. Some time after it
-passed, when SkyPilot's autostop should have ended the machine, it shuts the machine down. It needs neither
-SkyPilot nor Ray, nor a network, nor what is written on the instance in its cloud. Every exchange looks
-whether it is there, and starts it anew if not.
+SkyPilot's autostop should have ended the machine before. The switch needs neither SkyPilot nor Ray, nor a
+network, nor what is written on the instance in its cloud; no queue and no connection holds it. Every exchange
+looks whether it runs, and starts it again if not.
 
 ~/starburst/switch.json    {"after_s"}: seconds after the lease; {"now": true}: at once
             switch.lock    held by the switch as long as it lives
-            keeper.lock    held by the keeper in SkyPilot's queue (`keeper.py`)
+            keeper.lock    held by the keeper in SkyPilot's queue (`machines/keepalive.py`)
 """
 
 from __future__ import annotations
@@ -18,23 +17,20 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING or __package__:
-    from starburst.clouds.sky.guest_tasks import base, facts
-    from starburst.runs.shim import write_json
-else:  # on a machine, where all files of the agent lie side by side
-    from guest_tasks import base, facts
-    from shim import write_json
+from starburst.clouds.sky.agent.protocol import RetireAnswer, SwitchSettings
+from starburst.clouds.sky.agent.task_dirs import base, facts
+from starburst.runs.supervisor.files import try_lock, write_json
 
-#: Seconds: between looks at the lease, between tries to shut down, and for a new switch to be there.
+#: Seconds: between looks at the lease, between attempts to shut down, and for a new switch to come up.
 LOOK_S, AGAIN_S, START_S = 5.0, 60.0, 5.0
-#: How a machine is shut down; the second if the first is not to be had.
+#: Commands that shut a machine down; the second if the first fails.
 DOWN = (("sudo", "-n", "shutdown", "-h", "now"), ("sudo", "-n", "poweroff"))
 
 
 def stands(name: str) -> bool:
-    """Whether somebody holds a lock: "switch" or "keeper". Writes nothing: a disk may be full."""
+    """Whether a process holds a lock: "switch" or "keeper". Nothing is written, for the disk may be full."""
     try:
         lock = os.open(_path(name), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -48,20 +44,19 @@ def stands(name: str) -> bool:
     return False
 
 
-def arm(settings: dict[str, Any] | None) -> bool:
-    """Note new settings, if there are any, and see to it that the switch runs; whether it does."""
+def arm(settings: SwitchSettings | None) -> bool:
+    """Note new settings, if there are any, and start the switch unless it runs; whether it runs."""
     path = os.path.join(base(), "switch.json")
     if settings is not None:
-        with suppress(OSError):  # a full disk: it is told again
+        with suppress(OSError):  # a full disk: every exchange brings the settings
             os.makedirs(base(), exist_ok=True)
             write_json(path, settings)
     if facts(path) is None:
         return False
     if not stands("switch"):
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest.py")
         nothing = subprocess.DEVNULL
         subprocess.Popen(
-            [sys.executable, "-I", program, "switch"],
+            [sys.executable, "-I", os.path.abspath(sys.argv[0]), "switch"],
             stdin=nothing,
             stdout=nothing,
             stderr=nothing,
@@ -73,19 +68,19 @@ def arm(settings: dict[str, Any] | None) -> bool:
     return stands("switch")
 
 
-def retire(_ask: dict[str, Any]) -> dict[str, Any]:
-    """Have the machine shut itself down now."""
+def retire(_request: dict[str, Any]) -> RetireAnswer:
+    """Shut the machine down now."""
     return {"armed": arm({"now": True})}
 
 
-def watch() -> None:
-    """Be the switch, until the machine is down; at once over if there is one already."""
+def switch() -> None:
+    """Be the switch until the machine is down; returns at once if there is one already."""
     give_up = time.monotonic() + START_S
-    while _take("switch") is None:  # kept open for good; who looks whether it is held takes it for an instant
+    while _take("switch") is None:  # kept open for good; `stands` takes it for an instant
         if time.monotonic() >= give_up:
             return
         time.sleep(0.1)
-    lease_until = time.time()  # until there is a lease, and if it is ever taken away
+    lease_until = time.time()  # before the first lease, and after the file was removed
     while True:
         until = (facts(os.path.join(base(), "lease.json")) or {}).get("until")
         if isinstance(until, (int, float)):
@@ -98,23 +93,23 @@ def watch() -> None:
 
 
 def is_due(settings: dict[str, Any] | None, lease_until: float, now: float) -> bool:
-    """Whether the machine's time is over."""
+    """Whether the machine is to be shut down. Settings that a job has spoiled do not extend its life."""
     if settings is None:
         return False
-    after_s = settings.get("after_s")  # what a job wrote in its place gives the machine no longer life
+    after_s = settings.get("after_s")
     return bool(settings.get("now")) or now >= lease_until + (
         after_s if isinstance(after_s, (int, float)) else 0
     )
 
 
 def shut_down() -> None:
-    """Ask the system to power off; it may take its time."""
+    """Ask the system to power off, which may take a while."""
     for command in DOWN:
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=AGAIN_S, check=False)
             if done.returncode == 0:
                 return
-        except (OSError, subprocess.TimeoutExpired):  # the next one
+        except (OSError, subprocess.TimeoutExpired):  # the next command
             continue
 
 
@@ -123,12 +118,10 @@ def _path(name: str) -> str:
 
 
 def _take(name: str) -> int | None:
-    """A lock of the machine's; None while somebody holds it."""
+    """The descriptor of one of the machine's locks; None while another process holds it."""
     os.makedirs(base(), exist_ok=True)
     lock = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
+    if try_lock(lock):
+        return lock
+    os.close(lock)
+    return None

@@ -1,0 +1,91 @@
+"""One exchange with the machine's agent: tasks come in, stops are passed on, states and output go back.
+
+What is wrong with one task is answered for that task alone, since its files are its job's to write, too. The
+lease is renewed last: an exchange that fails halfway does not keep the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+
+from starburst.clouds.sky.agent.dead_man_switch import arm, stands
+from starburst.clouds.sky.agent.progress_file import hear
+from starburst.clouds.sky.agent.protocol import LOG_BYTES, TaskAnswer, TendAnswer, TendRequest
+from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
+from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, rank_dir
+from starburst.runs.supervisor.files import write_json
+
+
+def tend(request: TendRequest) -> TendAnswer:
+    """Answer a request about all tasks of the machine, and start the dead-man switch if it should run."""
+    armed = arm(request.get("switch"))
+    names = dict.fromkeys((*request.get("specs", {}), *request.get("stops", {}), *request.get("look", {})))
+    ranks = {name: attend(name, request, LOG_BYTES // len(names)) for name in names}
+    lease_s = request.get("lease_s")
+    if lease_s is not None:
+        renew(lease_s)
+    return {
+        "booted_at": booted_at(),
+        "ranks": ranks,
+        "lapsed": time.time() >= leased_until(),
+        "armed": armed,
+        "kept": stands("keeper"),
+        "host": socket.gethostname(),
+        "address": address(),
+    }
+
+
+def attend(name: str, request: TendRequest, max_log: int) -> TaskAnswer:
+    """Do everything that is asked about one task; its state, with at most `max_log` bytes of output."""
+    path, trouble = rank_dir(name), ""
+    try:
+        if name in request.get("specs", {}):
+            take_in(path, request["specs"][name])
+        if name in request.get("stops", {}):
+            stop(path, request["stops"][name])
+    except OSError as error:  # such as a full disk: asked for again
+        trouble = str(error)
+    try:
+        found = look(path, request.get("look", {}).get(name), max_log)
+    except Exception:  # its job has tampered with its files, for ours are whole: what is left of it is ended
+        found = unknown_state(over=not kill_strays(path))
+    known = request.get("hear", {}).get(name)
+    found["trouble"] = trouble
+    found["report"] = None if known is None else hear(path, known)
+    return found
+
+
+def leased_until() -> float:
+    """Epoch seconds on the machine's clock; infinity before the first lease, 0 if the lease is unreadable."""
+    path = os.path.join(base(), "lease.json")
+    if not os.path.lexists(path):
+        return float("inf")
+    until = (facts(path) or {}).get("until")
+    return float(until) if isinstance(until, (int, float)) else 0.0
+
+
+def renew(lease_s: float) -> None:
+    """Extend the lease. One that has passed stays so: the machine's runs were told to end."""
+    os.makedirs(base(), exist_ok=True)
+    if time.time() < leased_until():
+        write_json(os.path.join(base(), "lease.json"), {"until": time.time() + lease_s})
+
+
+def address() -> str:
+    """The machine's address in its network, by the route that a datagram would take; none is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # RFC 5737: reserved for documentation
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"
+
+
+def booted_at() -> float:
+    """When the machine's first process began, epoch seconds: later than the kernel's boot in a container."""
+    with open("/proc/stat", encoding="ascii") as file:
+        boot = next(float(line.split()[1]) for line in file if line.startswith("btime"))
+    with open("/proc/1/stat", "rb") as file:
+        ticks = int(file.read().rpartition(b")")[2].split()[19])
+    return boot + ticks / os.sysconf("SC_CLK_TCK")

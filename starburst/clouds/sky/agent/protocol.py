@@ -1,0 +1,158 @@
+"""What the scheduler asks of a machine's agent and what it answers, as JSON.
+
+Both ends use these types. An agent is only ever asked by the version of the scheduler that it came with: each
+version is sent under a name of its own (`build.py`). The types say what a sound agent answers; since a job
+may have come to own its machine, the scheduler checks every answer all the same (`access/answers.py`).
+Durations are seconds, points in time are epoch seconds on the machine's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+#: Bytes of output of all tasks together in one answer; each task has an equal part.
+LOG_BYTES = 1 << 22
+
+
+class VolumeMount(TypedDict):
+    """A volume of a task's container, or a directory of one."""
+
+    #: Where the container finds it.
+    path: str
+    #: Where it is mounted on the machine; None: an emptyDir of the attempt's own.
+    store: str | None
+    #: Its name for people.
+    told: str
+    #: Whether a bucket was copied to the machine's disk rather than mounted.
+    copied: bool
+    #: The directory of it that is shown.
+    below: str
+    read_only: bool
+
+
+class ContainerSpec(TypedDict):
+    """A task with an image: parts of the command line of `docker run`, see `runs/docker.py`."""
+
+    name: str
+    image: str
+    #: Options with @DIR@, @GPUS@, @CHECKPOINTS@ and @REPORT@ to be filled in on the machine.
+    options: list[str]
+    #: The image and its command.
+    rest: list[str]
+    #: A line per variable.
+    env_file: str
+    #: Variables that no line can hold.
+    env: dict[str, str]
+    volumes: list[VolumeMount]
+
+
+class TaskSpec(TypedDict):
+    """What a machine is to run of one task."""
+
+    command: list[str]
+    #: None: the task's own directory.
+    cwd: str | None
+    env: dict[str, str]
+    gpus: int
+    cpus: float
+    #: A directory; may begin with ~.
+    checkpoints: str
+    docker: ContainerSpec | None
+    grace_s: float
+    time_limit_s: float | None
+
+
+class TaskSpecWithSecrets(TaskSpec):
+    """The same with values of Secrets, which the machine keeps apart from it until the task starts."""
+
+    secrets: dict[str, str]
+
+
+class SwitchSettings(TypedDict, total=False):
+    """When the dead-man switch shuts its machine down."""
+
+    #: Seconds after the lease passed.
+    after_s: float
+    #: At once.
+    now: bool
+
+
+class TendRequest(TypedDict, total=False):
+    """One exchange about all tasks of a machine; tasks are named job/attempt/rank."""
+
+    #: Tasks to be taken in.
+    specs: dict[str, TaskSpec]
+    #: Tasks to be stopped, with their grace.
+    stops: dict[str, float]
+    #: Tasks to be looked at: the byte from which on their output is wanted; None: none of it.
+    look: dict[str, int | None]
+    #: Tasks whose progress report is wanted unless it has this digest.
+    hear: dict[str, str]
+    #: Renew the machine's lease by this much.
+    lease_s: float | None
+    #: New settings of the dead-man switch.
+    switch: SwitchSettings | None
+
+
+class TaskAnswer(TypedDict):
+    """How a task stands."""
+
+    #: It was taken in.
+    known: bool
+    #: Something of it may have run, or it never will.
+    began: bool
+    #: Its command runs or ran.
+    started: bool
+    #: Nothing of it is alive.
+    over: bool
+    #: `exit.json` (`runs/supervisor/exits.py`); None if its supervisor was killed.
+    exit: dict[str, Any] | None
+    #: Output, compressed by zlib and in base64; and whether there is more.
+    log: str
+    more: bool
+    #: Its progress report in base64; None: nothing new.
+    report: str | None
+    #: Why something that was asked for could not be done; "" if all was.
+    trouble: str
+
+
+class TendAnswer(TypedDict):
+    """How a machine stands, with the tasks that were asked about."""
+
+    booted_at: float
+    ranks: dict[str, TaskAnswer]
+    #: The lease has passed: its runs were told to end.
+    lapsed: bool
+    #: The dead-man switch runs; the keeper stands in SkyPilot's queue.
+    armed: bool
+    kept: bool
+    host: str
+    #: In the machine's network.
+    address: str
+
+
+class QueuedTask(TypedDict):
+    """A task for the machine's Ray."""
+
+    #: Its directory below the machine's runs: job/attempt/rank.
+    dir: str
+    gpus: int
+
+
+class SubmitRequest(TypedDict):
+    """Tasks for the machine's Ray, by submission id."""
+
+    tasks: dict[str, QueuedTask]
+
+
+class SubmitAnswer(TypedDict):
+    """Ray's status of each submission, and why it refused others."""
+
+    states: dict[str, str]
+    refused: dict[str, str]
+
+
+class RetireAnswer(TypedDict):
+    """Whether the machine is about to shut itself down."""
+
+    armed: bool

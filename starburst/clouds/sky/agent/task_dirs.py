@@ -1,0 +1,126 @@
+"""What a machine's disk knows of its tasks.
+
+~/starburst/lease.json                   until when the machine is ours, on its own clock
+           runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
+                                         secrets.json until the task starts; began, once it may have;
+                                         volumes/ (of the attempt) until it ends; report/ (its progress)
+           checkpoints/<job>/
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from starburst.clouds.sky.agent import machine_cgroup
+from starburst.clouds.sky.agent.containers import remove_container
+from starburst.runs.supervisor import cgroups, strays
+from starburst.runs.supervisor.exits import Exit
+from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_json
+
+#: Bytes of a spec at most: it holds a job's environment.
+MAX_SPEC_BYTES = 1 << 24
+
+
+def base() -> str:
+    """The directory of everything that is Starburst's on the machine."""
+    return os.path.join(os.path.expanduser("~"), "starburst")
+
+
+def rank_dir(name: str) -> str:
+    """The directory of a task named job/attempt/rank; the job's part has no slash."""
+    return os.path.join(base(), "runs", name)
+
+
+def facts(path: str) -> dict[str, Any] | None:
+    """The JSON object in a file; None if there is none, it cannot be read, or a job has replaced it."""
+    try:
+        return read_fact(path, MAX_SPEC_BYTES)
+    except OSError:
+        return None
+
+
+def run_id(path: str) -> str:
+    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank."""
+    return "/".join(path.split(os.sep)[-3:])
+
+
+def task_dirs() -> list[str]:
+    """Directories of every task that this machine has or had."""
+    runs = Path(base(), "runs")
+    return [str(path) for path in runs.glob("*/*/*")] if runs.is_dir() else []
+
+
+def take_lock(path: str) -> int | None:
+    """The descriptor of a task's lock; None while another process holds it, -1 if there is no such task."""
+    if not os.path.isdir(path):
+        return -1
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(os.path.join(path, "lock"), flags, 0o600)
+    if try_lock(lock):
+        return lock
+    os.close(lock)
+    return None
+
+
+def is_free(path: str) -> bool:
+    """Whether no process holds a task's lock."""
+    lock = take_lock(path)
+    if lock is None:
+        return False
+    if lock >= 0:
+        os.close(lock)
+    return True
+
+
+def touched(path: str) -> bool:
+    """Whether something of a task may have run, or it never will."""
+    return any(os.path.exists(os.path.join(path, name)) for name in ("began", "started.json", "exit.json"))
+
+
+def write_exit(path: str, ended_by: str, message: str) -> None:
+    """Note the end of a task that never had a supervisor."""
+    now = time.time()
+    write_json(os.path.join(path, "exit.json"), asdict(Exit(None, None, ended_by, message, now, now)))
+
+
+def forget_secrets(path: str) -> None:
+    """Remove the values of Secrets of a task that will not start."""
+    remove(os.path.join(path, "secrets.json"))
+
+
+def kill_group(path: str) -> bool:
+    """SIGKILL what is in a task's control group; whether there was anything.
+
+    The group is looked for where the task's spec says, if it can be the task's, and where this machine makes
+    it: the task may have removed its spec.
+    """
+    spec = facts(os.path.join(path, "spec.json")) or {}
+    directory = Path(path)
+    groups = {cgroups.recorded(spec.get("cgroup"), directory), machine_cgroup.group_of(directory)}
+    killed = [cgroups.kill(group) for group in groups if group is not None]
+    return any(killed)
+
+
+def kill_strays(path: str) -> bool:
+    """SIGKILL what a killed supervisor left behind; whether anything may be left.
+
+    A container outlives the client that was killed, so it is removed by its name.
+    """
+    found = kill_group(path)
+    found |= strays.kill_strays(Path(path), None, [f"STARBURST_RUN={run_id(path)}"])
+    spec = facts(os.path.join(path, "spec.json")) or {}
+    return found or not remove_container(spec.get("docker"))
+
+
+class private_umask:  # noqa: N801 - reads as a statement
+    """A context in which files are made readable by their owner only."""
+
+    def __enter__(self) -> None:
+        self._old = os.umask(0o077)
+
+    def __exit__(self, *_error: object) -> None:
+        os.umask(self._old)

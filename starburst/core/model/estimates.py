@@ -1,0 +1,84 @@
+"""Elapsed time, remaining time and expected end of a job's run: the only place that derives them.
+
+All of them start from the same three facts of a `JobRecord`: the work that earlier attempts saved
+(`saved_s`), the time that the present attempt has run (since `started_at`), and the end that the run reports
+of itself (`ends_at`), which takes precedence over any estimate. The caller supplies `runtime_s`, the estimate
+of the job's whole run time: the user's, the mean of past jobs (`State.runtime_s`), or None for "unknown". An
+unknown estimate gives an unknown end, never a guess.
+
+Times are scheduler seconds; durations are seconds.
+"""
+
+from __future__ import annotations
+
+from starburst.core.model.jobs import JobRecord
+from starburst.domain.job import Phase
+from starburst.policy.returns import CloudRun
+
+
+def elapsed_s(record: JobRecord, now: float) -> float:
+    """Work done so far: by the present attempt, and by earlier ones if they saved it."""
+    return now - _began_at(record, now) + record.saved_s
+
+
+def unsaved_s(record: JobRecord, runtime_s: float) -> float:
+    """Run time of an attempt that begins with the saved work; not negative."""
+    return max(0.0, runtime_s - record.saved_s)
+
+
+def cloud_run(record: JobRecord, now: float, runtime_s: float | None) -> CloudRun:
+    """The run as return policies see it.
+
+    Its `remaining_s` is the time still to come; as much again as has elapsed if that is unknown, or if the
+    run has outlasted its estimate.
+    """
+    done_s = elapsed_s(record, now)
+    if record.alive and record.ends_at is not None:
+        runtime_s = done_s + record.ends_at - now
+    return CloudRun(done_s, runtime_s, record.job.checkpoint)
+
+
+def expected_end(record: JobRecord, now: float, runtime_s: float | None) -> float | None:
+    """End of the present attempt, or of one that begins now if none is alive; None if it is unknown.
+
+    A run that has outlasted its estimate has an expected end before `now`.
+    """
+    if record.alive and record.ends_at is not None:
+        return record.ends_at
+    return None if runtime_s is None else _began_at(record, now) + unsaved_s(record, runtime_s)
+
+
+def released_by(
+    record: JobRecord, now: float, runtime_s: float, *, mean_s: float, grace_s: float | None, up_at: float
+) -> float:
+    """When a job is expected to need a rented machine no longer, on the high side: for reservations of money.
+
+    `grace_s`: the grace of a run that is being stopped and leaves this machine, None for any other;
+    `mean_s`: mean run time of past jobs; `up_at`: when the machine is expected to be up, if it is not yet.
+    A run is taken to last no less than past jobs did on average, and as long again as it has run so far,
+    whatever its user estimates.
+    """
+    if grace_s is not None:
+        return now + grace_s
+    run_s = unsaved_s(record, runtime_s)
+    if not record.alive:
+        return max(now, up_at) + run_s
+    began = _began_at(record, now)
+    return max(record.ends_at or 0.0, began + max(run_s, mean_s, 2 * (now - began)))
+
+
+def certain_end(record: JobRecord, now: float) -> float | None:
+    """Expected end by the run's own account or by its user's estimate; None if there is neither.
+
+    A run that is starting or stopping has none. The user's estimate says nothing of an attempt that may have
+    resumed from a checkpoint: how much of the work a lost attempt saved is unknown.
+    """
+    if record.phase is not Phase.RUNNING:
+        return None
+    resumed = record.job.checkpoint and record.attempt > 1
+    return expected_end(record, now, None if resumed else record.job.runtime_estimate_s)
+
+
+def _began_at(record: JobRecord, now: float) -> float:
+    """Start of the present attempt; `now` if none runs yet."""
+    return record.started_at if record.alive and record.started_at is not None else now

@@ -1,0 +1,184 @@
+"""Phases of a job: which may follow which, and what leaving and entering one does.
+
+`to` is the only function that assigns `JobRecord.phase`. It looks up the row of `TRANSITIONS`, leaves the old
+phase (drops what belongs to it: a pending offload, the look at a cloud run, the reason of a stop, a run in
+the budget account), applies the caller's changes, enters the new phase (slots, timers, the end of the job)
+and marks the record as changed. A step therefore writes only what is particular to it.
+
+A row from a phase to itself is a new beginning of that phase: a job that cannot leave waits on, a blocked job
+meets the next obstacle, a run that is being stopped is stopped for another reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from starburst.core.model.jobs import JobRecord
+from starburst.core.state import State
+from starburst.domain.job import Phase, Site
+
+_Hook = Callable[[State, JobRecord], None]
+
+#: (from, to): why that may happen.
+TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
+    (Phase.QUEUED, Phase.QUEUED): "submitted, or it cannot leave for the cloud and waits on",
+    (Phase.QUEUED, Phase.HELD): "its user holds it",
+    (Phase.QUEUED, Phase.BLOCKED): "submitted: other jobs, or others of its array, come first",
+    (Phase.QUEUED, Phase.STARTING): "placed on the cluster",
+    (Phase.QUEUED, Phase.OFFLOADING): "its wait is over, or it does not wait",
+    (Phase.QUEUED, Phase.CANCELLED): "cancelled",
+    (Phase.HELD, Phase.QUEUED): "released",
+    (Phase.HELD, Phase.BLOCKED): "released: other jobs, or others of its array, come first",
+    (Phase.HELD, Phase.CANCELLED): "cancelled, or a job that it comes after did not succeed",
+    (Phase.BLOCKED, Phase.BLOCKED): "its next prerequisite is not met",
+    (Phase.BLOCKED, Phase.HELD): "its user holds it",
+    (Phase.BLOCKED, Phase.QUEUED): "nothing keeps it out of the queue any more",
+    (Phase.BLOCKED, Phase.CANCELLED): "cancelled, or a job that it comes after did not succeed",
+    (Phase.OFFLOADING, Phase.STARTING): "its machines are ready, or there is room on the cluster first",
+    (Phase.OFFLOADING, Phase.QUEUED): "no offer or no budget, or its machine did not come up",
+    (Phase.OFFLOADING, Phase.CANCELLED): "cancelled",
+    (Phase.STARTING, Phase.RUNNING): "its site reports the start",
+    (Phase.STARTING, Phase.STOPPING): "cancelled, over budget, or part of its gang is gone",
+    (Phase.STARTING, Phase.BLOCKED): "its site did not start it, or its command failed: it pauses",
+    (Phase.STARTING, Phase.QUEUED): "its run is lost before the start was reported",
+    (Phase.STARTING, Phase.SUCCEEDED): "its run is over before the start was reported",
+    (Phase.STARTING, Phase.FAILED): "its run failed before the start was reported, or cannot start at all",
+    (
+        Phase.RUNNING,
+        Phase.STOPPING,
+    ): "cancelled, returns, moves, over budget, or part of its gang is gone",
+    (Phase.RUNNING, Phase.BLOCKED): "its command failed: it pauses before the next try",
+    (Phase.RUNNING, Phase.QUEUED): "its run is lost or preempted",
+    (Phase.RUNNING, Phase.SUCCEEDED): "exit code 0",
+    (Phase.RUNNING, Phase.FAILED): "its command failed, or its runs were lost too often",
+    (Phase.STOPPING, Phase.STOPPING): "stopped for another reason: cancelled, or without a grace",
+    (Phase.STOPPING, Phase.STARTING): "the stopped run is gone: it goes on where it returns or moves to",
+    (Phase.STOPPING, Phase.QUEUED): "the stopped run is gone: it waits again",
+    (Phase.STOPPING, Phase.BLOCKED): "its command failed while it was stopped: it pauses",
+    (Phase.STOPPING, Phase.SUCCEEDED): "exit code 0 before the stop took effect",
+    (
+        Phase.STOPPING,
+        Phase.FAILED,
+    ): "its command failed meanwhile, or its runs were lost too often",
+    (Phase.STOPPING, Phase.CANCELLED): "the run of a cancelled job is gone",
+}
+
+
+class InvalidTransitionError(RuntimeError):
+    """A job was about to enter a phase that cannot follow its own: a bug of the scheduler."""
+
+    def __init__(self, state: State, record: JobRecord, phase: Phase) -> None:
+        story = "; ".join(f"{d.at:g} {d.kind}: {d.reason}" for d in state.recent if d.subject == record.id)
+        super().__init__(
+            f"{record.id} (attempt {record.attempt}) cannot go from {record.phase.value} to {phase.value} at "
+            f"{state.now:g}, on {state.event}; its last decisions: {story or 'none'}"
+        )
+
+
+def to(state: State, record: JobRecord, phase: Phase, **changes: object) -> None:
+    """Move a job to a phase; `changes` are fields of its record, set between leaving and entering.
+
+    Raises:
+        InvalidTransitionError: TRANSITIONS has no such row.
+    """
+    try:
+        on_exit, on_entry = _HOOKS[record.phase, phase]
+    except KeyError:
+        raise InvalidTransitionError(state, record, phase) from None
+    for hook in on_exit:
+        hook(state, record)
+    record.phase = phase
+    for name, value in changes.items():
+        setattr(record, name, value)
+    for hook in on_entry:
+        hook(state, record)
+    state.touch(record)
+
+
+def _leave_queue_account(state: State, record: JobRecord) -> None:
+    """The time of a queued job counts as a delay by the scheduler no longer."""
+    state.meter.rests(record)
+
+
+def _drop_offload(state: State, record: JobRecord) -> None:
+    state.departing.pop(record.id, None)
+    record.leaving = None
+
+
+def _drop_look(state: State, record: JobRecord) -> None:
+    """Only a running job is considered for its return."""
+    state.homesick.pop(record.id, None)
+    record.look_at = None
+
+
+def _drop_stop(_state: State, record: JobRecord) -> None:
+    record.stop_why = None
+
+
+def _end_run(state: State, record: JobRecord) -> None:
+    state.meter.rests(record)
+    record.ended_at = state.now
+
+
+def _drop_slots(_state: State, record: JobRecord) -> None:
+    record.slots = ()
+
+
+def _set_pause(state: State, record: JobRecord) -> None:
+    """A job that is blocked by a pause is woken at its end."""
+    if record.not_before > state.now:
+        state.pauses.set(record.tries_at, record)
+
+
+def _depart(state: State, record: JobRecord) -> None:
+    """It gets machines with all that leave within the same window (core/steps/offload.py)."""
+    state.departing.setdefault(record.id, state.now)
+
+
+def _expect_end(state: State, record: JobRecord) -> None:
+    """From the start of a run its end can be estimated, which may make the wait of others hopeless."""
+    if state.prospects is not None and record.site is Site.CLUSTER:
+        state.prospects.began(record.slots)
+
+
+def _end_job(state: State, record: JobRecord) -> None:
+    """The record is forgotten once the bills of its machines are in."""
+    record.ended_at = state.now
+    state.retired.append(record.id)
+
+
+#: What is done at the exit from a phase, and at the entry to one.
+_EXIT: Mapping[Phase, _Hook] = {
+    Phase.QUEUED: _leave_queue_account,
+    Phase.OFFLOADING: _drop_offload,
+    Phase.RUNNING: _drop_look,
+    Phase.STOPPING: _drop_stop,
+}
+_ENTRY: Mapping[Phase, _Hook] = {
+    Phase.HELD: _drop_slots,
+    Phase.BLOCKED: _set_pause,
+    Phase.QUEUED: _drop_slots,
+    Phase.OFFLOADING: _depart,
+    Phase.RUNNING: _expect_end,
+    Phase.SUCCEEDED: _end_job,
+    Phase.FAILED: _end_job,
+    Phase.CANCELLED: _end_job,
+}
+
+
+def _exits(old: Phase, new: Phase) -> Iterator[_Hook]:
+    if old in _EXIT:
+        yield _EXIT[old]
+    if old.is_alive and (new is Phase.STARTING or not new.is_alive):
+        yield _end_run
+
+
+def _entries(new: Phase) -> Iterator[_Hook]:
+    if new is Phase.BLOCKED:
+        yield _drop_slots
+    if new in _ENTRY:
+        yield _ENTRY[new]
+
+
+#: Looked up at every transition: the hooks of each row, in order.
+_HOOKS = {(old, new): (tuple(_exits(old, new)), tuple(_entries(new))) for old, new in TRANSITIONS}

@@ -1,0 +1,62 @@
+"""The supervisor's own processes: what a child inherits, and how all descendants are ended.
+
+The supervisor is a child subreaper (prctl(2)), so a process whose parent dies becomes its child, whatever
+session it moved to. Killing children until none is left therefore ends the whole tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+#: The descriptor by which the supervisor inherits the lock of its rank directory.
+LOCK_FD = 3
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """Have the kernel make orphaned descendants children of this process."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends; ends at once if that has happened."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
+
+
+def keep_only(*kept: int) -> None:
+    """Close every file descriptor but the standard streams and these."""
+    low = 2
+    for high in (*sorted(kept), 1 << 16):
+        os.closerange(low + 1, high)
+        low = high
+
+
+def end_children() -> None:
+    """SIGKILL and reap children until there are none, orphans that this process inherits included."""
+    while True:
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def children() -> list[int]:
+    """Process ids of this process's children; they stay theirs until they are reaped."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent == os.getpid():
+            found.append(int(name))
+    return found
