@@ -1,4 +1,4 @@
-"""Server-sent events as they come in."""
+"""A parser of server-sent events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Event(NamedTuple):
 
 
 def events(pieces: Iterable[str]) -> Iterator[Event]:
-    """The whole events of a text; one that was cut in the middle is none."""
+    """The complete events of a stream; an event that was cut off is dropped."""
     found: dict[str, str] = {}
     for line in _lines(pieces):
         name, _, value = line.partition(": ")
@@ -27,7 +27,9 @@ def events(pieces: Iterable[str]) -> Iterator[Event]:
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Whole lines; of all that could end one only \\n does, for text has the others in it."""
+    """Complete lines. Only
+    ends a line: log texts may contain other line separators.
+    """
     parts: list[str] = []
     for piece in pieces:
         first, *more = piece.split("\n")

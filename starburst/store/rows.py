@@ -29,7 +29,7 @@ def chunks(items: Sequence[codec.T]) -> Iterator[list[codec.T]]:
 
 
 def job_progress(record: JobRecord) -> dict[str, Any]:
-    """What changes about a job."""
+    """The columns of a job that change."""
     return {
         "phase": record.phase.value,
         "site": record.site.value if record.site else None,
@@ -47,7 +47,7 @@ def job_progress(record: JobRecord) -> dict[str, Any]:
 
 
 def new_job(record: JobRecord, submission: Submission) -> Row:
-    """A job's first row."""
+    """The complete row of a new job."""
     job = record.job
     return {
         "id": job.id,
@@ -78,7 +78,7 @@ def instance(record: InstanceRecord) -> Row:
 
 
 def submit_request(submission: Submission, now_wall: float) -> Row:
-    """A job on its way to the scheduler."""
+    """A submission that waits for the scheduler."""
     job = submission.job
     return {
         "kind": "submit",
@@ -93,21 +93,19 @@ def submit_request(submission: Submission, now_wall: float) -> Row:
 
 
 def request(kind: str, job_id: str, now_wall: float) -> Row:
-    """A wish about a known job on its way to the scheduler: "cancel", "cancel-now", "hold" or
-    "release".
-    """
+    """A request about a job that waits for the scheduler: cancel, cancel-now, hold or release."""
     nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
     return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
 
 
 def event(item: Event, now: float) -> Row:
-    """A line of the input log."""
+    """A row of the input log."""
     kind = type(item).__name__
     return {"at": now, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}
 
 
 def decision(item: Decision) -> Row:
-    """A line of the decision log."""
+    """A row of the decision log."""
     return {
         "seq": item.seq,
         "at": item.at,

@@ -29,7 +29,7 @@ class CapConfig(Section):
     )
 
     def cap(self) -> Cap:
-        """As the core takes it."""
+        """The cap as a core value."""
         return Cap(Money.of(self.usd), self.per, self.queue, self.user, self.warn_at, self.then)
 
 
@@ -44,5 +44,5 @@ CapsConfig = Annotated[list[CapConfig], AfterValidator(_once)]
 
 
 def caps_of(entries: Iterable[CapConfig]) -> tuple[Cap, ...]:
-    """As the core takes them."""
+    """The caps as core values."""
     return tuple(entry.cap() for entry in entries)

@@ -32,6 +32,6 @@ class LimitsConfig(Section):
     )
 
     def quota(self, queues: list[QueueConfig]) -> Quota:
-        """As the store takes it."""
+        """The quota as a store value."""
         own = {queue.name: queue.max_pending for queue in queues if queue.max_pending is not None}
         return Quota(self.pending_per_user, self.pending_per_queue, own)

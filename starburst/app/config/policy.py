@@ -104,7 +104,7 @@ class PolicyConfig(Section):
         return backfill
 
     def settings(self) -> Settings:
-        """As the core takes them, in SI units."""
+        """The settings of the core, in SI units."""
         factor = self.factor
         if factor is not None and WAITING[self.waiting].factor_in_hours:
             factor *= HOUR_S

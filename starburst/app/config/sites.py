@@ -54,7 +54,7 @@ class NodeConfig(Section):
     labels: dict[str, str] = Field({}, description="what a job's nodeSelector may ask for")
 
     def nodes(self) -> list[Node]:
-        """The nodes it stands for."""
+        """The nodes of the entry."""
         capacity = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
         labels = tuple(sorted(self.labels.items()))
         names = [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
@@ -67,7 +67,7 @@ def _kind(value: object) -> object:
     return value
 
 
-#: Of the field usd_per_gpu_hour of any cluster.
+#: Description of the field usd_per_gpu_hour.
 GPU_HOUR = "what a GPU of the cluster is reckoned at in reports; null leaves it out of them"
 
 
@@ -91,7 +91,7 @@ class LocalClusterConfig(RunsJobs):
         return nodes
 
     def known_nodes(self) -> tuple[Node, ...]:
-        """The nodes that the file names."""
+        """The nodes of the config."""
         return tuple(node for entry in self.nodes for node in entry.nodes())
 
 
@@ -145,7 +145,7 @@ class KubernetesConfig(Section):
         return here
 
     def known_nodes(self) -> tuple[Node, ...]:
-        """None: the file does not say."""
+        """Empty: nodes are read from the cluster."""
         return ()
 
 
@@ -180,7 +180,7 @@ class OfferConfig(Section):
     )
 
     def offer(self) -> LocalOffer:
-        """As the embedded cloud sells it."""
+        """The offer as the embedded cloud sells it."""
         price = None if self.usd_per_hour is None else Money.of(self.usd_per_hour)
         resources = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
         offer = Offer(self.name, resources, price, self.region, self.spot, cloud=self.cloud)
@@ -240,13 +240,13 @@ class CloudConfig(ReapedCloud, RunsJobs):
     reap_after: Seconds = Field(0.0, description="as for any cloud; 0, for nobody shares this one")
 
     def catalog(self) -> tuple[LocalOffer, ...]:
-        """What the embedded cloud sells."""
+        """The offers of the embedded cloud."""
         if self.kind == "none":
             return ()
         return EC2_CATALOG if self.offers is None else tuple(offer.offer() for offer in self.offers)
 
     def known_offers(self) -> tuple[Offer, ...]:
-        """What can be rented, as far as the config tells."""
+        """The offers of the config."""
         return tuple(entry.offer for entry in self.catalog())
 
     @field_validator("offers")
@@ -302,11 +302,11 @@ class SkyConfig(ReapedCloud):
     )
 
     def stores(self) -> dict[str, Store]:
-        """What stands in for volumes."""
+        """The object stores that replace volumes."""
         return read_stores(ManifestField(self.volumes, "", Report("", 0)))
 
     def known_offers(self) -> tuple[Offer, ...]:
-        """None before SkyPilot was asked."""
+        """Empty: offers are read from SkyPilot."""
         return ()
 
 
@@ -323,14 +323,14 @@ CLOUDS = ("local", "skypilot", "none")
 
 
 def with_cloud(data: object) -> object:
-    """The data of a config in which, beside a cluster that is not embedded, none said is none."""
+    """The data of a config; beside a cluster that is not embedded, `cloud` defaults to none."""
     if isinstance(data, dict) and "cloud" not in data and _kind_of(data.get("cluster")) != "local":
         return data | {"cloud": {"kind": "none"}}
     return data
 
 
 def runs_users_here(cluster: ClusterConfig, cloud: CloudSection) -> bool:
-    """Whether people of a cluster that others use have their commands run on this machine."""
+    """Whether users of a Kubernetes cluster have commands run on this machine, by the embedded cloud."""
     return (
         not isinstance(cluster, LocalClusterConfig)
         and isinstance(cloud, CloudConfig)

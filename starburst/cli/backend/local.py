@@ -1,4 +1,4 @@
-"""A Starburst asked through the store of its home, whether its scheduler runs or not."""
+"""The backend of the home on this machine: its store, whether the scheduler runs or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from starburst.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LocalBackend:
-    """The backend that needs no server. What takes long to import is imported when it is asked for."""
+    """Answers from the store. Large modules are imported on demand."""
 
     home: Home
     store: Store

@@ -1,4 +1,4 @@
-"""Facts about the home on this machine: its clock, and notes for people on stderr about its scheduler."""
+"""The clock of the home on this machine, and notes on stderr about its scheduler."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def now_of(store: Store) -> float:
 
 
 def note_if_forgotten() -> None:
-    """Say so when SkyPilot has lost machines of this home that run."""
+    """Print a note if SkyPilot has lost running machines of this home."""
     if not chosen.get() and (lost := forgotten(Home.default())):
         print(f"note: {told(lost)}; {MEND}", file=sys.stderr)
 
 
 def note_if_down() -> None:
-    """Say so when no scheduler runs: what is shown stands still, what is asked for waits in the store."""
+    """Print a note if no scheduler runs: listings do not change, and requests wait in the store."""
     home = Home.default()
     if home.scheduler_pid() is None:
         print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)

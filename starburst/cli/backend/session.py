@@ -1,4 +1,4 @@
-"""Opens what a command works on: the store of the home on this machine, or the backend that was chosen."""
+"""Opens the backend or the store that a command works on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_backend() -> Iterator[Backend]:
-    """The Starburst that a command is about: of the server that was named, else of the home.
+    """The backend of the chosen server, otherwise of the default home.
 
     Raises:
         UserError: it cannot be used.
@@ -37,11 +37,11 @@ def open_backend() -> Iterator[Backend]:
 
 @contextmanager
 def open_store(busy_ms: int | None = None) -> Iterator[Store]:
-    """The store of the default home, made if there is none; `busy_ms` as for `Store.open`.
+    """The store of the default home, created if missing; `busy_ms` as for `Store.open`.
 
     Raises:
         UserError: the home cannot be used.
-        StoreError: its database is busy, damaged, or has no room.
+        StoreError: the database is busy or damaged, or the disk is full.
     """
     home = Home.default()
     home.make()

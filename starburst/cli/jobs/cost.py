@@ -1,4 +1,4 @@
-"""`starburst cost`: the cloud's bill, and what may yet be spent."""
+"""`starburst cost`: the cloud bill, and the spending caps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from starburst.visible import visible
 
 
 class CostFormat(str, Enum):
-    """Of `-o`: those of every listing, and CSV."""
+    """The values of `-o`: those of every listing, and CSV."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -49,7 +49,7 @@ def cost(
 
 
 def listing(by: CostSplit, *, cluster: bool = False) -> Listing[CostRow]:
-    """Lines of a bill; `cluster`: also of what the cluster is reckoned at."""
+    """Lines of a bill; `cluster`: with the reference cost of the cluster."""
     at_home: Column[CostRow] = Column("CLUSTER", lambda row: usd(row.cluster_micro_usd or 0), right=True)
     return Listing(
         kind=by.value,
@@ -96,7 +96,7 @@ def _print(what: Listing[CostRow] | Listing[Keys], rows: Sequence[object], outpu
 
 
 def _cell(value: object) -> object:
-    """A value that a spreadsheet takes for itself, not for a formula."""
+    """A cell that spreadsheets do not interpret as a formula."""
     if not isinstance(value, str):
         return value
     shown = visible(value)

@@ -26,7 +26,7 @@ def instances(
 
 
 def listing(now: float) -> Listing[InstanceRow]:
-    """Machines as they are listed at `now`."""
+    """The machine listing at `now`."""
     clock = local_clock(now)
 
     def when(at: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What today's jobs would have cost without any waiting: the core replays them, beside the requests."""
+"""The No-Wait baseline: what today's jobs would have cost without waiting, by a replay on the core."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from starburst.store import schema as t
 from starburst.store.store import Store
 from starburst.web.background import BackgroundCache
 
-#: The newest jobs of the day that are compared; a replay of so many takes a third of a second.
+#: Newest jobs of the day that are compared; a replay of so many takes a third of a second.
 MOST_JOBS = 1000
-#: Wall seconds between replays.
+#: Wall seconds between two replays.
 EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The bills up to now of the same jobs, as they are and as No-Wait's would be."""
+    """Cloud bills of the same jobs up to now: the actual one, and No-Wait's."""
 
     jobs: int
     paid: Money
@@ -39,7 +39,7 @@ class Comparison:
 
     @property
     def saved(self) -> float | None:
-        """The share of No-Wait's bill that was not paid; None if that is nothing."""
+        """The saved share of No-Wait's bill; None if that bill is zero."""
         rival = self.no_wait.micro_usd
         return (rival - self.paid.micro_usd) / rival if rival else None
 
@@ -59,11 +59,12 @@ class BaselineCache:
 
 
 def compare(store: Store, since: float, now: float) -> Comparison:
-    """The jobs submitted in `since` … `now` (scheduler seconds), on a cluster held by who ran there before.
+    """Compare the jobs submitted in `since` … `now` (scheduler seconds) with No-Wait on the same cluster.
 
-    Run times are those of their last runs; one that has not ended counts with its estimate, or the mean, and
-    only up to now. No-Wait brings nobody home, and nobody's own
-    starburst.io/max-wait counts; a job that may not leave holds up nobody behind it.
+    Earlier jobs hold the slots that they held. The run time of a job is that of its last run; a job that
+    has not ended counts with its estimate, or the default mean, and only up to now. In the replay no job
+    returns to the cluster, starburst.io/max-wait is ignored, and a job that may not leave blocks no other
+    job.
     """
     settings = stored_config(store).policy.settings()
     with store.read() as conn:
@@ -83,7 +84,7 @@ def compare(store: Store, since: float, now: float) -> Comparison:
 def replay(
     settings: Settings, nodes: Sequence[Node], offers: Sequence[Offer], jobs: Iterable[SimJob], now: float
 ) -> Money:
-    """The cloud's bill up to `now` for jobs under these settings."""
+    """The cloud bill up to `now` for jobs under these settings."""
     machines: dict[str, InstanceRecord] = {}
 
     def on_step(_: float, changes: Changes) -> None:
@@ -97,7 +98,7 @@ def replay(
 
 
 def _cut(machines: Iterable[InstanceRecord], now: float) -> Iterable[InstanceRecord]:
-    """The machines as they would be at `now`: their bills end there."""
+    """The machines with their bills cut at `now`."""
     for machine in machines:
         if machine.launched_at is not None and machine.launched_at < now:
             yield replace(machine, ended_at=min(now, machine.ended_at or now))
@@ -128,7 +129,7 @@ def _submitted(conn: Connection, since: float) -> list[JobRecord]:
 
 
 def _there_before(conn: Connection, begin: float) -> list[JobRecord]:
-    """Jobs that held slots of the cluster when the first of ours came."""
+    """Jobs that held slots of the cluster at `begin`."""
     c = t.jobs.c
     held = (c.submitted_at < begin) & (c.started_at <= begin) & (c.site == "cluster")
     still = or_(c.ended_at.is_(None), c.ended_at > begin)

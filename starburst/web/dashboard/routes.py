@@ -1,4 +1,4 @@
-"""Where the pages are, and the parts of them that the browser asks for again and again."""
+"""The routes of the dashboard: pages, and the parts of pages that browsers refresh."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from starburst.web.dashboard.overview import PHASES, JobFilter, overview
 from starburst.web.packing_gap_cache import PackingGapCache
 from starburst.web.sessions import cookies
 
-#: Nothing but our own files, and no script or style inside a page.
+#: Only our own files; no inline scripts or styles.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -31,14 +31,14 @@ TYPES = {
     "dashboard.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-#: Decisions of one job that are shown, the last ones.
+#: Newest decisions shown per job.
 STORY = 300
-#: How long a search may be; longer ones are cut off.
+#: Longest search text; a longer one is cut off.
 TEXT = 120
 
 
 def dashboard(app_context: AppContext) -> APIRouter:
-    """The pages of a home."""
+    """The router of the dashboard of one home."""
     router = APIRouter(include_in_schema=False)
     baseline, gap = BaselineCache(app_context.store), PackingGapCache(app_context.store)
 
@@ -99,7 +99,7 @@ def _of_job(
 
 
 def _page(request: Request, html: str) -> Response:
-    """The page, unless the browser has this very one."""
+    """The page with an ETag; status 304 if the browser has the same one."""
     tag = f'"{sha256(html.encode()).hexdigest()[:32]}"'
     headers = {**HEADERS, "ETag": tag}
     if request.headers.get("if-none-match") == tag:

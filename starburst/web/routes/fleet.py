@@ -1,4 +1,4 @@
-"""Routes about everything else: machines, money, nodes, offers, and the decision log."""
+"""Routes about machines, bills, caps, nodes, offers and the decision log."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _machines(context: RequestContext, *, include_ended: bool = False) -> list[I
 
 
 def _regroup(context: RequestContext, rows: list[CostRow], by: CostSplit) -> list[CostRow]:
-    """Bills of jobs that a caller sees, split otherwise."""
+    """Bills of jobs in the principal's scope, grouped by user, queue or job."""
     if by in (CostSplit.DAY, CostSplit.MONTH, CostSplit.OFFER):
         raise HttpError(403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only")
     total, running, at_home = Counter[str](), Counter[str](), Counter[str]()
@@ -130,7 +130,7 @@ def _regroup(context: RequestContext, rows: list[CostRow], by: CostSplit) -> lis
             name = {CostSplit.USER: job.user, CostSplit.QUEUE: job.queue}.get(by, job.id)
             total[name] += row.micro_usd
             running[name] += row.running_micro_usd
-            if row.cluster_micro_usd is not None:  # of all rows, or of none
+            if row.cluster_micro_usd is not None:  # all rows have it, or none
                 at_home[name] += row.cluster_micro_usd
     found = [CostRow(name, micro_usd, running[name], at_home.get(name)) for name, micro_usd in total.items()]
     return sorted(found, key=lambda row: (*dearest_first(row), row.name))

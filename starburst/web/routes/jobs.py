@@ -1,4 +1,4 @@
-"""Routes about jobs."""
+"""Routes about jobs: submit, list, explain, cancel, hold, release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from starburst.web.submission_limits import SubmissionBody, submission_body
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
-#: Ids that may be asked for in one request.
+#: Ids per request.
 MOST_IDS = 100
 
 JobText = Annotated[str, Path(description="id, name, or the beginning of one")]
@@ -168,7 +168,7 @@ def release(context: Submitter, job: JobText) -> JSONResponse:
 
 
 def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[Keys]:
-    """With its grace, or now: that takes from others what they were promised."""
+    """Cancel with grace, or `now`, which is for admins: other jobs on the machine may lose promised time."""
     if now and not context.principal.may(Role.ADMIN):
         raise HttpError(403, f"now: is for admins; the token {context.principal.name!r} cancels with a grace")
     return _steer(context, rows, partial(submitting.cancel, now=now))
@@ -177,7 +177,7 @@ def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[K
 def _steer(
     context: RequestContext, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]
 ) -> list[Keys]:
-    """Ask something for jobs that are all the caller's to steer."""
+    """Apply an action to jobs that the principal may change."""
     principal = context.principal
     for row in rows:
         if row.user != principal.name and not principal.may(Role.ADMIN):
