@@ -20,10 +20,10 @@ import structlog
 from bench.cloud import SimCloud
 from bench.sites import Luck, Plan, SimCluster
 from bench.users import Users
-from bench.virtual import AtOnce, VirtualLoop
+from bench.virtual import VirtualLoop
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
-from starburst.app.daemon.controller import Controller
+from starburst.app.daemon.controller import Controller, Surroundings
 from starburst.app.daemon.prune import prune
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.wiring.build import reaping
@@ -142,9 +142,9 @@ class Life:
             self.cloud,
             Pace(),
             wall=asyncio.get_running_loop().time,
-            rules=reaping(self.config, self.store),
-            prune=self._prune,
-            companion=self._listen,
+            around=Surroundings(
+                reaping=reaping(self.config, self.store), prune=self._prune, companion=self._listen
+            ),
         )
         stop = asyncio.Event()
         with Store.open(self.home.database) as asked:  # users are other processes
@@ -258,7 +258,6 @@ def virtual_world(home: Home, coarse: float) -> Iterator[VirtualLoop]:
     home.make()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     loop = VirtualLoop(START)
-    loop.set_default_executor(AtOnce(1))
     with ExitStack() as stack:
         for name, value in (
             ("time.time", loop.time),

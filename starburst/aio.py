@@ -2,7 +2,8 @@
 
 Which tool for what:
 
-- A deadline is AnyIO's own: `with anyio.fail_after(limit_s):` raises TimeoutError, `move_on_after` goes on.
+- A deadline is AnyIO's own: `with anyio.fail_after(limit_s):` raises TimeoutError, `move_on_after` goes on,
+  `answer_within` raises one whose message people may see.
   Never `asyncio.wait_for`, which before Python 3.12 swallows a cancellation that arrives together with the
   result, so that a loop around it never stops. A scope whose deadline has passed cancels *every* await in it:
   cleanup that has to await needs `with anyio.CancelScope(shield=True):`.
@@ -26,13 +27,14 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast, overload
 
 import structlog
+from anyio import move_on_after
 
 T = TypeVar("T")
 
@@ -40,6 +42,19 @@ log = structlog.get_logger()
 
 #: Unheard failures that a TaskSet keeps for `until_failure`; the oldest ones count.
 FAILURES_KEPT = 100
+
+
+@contextmanager
+def answer_within(limit_s: float) -> Iterator[None]:
+    """AnyIO's deadline for a call to another system, with an error that says how long it was waited for.
+
+    Raises:
+        TimeoutError: the block took more than `limit_s` seconds of the loop; it was cancelled.
+    """
+    with move_on_after(limit_s) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise TimeoutError(f"no answer within {limit_s:g} s")
 
 
 class TaskSet:
@@ -272,7 +287,6 @@ class SerialThread:
         if self._last is not None:
             await asyncio.wait([self._last])
 
-    async def close(self) -> None:
-        """Drain, and end the thread; `run` may not be called after this."""
-        await self.drain()
+    def close(self) -> None:
+        """Wait, blocking, for what was handed in, and end the thread; `run` may not be called after this."""
         self._executor.shutdown()

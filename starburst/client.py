@@ -21,7 +21,7 @@ OVER = frozenset({"succeeded", "failed", "cancelled"})
 PAGE = 1000
 IDS = 100
 
-Row = dict[str, Any]
+JsonRow = dict[str, Any]
 
 
 class Client:
@@ -71,7 +71,7 @@ class Client:
         dry_run: bool = False,
         hold: bool = False,
         user: str = "",
-    ) -> list[Row]:
+    ) -> list[JsonRow]:
         """Submit all jobs of a manifest, or none if one is invalid.
 
         A Path or a text of one line names a file; a longer text is YAML; a mapping or a sequence of
@@ -85,7 +85,7 @@ class Client:
         body = manifest if isinstance(manifest, str) else json.dumps(manifest)
         return self._submit(body, kind, asked)
 
-    def submit_files(self, files: Iterable[tuple[str, str]], **asked: Any) -> list[Row]:
+    def submit_files(self, files: Iterable[tuple[str, str]], **asked: Any) -> list[JsonRow]:
         """As `submit`, of several YAML texts, each with the name that errors use."""
         body = {"files": [{"name": name, "text": text} for name, text in files]}
         return self._submit(json.dumps(body), "application/json", asked)
@@ -97,43 +97,43 @@ class Client:
         user: str | None = None,
         queues: Iterable[str] = (),
         ids: Iterable[str] | None = None,
-    ) -> list[Row]:
+    ) -> list[JsonRow]:
         """Jobs in order of arrival."""
         if ids is not None:
             return [row for part in _parts(ids, IDS) for row in self._get("/jobs", id=part)]
         chosen = {"phase": list(phases), "queue": list(queues), "user": user}
         return self._pages("/jobs", "id", chosen)
 
-    def named(self, names: Iterable[str]) -> list[Row]:
+    def named(self, names: Iterable[str]) -> list[JsonRow]:
         """For each name the job that `job` finds, or all jobs of the array with that name."""
         return [row for part in _parts(names, IDS) for row in self._get("/jobs", name=part)]
 
-    def job(self, job: str) -> Row:
+    def job(self, job: str) -> JsonRow:
         """A job by id, name or unique prefix, with its decisions."""
         return self._one(f"/jobs/{_quoted(job)}")
 
-    def explain(self, job: str) -> Row:
+    def explain(self, job: str) -> JsonRow:
         """The state of a job and its reason."""
         return self._one(f"/jobs/{_quoted(job)}/explain")
 
-    def cancel(self, job: str, *, now: bool = False) -> Row:
+    def cancel(self, job: str, *, now: bool = False) -> JsonRow:
         """Cancel a job, without a grace if `now` (admins only); the job as it was before."""
         return self._steer(job, "cancel?now=true" if now else "cancel")
 
-    def hold(self, job: str) -> Row:
+    def hold(self, job: str) -> JsonRow:
         """Keep a pending job out of the queue; the job as it was before."""
         return self._steer(job, "hold")
 
-    def release(self, job: str) -> Row:
+    def release(self, job: str) -> JsonRow:
         """Let a held job into the queue; the job as it was before."""
         return self._steer(job, "release")
 
-    def steer(self, how: str, names: Iterable[str]) -> list[Row]:
+    def steer(self, how: str, names: Iterable[str]) -> list[JsonRow]:
         """Cancel, hold or release (`how`) jobs and arrays by name; the jobs as they were before.
 
         Up to a thousand names are one request, which succeeds or fails as a whole.
         """
-        rows: list[Row] = []
+        rows: list[JsonRow] = []
         for part in _parts(names, PAGE):
             rows += self._transport.ask("POST", f"/jobs/{how}", again=True, json={"names": part}).json()
         return rows
@@ -170,14 +170,16 @@ class Client:
                     yield ""
                 return
 
-    def wait(self, ids: Iterable[str], *, timeout_s: float | None = None, poll_s: float = 1.0) -> list[Row]:
+    def wait(
+        self, ids: Iterable[str], *, timeout_s: float | None = None, poll_s: float = 1.0
+    ) -> list[JsonRow]:
         """Wait until all jobs have ended; the jobs in the order of `ids`.
 
         Raises:
             TimeoutError: after `timeout_s` wall seconds.
         """
         wanted = list(ids)
-        over: dict[str, Row] = {}
+        over: dict[str, JsonRow] = {}
         began = time.monotonic()
         while True:
             waiting = [job for job in wanted if job not in over]
@@ -189,38 +191,38 @@ class Client:
                 raise TimeoutError(f"{len(left)} of {len(wanted)} jobs are not over, such as {left[0]}")
             self._sleep(poll_s)
 
-    def instances(self, *, include_ended: bool = False) -> list[Row]:
+    def instances(self, *, include_ended: bool = False) -> list[JsonRow]:
         """The rented machines."""
         return self._get("/instances", all=str(include_ended).lower())
 
-    def cost(self, by: str = "user") -> list[Row]:
+    def cost(self, by: str = "user") -> list[JsonRow]:
         """The cloud's bill by user, queue, day, month, job or offer."""
         return self._get("/cost", by=by)
 
-    def caps(self) -> list[Row]:
+    def caps(self) -> list[JsonRow]:
         """The spending caps and their present state."""
         return self._get("/caps")
 
-    def events(self, subject: str | None = None, *, after: int = 0, last: int | None = None) -> list[Row]:
+    def events(self, subject: str | None = None, *, after: int = 0, last: int | None = None) -> list[JsonRow]:
         """Decisions after a row, or the last ones; about one job or machine if `subject` is its id."""
         if last is not None and last <= PAGE:
             return self._get("/events", subject=subject, after=after, limit=last, newest="true")
         rows = self._pages("/events", "seq", {"subject": subject}, after)
         return rows if last is None else rows[-last:]
 
-    def nodes(self) -> list[Row]:
+    def nodes(self) -> list[JsonRow]:
         """The nodes of the cluster and their free capacity."""
         return self._get("/nodes")
 
-    def offers(self) -> list[Row]:
+    def offers(self) -> list[JsonRow]:
         """The offers of the cloud."""
         return self._get("/offers")
 
-    def summary(self) -> Row:
+    def summary(self) -> JsonRow:
         """Counts of jobs and machines, and the present spending rate."""
         return self._one("/summary")
 
-    def watch(self, after: int | None = None) -> Iterator[Row]:
+    def watch(self, after: int | None = None) -> Iterator[JsonRow]:
         """Decisions as they are made, from now on or after a row; resumes broken connections without loss."""
         for event in self._transport.events("/watch", {}, "" if after is None else str(after)):
             if event.data:
@@ -228,8 +230,8 @@ class Client:
 
     def _pages(
         self, path: str, key: str, chosen: Mapping[str, Any], after: str | int | None = None
-    ) -> list[Row]:
-        rows: list[Row] = []
+    ) -> list[JsonRow]:
+        rows: list[JsonRow] = []
         while True:
             page = self._get(path, **chosen, after=after, limit=PAGE)
             rows += page
@@ -237,24 +239,24 @@ class Client:
                 return rows
             after = page[-1][key]
 
-    def _get(self, path: str, **asked: Any) -> list[Row]:
-        rows: list[Row] = self._transport.ask("GET", path, again=True, params=_given(asked)).json()
+    def _get(self, path: str, **asked: Any) -> list[JsonRow]:
+        rows: list[JsonRow] = self._transport.ask("GET", path, again=True, params=_given(asked)).json()
         return rows
 
-    def _one(self, path: str) -> Row:
-        row: Row = self._transport.ask("GET", path, again=True).json()
+    def _one(self, path: str) -> JsonRow:
+        row: JsonRow = self._transport.ask("GET", path, again=True).json()
         return row
 
-    def _submit(self, body: str, kind: str, asked: Mapping[str, Any]) -> list[Row]:
+    def _submit(self, body: str, kind: str, asked: Mapping[str, Any]) -> list[JsonRow]:
         params = {name: value for name, value in asked.items() if value}
         more = {"params": params, "content": body.encode(), "headers": {"Content-Type": kind}}
-        rows: list[Row] = self._transport.ask(
+        rows: list[JsonRow] = self._transport.ask(
             "POST", "/jobs", again=bool(asked.get("dry_run")), **more
         ).json()
         return rows
 
-    def _steer(self, job: str, how: str) -> Row:
-        row: Row = self._transport.ask("POST", f"/jobs/{_quoted(job)}/{how}", again=True).json()
+    def _steer(self, job: str, how: str) -> JsonRow:
+        row: JsonRow = self._transport.ask("POST", f"/jobs/{_quoted(job)}/{how}", again=True).json()
         return row
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
-class Event(NamedTuple):
+class ServerEvent(NamedTuple):
     """A server-sent event."""
 
     id: str = ""
@@ -14,7 +14,7 @@ class Event(NamedTuple):
     data: str = ""
 
 
-def events(pieces: Iterable[str]) -> Iterator[Event]:
+def events(pieces: Iterable[str]) -> Iterator[ServerEvent]:
     """The complete events of a stream; an event that was cut off is dropped."""
     found: dict[str, str] = {}
     for line in _lines(pieces):
@@ -22,7 +22,7 @@ def events(pieces: Iterable[str]) -> Iterator[Event]:
         if name in ("id", "event", "data"):
             found[name] = value
         elif not line and found:
-            yield Event(found.get("id", ""), found.get("event", ""), found.get("data", ""))
+            yield ServerEvent(found.get("id", ""), found.get("event", ""), found.get("data", ""))
             found = {}
 
 

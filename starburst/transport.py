@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from starburst.hosts import is_loopback
-from starburst.sse import Event
+from starburst.sse import ServerEvent
 from starburst.sse import events as parse
 
 SERVER = "http://127.0.0.1:8585"
@@ -113,7 +113,7 @@ class Transport:
         first: float = math.inf,
         tries: float = math.inf,
         away: Callable[[str], None] = lambda _: None,
-    ) -> Iterator[Event]:
+    ) -> Iterator[ServerEvent]:
         """Server-sent events after an id; after a broken connection those after the last received one.
 
         `first` and `tries` limit consecutive attempts before the first event and after it. `away` is called

@@ -11,7 +11,18 @@ from typing import Any
 import anyio
 import pytest
 
-from starburst.aio import Backoff, Debounce, SerialThread, TaskSet, Wake, first_of, in_thread, retry, running
+from starburst.aio import (
+    Backoff,
+    Debounce,
+    SerialThread,
+    TaskSet,
+    Wake,
+    answer_within,
+    first_of,
+    in_thread,
+    retry,
+    running,
+)
 from tests.app.virtual import run, wall
 
 
@@ -54,6 +65,18 @@ def test_a_cancellation_that_comes_with_the_deadline_wins():
             return task.cancelled()
 
     assert run(main())
+
+
+def test_no_answer_in_time_says_how_long_it_was_waited_for():
+    async def main() -> None:
+        with answer_within(5):
+            await asyncio.sleep(1)
+        with pytest.raises(TimeoutError, match="no answer within 5 s"), answer_within(5):
+            await asyncio.sleep(100)
+        with pytest.raises(LookupError), answer_within(5):
+            await fails(1, LookupError())
+
+    run(main())
 
 
 # --- TaskSet -----------------------------------------------------------------------------------------------
@@ -264,7 +287,7 @@ def test_a_blocking_call_gives_its_result_or_its_error():
         with pytest.raises(LookupError):
             await in_thread(refuses)
 
-    run(main())
+    asyncio.run(main())
 
 
 def test_a_blocking_call_can_be_given_up():
@@ -284,7 +307,7 @@ def serially(work: Callable[[SerialThread], Coroutine[Any, Any, None]]) -> None:
         try:
             await work(thread)
         finally:
-            await thread.close()
+            thread.close()
 
     asyncio.run(main())
 

@@ -94,7 +94,7 @@ class _Demo:
         self.config = config
         self.jobs = jobs
         self._console = console
-        self.controller: Controller = build(home, config, store, watchers=[self])
+        self.controller: Controller = build(home, config, store, observers=[self])
         self._start = self.controller.now()
         self._view = View(self.controller.scheduler, self._start, len(jobs))
 

@@ -18,7 +18,7 @@ from starburst.store.rows import chunks
 from starburst.store.store import Store
 
 #: Names of queues; None is all queues.
-Queues = Sequence[str] | None
+QueueScope = Sequence[str] | None
 Choice = TypeVar("Choice", bound=Select[Any])
 _REQUESTED = t.requests.c.kind == "submit"
 
@@ -40,7 +40,7 @@ def page(
     *,
     phases: Collection[str] = (),
     user: str | None = None,
-    queues: Queues = None,
+    queues: QueueScope = None,
     after: JobRow | None = None,
     limit: int,
 ) -> list[JobRow]:
@@ -64,7 +64,7 @@ def page(
     return queries.jobs(store, ids=ids)
 
 
-def find(store: Store, text: str, queues: Queues) -> JobRow:
+def find(store: Store, text: str, queues: QueueScope) -> JobRow:
     """As `queries.job`, restricted to these queues; other queues' jobs are not named in errors either.
 
     Raises:
@@ -91,7 +91,7 @@ def find(store: Store, text: str, queues: Queues) -> JobRow:
     return queries.job(store, ids[0])
 
 
-def named(store: Store, names: Iterable[str], queues: Queues = None) -> list[JobRow]:
+def named(store: Store, names: Iterable[str], queues: QueueScope = None) -> list[JobRow]:
     """For each name the job that `find` finds, or all jobs of the array with this id or name, by index.
 
     Raises:
@@ -101,7 +101,7 @@ def named(store: Store, names: Iterable[str], queues: Queues = None) -> list[Job
     return [row for name in names for row in _named(store, name, queues)]
 
 
-def among(store: Store, job_ids: Collection[str], queues: Queues) -> set[str]:
+def among(store: Store, job_ids: Collection[str], queues: QueueScope) -> set[str]:
     """The ids among `ids` whose jobs are in these queues."""
     if queues is None:
         return set(job_ids)
@@ -127,7 +127,7 @@ def elsewhere(store: Store, words: Collection[str], queues: Sequence[str]) -> se
 
 def decisions(
     store: Store,
-    queues: Queues,
+    queues: QueueScope,
     subject: str | None = None,
     *,
     after_seq: int = 0,
@@ -160,7 +160,7 @@ def head(store: Store) -> int:
         return conn.scalar(select(func.max(t.decisions.c.seq))) or 0
 
 
-def counts(store: Store, queues: Queues) -> dict[str, int]:
+def counts(store: Store, queues: QueueScope) -> dict[str, int]:
     """Numbers of jobs by phase; phases without jobs are missing."""
     phase = t.jobs.c.phase
     by_phase = _of(t.jobs, select(phase, func.count()).group_by(phase).order_by(phase), None, queues)
@@ -171,7 +171,7 @@ def counts(store: Store, queues: Queues) -> dict[str, int]:
     return {SUBMITTED: asked, **found} if asked else found
 
 
-def _named(store: Store, text: str, queues: Queues) -> list[JobRow]:
+def _named(store: Store, text: str, queues: QueueScope) -> list[JobRow]:
     try:
         return [find(store, text, queues)]
     except AmbiguousJobError as several:
@@ -186,7 +186,7 @@ def _named(store: Store, text: str, queues: Queues) -> list[JobRow]:
         return sorted(queries.jobs(store, ids=found), key=lambda row: index[row.id])
 
 
-def _arrays(store: Store, text: str, queues: Queues) -> dict[str, list[str]]:
+def _arrays(store: Store, text: str, queues: QueueScope) -> dict[str, list[str]]:
     """The jobs of arrays with this id or name, in order of their indices."""
     tables = (
         (t.jobs, t.jobs.c.id, t.jobs.c.record, t.jobs.c.phase.is_not(None)),
@@ -205,7 +205,7 @@ def _arrays(store: Store, text: str, queues: Queues) -> dict[str, list[str]]:
     return {array: [ids[index] for index in sorted(ids)] for array, ids in found.items()}
 
 
-def _of(table: Table, chosen: Choice, user: str | None, queues: Queues) -> Choice:
+def _of(table: Table, chosen: Choice, user: str | None, queues: QueueScope) -> Choice:
     """Conditions for this user and these queues."""
     if user is not None:
         chosen = chosen.where(table.c.user == user)

@@ -15,7 +15,7 @@ from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Submission
 from starburst.store import codec
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 #: Rows or ids per statement: bounds memory and the number of bound values.
 CHUNK = 500
@@ -46,7 +46,7 @@ def job_progress(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def new_job(record: JobRecord, submission: Submission) -> Row:
+def new_job(record: JobRecord, submission: Submission) -> TableRow:
     """The complete row of a new job."""
     job = record.job
     return {
@@ -63,7 +63,7 @@ def new_job(record: JobRecord, submission: Submission) -> Row:
     }
 
 
-def instance(record: InstanceRecord) -> Row:
+def instance(record: InstanceRecord) -> TableRow:
     """A rented machine."""
     return {
         "id": record.id,
@@ -77,7 +77,7 @@ def instance(record: InstanceRecord) -> Row:
     }
 
 
-def submit_request(submission: Submission, now_wall: float) -> Row:
+def submit_request(submission: Submission, now_wall: float) -> TableRow:
     """A submission that waits for the scheduler."""
     job = submission.job
     return {
@@ -92,19 +92,19 @@ def submit_request(submission: Submission, now_wall: float) -> Row:
     }
 
 
-def request(kind: str, job_id: str, now_wall: float) -> Row:
+def request(kind: str, job_id: str, now_wall: float) -> TableRow:
     """A request about a job that waits for the scheduler: cancel, cancel-now, hold or release."""
     nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
     return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
 
 
-def event(item: Event, now: float) -> Row:
+def event(item: Event, now: float) -> TableRow:
     """A row of the input log."""
     kind = type(item).__name__
     return {"at": now, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}
 
 
-def decision(item: Decision) -> Row:
+def decision(item: Decision) -> TableRow:
     """A row of the decision log."""
     return {
         "seq": item.seq,
@@ -117,7 +117,7 @@ def decision(item: Decision) -> Row:
     }
 
 
-def action(item: Action) -> Row:
+def action(item: Action) -> TableRow:
     """A pending action."""
     kind = type(item).__name__
     return {"key": item.key, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from starburst.aio import SerialThread
 from starburst.core.model.actions import Action
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
@@ -41,6 +42,8 @@ from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.failures import trouble
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+
+T = TypeVar("T")
 
 #: Phases of jobs and machines that have not ended; listed, so that SQLite uses the index on phases.
 LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
@@ -93,6 +96,7 @@ class Store:
         self._engine = engine
         self._writer = writer(engine)
         self._readers = readers(engine)
+        self._thread = SerialThread("store")
 
     @classmethod
     def open(cls, where: str | Path, busy_ms: int | None = None) -> Store:
@@ -106,7 +110,8 @@ class Store:
         return cls(open_engine(where, busy_ms))
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the database, once the calls handed to `in_order` are done."""
+        self._thread.close()
         self._readers.dispose()
         self._engine.dispose()
 
@@ -144,6 +149,18 @@ class Store:
                 yield conn
         except PoolTimeoutError as error:
             raise trouble(error, self.path) or error from None
+
+    async def in_order(self, call: Callable[[], T]) -> T:
+        """What a call on this store returns, made in the store's own thread after all earlier ones.
+
+        An event loop that writes does it by this: a commit waits for the disk and for other writers, half a
+        minute if need be. The call is made even if its caller is cancelled.
+        """
+        return await self._thread.run(call)
+
+    async def drain(self) -> None:
+        """Wait until every call handed to `in_order` has been made."""
+        await self._thread.drain()
 
     def try_write(self) -> None:
         """Check that the database can be written.
@@ -348,13 +365,13 @@ def _texts(conn: Connection, text: Column[str], condition: ColumnElement[bool]) 
     yield from conn.scalars(select(text).where(condition).execution_options(yield_per=1000))
 
 
-def _many(conn: Connection, statement: Executable, rows_: Sequence[rows.Row]) -> None:
+def _many(conn: Connection, statement: Executable, rows_: Sequence[rows.TableRow]) -> None:
     """Execute a statement once per row."""
     if rows_:
         conn.execute(statement, rows_)
 
 
-def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.Row]) -> None:
+def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.TableRow]) -> None:
     """Insert rows, replacing rows of the same keys; portable across databases."""
     old = delete(table).where(key == bindparam("replaced"))
     _many(conn, old, [{"replaced": row[key.name]} for row in rows_])

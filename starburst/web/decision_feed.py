@@ -16,7 +16,7 @@ from starburst.app.jobs.serializers import Keys, decision_keys
 from starburst.app.jobs.visibility import as_seen
 from starburst.store import pages
 from starburst.store.errors import StoreError
-from starburst.store.pages import Queues
+from starburst.store.pages import QueueScope
 from starburst.store.store import Store
 
 log = structlog.get_logger()
@@ -57,7 +57,7 @@ class DecisionFeed:
         self._head = 0
         self._changed = asyncio.Event()
         #: Running queries by queues, start and limit.
-        self._looks: dict[tuple[Queues, int, int], asyncio.Task[FeedBatch]] = {}
+        self._looks: dict[tuple[QueueScope, int, int], asyncio.Task[FeedBatch]] = {}
 
     def __enter__(self) -> DecisionFeed:
         """Register a stream."""
@@ -72,7 +72,7 @@ class DecisionFeed:
             self._polling.cancel()
             self._polling = None
 
-    async def after(self, queues: Queues, seq: int, limit: int) -> FeedBatch:
+    async def after(self, queues: QueueScope, seq: int, limit: int) -> FeedBatch:
         """The first `limit` rows after `seq` about jobs of these queues."""
         key = (None if queues is None else tuple(queues), seq, limit)
         look = self._looks.get(key)
@@ -87,7 +87,7 @@ class DecisionFeed:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), limit_s)
 
-    def _look(self, queues: Queues, seq: int, limit: int) -> FeedBatch:
+    def _look(self, queues: QueueScope, seq: int, limit: int) -> FeedBatch:
         rows, end = pages.decisions(self._store, queues, after_seq=seq, limit=limit)
         shown = as_seen(self._store, queues, [decision_keys(row) for row in rows])
         return FeedBatch(as_events(shown), end, len(rows) == limit)

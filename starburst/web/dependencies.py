@@ -110,5 +110,5 @@ def _authenticate(request: Request, role: Role, *, to_page: bool = False) -> Req
     return RequestContext(services, principal)
 
 
-Viewer = Annotated[RequestContext, Depends(viewer)]
-Submitter = Annotated[RequestContext, Depends(submitter)]
+ViewerContext = Annotated[RequestContext, Depends(viewer)]
+SubmitterContext = Annotated[RequestContext, Depends(submitter)]

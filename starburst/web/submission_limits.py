@@ -16,7 +16,7 @@ from fastapi import Depends, Request
 from starburst.app.jobs.submitting import ReadManifests
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
-from starburst.web.dependencies import Submitter
+from starburst.web.dependencies import SubmitterContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import sources
 
@@ -65,7 +65,7 @@ class SubmissionBody:
 
 
 async def submission_body(
-    request: Request, context: Submitter, texts: Annotated[list[ManifestText], Depends(sources)]
+    request: Request, context: SubmitterContext, texts: Annotated[list[ManifestText], Depends(sources)]
 ) -> AsyncIterator[SubmissionBody]:
     """The dependency of a submitting route: the manifests of its request, under the principal's lock."""
     submission_limits: SubmissionLimits = request.app.state.submission_limits

@@ -6,32 +6,40 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Collection, Sequence
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from sqlalchemy import Engine
 
+from starburst.aio import running
 from starburst.app.config.home import Home
 from starburst.app.daemon import controller as controller_module
-from starburst.app.daemon.controller import REAP_S, Controller
-from starburst.app.daemon.observers import Watcher
+from starburst.app.daemon.controller import REAP_S, Controller, Surroundings
+from starburst.app.daemon.observers import StepObserver
 from starburst.app.daemon.orphan_ledger import ReapedBook
 from starburst.app.daemon.performer import TRIES
+from starburst.app.daemon.shortages import Patience
+from starburst.core.model.events import NodesChanged
 from starburst.core.model.settings import Settings
 from starburst.core.views.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.runs.ports import Report, Run
 from starburst.store import queries
-from starburst.store.store import Store
+from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, Hook, World
 from tests.app.validated import Validated
 from tests.app.virtual import run, wall
 from tests.builders import job, nodes, offer
+
+T = TypeVar("T")
 
 #: Jobs wait five seconds and never come home.
 SETTINGS = Settings(waiting="constant", factor=5.0, returns="never", offer_pause_s=5.0)
@@ -84,12 +92,14 @@ async def living(
     cluster: type[FakeSite] = FakeSite,
     cloud: type[FakeSite] = FakeSite,
     jump_s: list[float] | None = None,
-    watchers: Sequence[Watcher] = (),
+    observers: Sequence[StepObserver] = (),
+    patience: Patience | None = None,
+    opened: type[Store] = Store,
     **more: Any,
 ) -> AsyncIterator[Life]:
     """A controller from its start until it is told to stop; `jump_s` is what the wall clock is off by."""
     off = jump_s or [0.0]
-    with Store.open(path) as store, Store.open(path) as users:
+    with opened.open(path) as store, Store.open(path) as users:
         scheduler = restore(SETTINGS, store.snapshot())
         us = store.fact("controller")
         sites = cluster(world, Site.CLUSTER, hook), cloud(world, Site.CLOUD, hook, controller=us)
@@ -99,8 +109,8 @@ async def living(
             *sites,
             Pace(),
             wall=lambda: wall() + off[0],
-            watchers=[Validated(scheduler), *watchers],
-            **more,
+            patience=patience,
+            around=Surroundings(observers=[Validated(scheduler), *observers], **more),
         )
         stop = asyncio.Event()
         task = asyncio.create_task(controller.run(stop))
@@ -460,3 +470,109 @@ def test_a_second_scheduler_is_refused_with_one_line(tmp_path: Path):
     assert second.stderr.splitlines() == [
         f"error: {tmp_path}: another starburst runs here (pid {os.getpid()}); stop it, or set STARBURST_HOME"
     ]
+
+
+# --- a slow disk -----------------------------------------------------------------------------------------
+
+DISK_S = 10.0
+
+
+class SlowStore(Store):
+    """A store on a disk that takes ten seconds for each call."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.turn = asyncio.Lock()
+
+    async def in_order(self, call: Callable[[], T]) -> T:
+        async with self.turn:
+            await asyncio.sleep(DISK_S)
+            return await super().in_order(call)
+
+
+def test_a_slow_commit_holds_up_no_watch_and_no_lease(path: Path):
+    async def main() -> None:
+        world, looks, renewals = a_world(2), list[float](), list[float]()
+
+        class Site(FakeSite):
+            async def watch(self, report: Report) -> None:
+                async def look() -> None:
+                    while True:
+                        looks.append(wall())
+                        await asyncio.sleep(1)
+
+                async with running(look(), "look"):
+                    await super().watch(report)
+
+            async def renew(self, instance_ids: list[str]) -> None:
+                renewals.append(wall())
+
+        async with living(path, world, cluster=Site, cloud=Site, opened=SlowStore) as life:
+            life.submit(job("a"), job("b", cloud="only"))
+            await life.until(a="succeeded", b="succeeded")
+        assert max(b - a for a, b in pairwise(looks[::2])) == pytest.approx(1)
+        assert renewals[1] - renewals[0] < REAP_S + 3 * DISK_S
+        assert not world.broken
+
+    run(main())
+
+
+def test_no_action_starts_before_its_step_is_stored_however_slow_the_disk(path: Path):
+    early: list[str] = []
+
+    async def main() -> None:
+        def hook(what: str) -> None:
+            verb, _, of = what.removeprefix("before ").partition(" ")
+            if what.startswith("before"):
+                key = f"{verb}/{of}"
+                early.extend([key] if key not in {action.key for action in stored.pending_actions()} else [])
+
+        with Store.open(path) as stored:
+            async with living(path, a_world(2), hook, opened=SlowStore) as life:
+                life.submit(job("a"), job("b", cloud="only"))
+                await life.until(a="succeeded", b="succeeded")
+
+    run(main())
+    assert not early
+
+
+def test_an_end_waits_for_the_commit_that_goes_on(path: Path):
+    async def main() -> list[str]:
+        began, release = threading.Event(), threading.Event()
+
+        class Stuck(Store):
+            def commit(self, step: Step) -> None:
+                if step.submissions:
+                    began.set()
+                    release.wait(5)
+                super().commit(step)
+
+        async with living(path, a_world(2), opened=Stuck) as life:
+            life.submit(job("a"))
+            await asyncio.to_thread(began.wait)
+            life.stop.set()
+            await asyncio.sleep(0.2)
+            assert not life.task.done()
+            assert not life.kinds("a")
+            release.set()
+            await asyncio.wait([life.task])
+            assert not life.cluster.calls, "its actions are for the next life"
+            return life.kinds("a")
+
+    assert asyncio.run(main())
+
+
+def test_a_write_lock_of_another_process_does_not_stop_the_loop(path: Path):
+    async def main() -> None:
+        async with living(path, a_world(2)) as life:
+            await asyncio.sleep(0.5)
+            ticks = 0
+            with life.users.write():
+                life.controller._report(NodesChanged(nodes(2)))
+                until = time.monotonic() + 1
+                while time.monotonic() < until:
+                    ticks += 1
+                    await asyncio.sleep(0.01)
+            assert ticks > 20
+
+    asyncio.run(main())

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from starburst.app.daemon import controller as controller_module
-from starburst.app.daemon.controller import Controller
+from starburst.app.daemon.controller import Controller, Surroundings
 from starburst.core.model.events import RunEnd
 from starburst.core.model.settings import Settings
 from starburst.core.views.snapshot import restore
@@ -120,9 +120,8 @@ class Scene:
             validate(scheduler)
             us = store.fact("controller")
             cluster, cloud = (FakeSite(self.world, site, process.point, controller=us) for site in Site)
-            controller = Controller(
-                store, scheduler, cluster, cloud, Pace(), wall=wall, watchers=[Validated(scheduler)]
-            )
+            around = Surroundings(observers=[Validated(scheduler)])
+            controller = Controller(store, scheduler, cluster, cloud, Pace(), wall=wall, around=around)
             stop = asyncio.Event()
             living = asyncio.create_task(controller.run(stop))
             user = asyncio.create_task(self._wish(users))

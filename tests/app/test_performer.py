@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import pytest
@@ -30,13 +30,17 @@ def stop(name: str = "a", attempt: int = 1) -> StopRun:
     return StopRun(name, attempt, Site.CLUSTER, 5.0)
 
 
+async def found(name: str) -> tuple[Job, Workload]:
+    return job(name), Workload(("work",))
+
+
 class Bench:
     """A performer between two fake sites."""
 
     def __init__(
         self,
         hook: Hook = lambda _what: None,
-        find: Callable[[str], tuple[Job, Workload]] | None = None,
+        find: Callable[[str], Awaitable[tuple[Job, Workload]]] | None = None,
         sites: type[FakeSite] = FakeSite,
     ):
         self.world = World(nodes(4), (OFFER,), dict.fromkeys("ab", 1000.0))
@@ -45,7 +49,7 @@ class Bench:
         self.performer = Performer(
             self.cluster,
             self.cloud,
-            find=find or (lambda name: (job(name), Workload(("work",)))),
+            find=find or found,
             offer={"small": OFFER}.__getitem__,
             done=self._done,
             patience=Patience(),
@@ -203,7 +207,7 @@ def test_an_offer_that_is_no_longer_sold_ends_the_intent():
 
 def test_a_job_without_a_workload_is_not_started():
     async def main() -> None:
-        def find(job_id: str) -> tuple[Job, Workload]:
+        async def find(job_id: str) -> tuple[Job, Workload]:
             raise LookupError(job_id)
 
         bench = Bench(find=find)

@@ -55,7 +55,7 @@ def test_a_watcher_hears_of_every_step_once_it_is_stored(store: Store, path: Pat
     witness = Witness(store)
 
     async def main() -> None:
-        async with living(path, a_world(2), watchers=[witness]) as life:
+        async with living(path, a_world(2), observers=[witness]) as life:
             life.submit(job("a", 2), job("b", 2))
             await life.until(a="succeeded", b="succeeded")
 
@@ -79,7 +79,7 @@ def test_what_steps_took_is_kept_now_and_then_and_at_the_end_and_goes_on_from_th
         set_fact(self, key, value)
 
     async def live(*names: str) -> None:
-        async with living(path, world, watchers=[witness, StepTimes(store)]) as life:
+        async with living(path, world, observers=[witness, StepTimes(store)]) as life:
             for name in names:
                 life.submit(job(name, 2))
                 await life.until(**{name: "running"})
@@ -103,7 +103,7 @@ def test_what_steps_took_is_kept_now_and_then_and_at_the_end_and_goes_on_from_th
 
 def test_a_crash_takes_back_nothing_that_was_kept(store: Store, path: Path) -> None:
     async def main() -> None:
-        async with living(path, a_world(2), watchers=[StepTimes(store)]) as life:
+        async with living(path, a_world(2), observers=[StepTimes(store)]) as life:
             life.submit(job("a", 2))
             await life.until(a="succeeded")
             await asyncio.sleep(KEEP_S)

@@ -87,7 +87,7 @@ class Story:
 
         async def one(*jobs: Any, **phases: str) -> None:
             watchers = [tracing(receiver.url, self.us, service="lab")]
-            async with living(path, a_world(2) if jobs else self.world, watchers=watchers) as it:
+            async with living(path, a_world(2) if jobs else self.world, observers=watchers) as it:
                 self.world = it.cluster.world
                 it.submit(*jobs)
                 await it.until(**phases)
@@ -231,7 +231,7 @@ def test_no_collector_is_a_line_in_the_log_and_costs_neither_time_nor_memory(
     monkeypatch.setattr(otlp, "ABORT_S", 10.0)  # however busy this machine is
 
     async def main() -> None:
-        async with living(path, a_world(2), watchers=[it]) as at_work:
+        async with living(path, a_world(2), observers=[it]) as at_work:
             at_work.submit(job("a", 2))
             await at_work.until(a="succeeded")
 

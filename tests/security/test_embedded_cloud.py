@@ -16,7 +16,7 @@ from starburst.app.config import Config, load_config, parse_config
 from starburst.app.config.home import user_name
 from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.core.model.events import JobSubmitted, NodesChanged
 from starburst.store.store import Store

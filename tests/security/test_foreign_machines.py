@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.app.daemon.reaper import Rules
+from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, OWNER, Naming
 from starburst.core.model.events import SiteSynced
 from tests.app.virtual import run
@@ -23,7 +23,7 @@ TAG = dict(OURS.intent("x"))[CONTROLLER]
 
 
 #: Ends whatever it may, at any age.
-HARSH = Rules("c", after_s=0.0, others=True)
+HARSH = ReapRules("c", after_s=0.0, others=True)
 
 
 def launched_by_hand(sky: FakeSky, name: str, **labels: str) -> Vm:

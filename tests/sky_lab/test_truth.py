@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from starburst.app.daemon.reaper import Rules
+from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.access.ports import LaunchSpec
 from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnded
@@ -110,7 +110,7 @@ async def without_tags(life: Life, instance: str) -> None:
 async def let_be(life: Life, debug: str) -> None:
     """The reaper ends at any age what nobody claims, and this is not even seen by it."""
     claimed = {"i-1", "i-2"}
-    rules = Rules(life.controller, after_s=0.0, others=True)
+    rules = ReapRules(life.controller, after_s=0.0, others=True)
     reaper = reaper_of(life.cloud, *claimed, rules=rules, now=time.time)
     assert {machine.id for machine, _ in await reaper.look()} == claimed
     await reaper.round()

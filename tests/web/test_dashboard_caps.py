@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from starburst.app.config import Config, parse_config
 from starburst.app.jobs.caps_view import cap_keys, cap_rows, stored_standings
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.core.steps.budget import Ledger, Standing
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap

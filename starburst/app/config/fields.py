@@ -101,11 +101,11 @@ Namespace = Annotated[
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 PodSecurity = Annotated[str, AfterValidator(_one_of(LEVELS)), Field(json_schema_extra={"enum": [*LEVELS]})]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$", max_length=63)]
-Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Gpus = Annotated[int, Field(ge=0, le=10_000)]
 Waiting = Annotated[str, AfterValidator(_one_of(WAITING)), Field(json_schema_extra={"enum": [*WAITING]})]
-Order = Annotated[str, AfterValidator(_one_of(ORDERS)), Field(json_schema_extra={"enum": [*ORDERS]})]
+OrderName = Annotated[str, AfterValidator(_one_of(ORDERS)), Field(json_schema_extra={"enum": [*ORDERS]})]
 Placement = Annotated[
     str, AfterValidator(_one_of(PLACEMENTS)), Field(json_schema_extra={"enum": [*PLACEMENTS]})
 ]

@@ -18,12 +18,12 @@ from pydantic import (
 
 from starburst.app.config.fields import (
     MOST,
-    Amount,
     BindLimit,
     Gpus,
     Lease,
     Name,
     Namespace,
+    NonNegative,
     PodSecurity,
     Seconds,
     Section,
@@ -49,8 +49,8 @@ class NodeConfig(Section):
     count: int = Field(1, ge=1, le=10_000, description="more than one are named name-0, name-1, …")
     gpus: Gpus = Field(0, description="GPUs of each")
     gpu_type: str = Field("", description="their type, such as V100")
-    cpus: Amount = Field(8.0, description="CPU cores of each")
-    memory_gib: Amount = Field(32.0, description="memory of each, GiB")
+    cpus: NonNegative = Field(8.0, description="CPU cores of each")
+    memory_gib: NonNegative = Field(32.0, description="memory of each, GiB")
     labels: dict[str, str] = Field({}, description="what a job's nodeSelector may ask for")
 
     def nodes(self) -> list[Node]:
@@ -82,7 +82,7 @@ class LocalClusterConfig(RunsJobs):
         min_length=1,
         description="what the cluster has",
     )
-    usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
+    usd_per_gpu_hour: NonNegative | None = Field(None, description=GPU_HOUR)
 
     @field_validator("nodes")
     @classmethod
@@ -135,7 +135,7 @@ class KubernetesConfig(Section):
         description="whose adopted jobs are: annotation: as their starburst.io/user says, which whoever may "
         "create them can write; namespace: their namespace's, whatever they say",
     )
-    usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
+    usd_per_gpu_hour: NonNegative | None = Field(None, description=GPU_HOUR)
 
     @field_validator("checkpoints_here")
     @classmethod
@@ -167,9 +167,9 @@ class OfferConfig(Section):
     name: Name = Field(description="unique among offers")
     gpus: Gpus = Field(0, description="GPUs of a machine")
     gpu_type: str = Field("", description="their type, such as V100")
-    cpus: Amount = Field(description="CPU cores of a machine")
-    memory_gib: Amount = Field(description="memory of a machine, GiB")
-    usd_per_hour: Amount | None = Field(description="null is unknown and counts as the dearest")
+    cpus: NonNegative = Field(description="CPU cores of a machine")
+    memory_gib: NonNegative = Field(description="memory of a machine, GiB")
+    usd_per_hour: NonNegative | None = Field(description="null is unknown and counts as the dearest")
     cloud: str = Field("", description="whose it is, such as aws, for jobs that name a cloud")
     region: str = Field("", description="where it is")
     spot: bool = Field(False, description="the cloud may take it away at any time")
@@ -190,7 +190,7 @@ class OfferConfig(Section):
 class PriceLimits(Section):
     """What machines may cost."""
 
-    max_usd_per_hour: Amount | None = Field(
+    max_usd_per_hour: NonNegative | None = Field(
         None, description="no machine that costs more, or nobody knows what, is rented; null is no limit"
     )
 

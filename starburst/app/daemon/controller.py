@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isinf
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
-from starburst.app.daemon.observers import Stepped, Watcher
+from starburst.aio import Wake, first_of
+from starburst.app.daemon.observers import StepObserver, Stepped
 from starburst.app.daemon.orphan_ledger import ReapedBook
 from starburst.app.daemon.performer import Performer
-from starburst.app.daemon.reaper import Reaper, Rules
+from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.app.daemon.shortages import Patience
 from starburst.core.model.actions import Action, StartRun, StopRun
 from starburst.core.model.events import (
@@ -41,6 +42,8 @@ from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import queries
 from starburst.store.store import Request, Step, Store
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 #: Wall seconds between looks for new requests in the store.
@@ -60,9 +63,9 @@ WISHES: dict[str, Callable[[str], Event]] = {
     "release": ReleaseRequested,
 }
 
-#: Goes on beside the scheduler for as long as that does, and may report events as sites do.
+#: Runs beside the scheduler, never ends by itself, and may report events as sites do.
 Companion = Callable[[Report], Coroutine[Any, Any, None]]
-#: Removes what is long over; told the ids of jobs and of machines that are not.
+#: Removes what ended long ago, given the ids of the jobs and of the machines that have not ended.
 Prune = Callable[[Collection[str], Collection[str]], Awaitable[None]]
 
 
@@ -70,8 +73,27 @@ async def _keep_all(_jobs: Collection[str], _machines: Collection[str]) -> None:
     """Remove nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What goes on around the scheduler. A failure of the companion or of an observer ends the scheduler."""
+
+    #: Which machines the reaper ends; by default every unclaimed machine of this store, at once.
+    reaping: ReapRules | None = None
+    prune: Prune = _keep_all
+    companion: Companion | None = None
+    #: Closed at the end.
+    observers: Sequence[StepObserver] = ()
+
+
 class Controller:
-    """Drives one scheduler. Everything runs in one event loop; only adapters wait."""
+    """Drives one scheduler: reports and requests become events of a step, its actions are performed.
+
+    A step is durable before it shows: the core handles a batch of events, the store commits what changed
+    together with the actions that this calls for, and only then are they begun. After a crash between the two
+    the actions are found in the store and begun again, which sites must allow. The commit is made in the
+    store's own thread; meanwhile sites are watched and leases renewed, and their reports wait for the next
+    step, so that the core is never ahead of the store by more than one step.
+    """
 
     def __init__(
         self,
@@ -82,16 +104,9 @@ class Controller:
         pace: Pace,
         *,
         wall: Callable[[], float] = time.time,
-        rules: Rules | None = None,
-        prune: Prune = _keep_all,
-        companion: Companion | None = None,
-        watchers: Sequence[Watcher] = (),
         patience: Patience | None = None,
+        around: Surroundings = Surroundings(),
     ) -> None:
-        """Without `rules` the reaper does not wait.
-
-        `companion` and `watchers`, which are closed at the end, may not fail: that would end the scheduler.
-        """
         self.scheduler = scheduler
         scheduler.rest()
         self._store = store
@@ -99,26 +114,25 @@ class Controller:
         self.cloud = cloud
         self._pace = pace
         self._wall = wall
-        self._watchers = watchers
+        self._around = around
         self._latest = scheduler.now
-        #: What sites said and no step has taken yet. While the store is held up they may say it again and
-        #: again, so each is kept once, at its last place.
+        #: Reports of sites that no step has taken yet. While a commit waits, sites may repeat a report again
+        #: and again; each is kept once, at its last place.
         self._reports: dict[Hashable, Event] = {}
-        self._news = asyncio.Event()
+        self._news = Wake()
         self._seen_version = -1
         self._patience = patience or Patience()
         self._performer = Performer(
             cluster, cloud, find=self._find, offer=self._offer, done=self._done, patience=self._patience
         )
-        self._prune = prune
-        self._companion = companion
         self._reaper = Reaper(
             cloud,
-            rules or Rules(str(store.fact("controller"))),
+            around.reaping or ReapRules(str(store.fact("controller"))),
             ReapedBook(store),
             claimed=lambda: scheduler.fleet.instances,
             now=self.now,
             rate=self._rate,
+            in_order=store.in_order,
         )
 
     def now(self) -> float:
@@ -133,32 +147,31 @@ class Controller:
             Exception: a bug or a damaged store; the state is then as last committed.
         """
         await self._forget()  # before the sites look at what there is
-        owed = self._repay(await self._patience.outlast("restart", self._store.pending_actions))
-        watches = [
-            asyncio.create_task(self._watch(name, site, owed[name]), name=f"watch {name.value}")
-            for name, site in ((Site.CLUSTER, self._cluster), (Site.CLOUD, self.cloud))
-        ]
-        watches.append(asyncio.create_task(self._reaper.rounds(REAP_S), name="reaper"))
-        watches.append(asyncio.create_task(self._forget_daily(), name="prune"))
-        if self._companion is not None:
-            watches.append(asyncio.create_task(self._companion(self._report), name="bus"))
-        loop = asyncio.create_task(self._loop(), name="loop")
-        stopping = asyncio.create_task(stop.wait())
+        owed = self._repay(await self._outlast("restart", self._store.pending_actions))
+        companion = self._around.companion
         try:
-            done, _ = await asyncio.wait([loop, stopping, *watches], return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {stopping}:
-                task.result()
-                raise RuntimeError(f"{task.get_name()} ended by itself")
+            ended = await first_of(
+                {
+                    "watch cluster": self._watch(Site.CLUSTER, self._cluster, owed[Site.CLUSTER]),
+                    "watch cloud": self._watch(Site.CLOUD, self.cloud, owed[Site.CLOUD]),
+                    "reaper": self._reaper.rounds(REAP_S),
+                    "prune": self._forget_daily(),
+                    **({} if companion is None else {"companion": companion(self._report)}),
+                    "actions": self._performer.until_failure(),
+                    "loop": self._loop(),
+                    "stop": stop.wait(),
+                }
+            )
+            if ended != "stop":
+                raise RuntimeError(f"{ended} ended by itself")
         finally:
-            for task in [loop, stopping, *watches]:
-                task.cancel()
-            await asyncio.gather(loop, stopping, *watches, return_exceptions=True)
             await self._performer.close()
-            for watcher in self._watchers:
-                watcher.close()
+            await self._store.drain()
+            for observer in self._around.observers:
+                observer.close()
 
     def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
-        """Begin to do what each site was owed when the last process ended."""
+        """Begin with the actions that were not done when the last process ended; tasks by site."""
         owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
         for action in actions:
             site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
@@ -168,7 +181,7 @@ class Controller:
         return owed
 
     async def _watch(self, name: Site, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
-        """Ask a site what is so once it is owed nothing: what it does not know of then is lost."""
+        """Watch a site once the actions it is owed are done: a run that it does not know of then is lost."""
         if owed:
             await asyncio.wait(owed)
         await self._patience.go_on(f"watch {name.value}", lambda: site.watch(self._report))
@@ -179,9 +192,10 @@ class Controller:
             await self._forget()
 
     async def _forget(self) -> None:
-        """Remove what is long over; a disk that does not let us is no reason to stop."""
+        """Remove what ended long ago; an error of the disk is logged and does not stop the scheduler."""
         try:
-            await self._prune(frozenset(self.scheduler.jobs), frozenset(self.scheduler.fleet.instances))
+            jobs, machines = frozenset(self.scheduler.jobs), frozenset(self.scheduler.fleet.instances)
+            await self._around.prune(jobs, machines)
         except OSError as error:
             log.warning("prune-failed", error=str(error))
 
@@ -196,12 +210,12 @@ class Controller:
             key = event = self._performer.explained(event)
         self._reports.pop(key, None)
         self._reports[key] = event
-        self._news.set()
+        self._news.ring()
 
     async def _loop(self) -> None:
         while True:
             events = await self._next_events()
-            requests = await self._patience.outlast("requests", self._requests)
+            requests = await self._requests()
             if events or requests or self.scheduler.next_wakeup() <= self.now():
                 await self._step(events, requests)
 
@@ -209,17 +223,17 @@ class Controller:
         """Reports that are there, waiting for the first one at most until the next look or wake-up."""
         wakeup = self.scheduler.next_wakeup()
         pause_s = POLL_S if isinf(wakeup) else min(POLL_S, self._pace.wall_time(wakeup) - self._wall())
-        timer = asyncio.get_running_loop().call_later(max(0.0, pause_s), self._news.set)
-        await self._news.wait()
-        timer.cancel()
-        self._news.clear()
+        await self._news.wait(pause_s)
         events, self._reports = list(self._reports.values()), {}
         return events
 
-    def _requests(self) -> list[Request]:
-        """New submissions and cancellations, once the cluster has said what it knows."""
+    async def _requests(self) -> list[Request]:
+        """New submissions and cancellations, once the cluster has reported its runs."""
         if self.scheduler.resting:
             return []
+        return await self._outlast("requests", self._new_requests)
+
+    def _new_requests(self) -> list[Request]:
         version = self._store.data_version()
         if version == self._seen_version:
             return []
@@ -229,12 +243,13 @@ class Controller:
         return requests
 
     async def _step(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
-        """One transition of the core, stored whole before any of its actions starts.
+        """One transition of the core, committed whole before any of its actions starts.
 
-        A store that cannot take it now is tried again with the same step, so the core is never ahead of what
-        is stored by more than that one; nothing of it is done or told until then.
+        If a shortage stops the commit it is tried again with the same step.
         """
-        wished = await self._patience.outlast("requests", lambda: list(map(self._event, requests)))
+        wished: list[Event] = []
+        if requests:
+            wished = await self._outlast("requests", lambda: list(map(self._event, requests)))
         submissions = {it.job_id: it.submission for it in requests if it.submission is not None}
         batch = [*events, *wished]
         now, began, start = self.now(), self._wall(), time.perf_counter()
@@ -251,15 +266,19 @@ class Controller:
             nodes=self.scheduler.capacity.nodes,
             offers=list(self.scheduler.fleet.offers.values()),
         )
-        await self._patience.outlast("step", lambda: self._store.commit(taken))
+        await self._outlast("step", lambda: self._store.commit(taken))
         stored = time.perf_counter()
         self._announce(changes, batch)
         self._cluster.told(changes)
         for action in actions:
             self._performer.perform(action)
         step = Stepped(began, decided - start, stored - decided, batch, changes, self.scheduler.jobs)
-        for watcher in self._watchers:
-            watcher.stepped(step)
+        for observer in self._around.observers:
+            observer.stepped(step)
+
+    async def _outlast(self, who: str, call: Callable[[], T]) -> T:
+        """What a call on the store returns, made in the store's thread until no shortage stops it."""
+        return await self._patience.outlast(who, lambda: self._store.in_order(call))
 
     def _event(self, request: Request) -> Event:
         if request.submission is None:
@@ -290,12 +309,12 @@ class Controller:
         offer = self.scheduler.fleet.offer(offer_name)
         return None if offer is None else offer.price_per_hour
 
-    def _find(self, job_id: str) -> tuple[Job, Workload]:
-        submission = self._store.submission(job_id)
+    async def _find(self, job_id: str) -> tuple[Job, Workload]:
+        submission = await self._store.in_order(lambda: self._store.submission(job_id))
         if submission is None:
             raise LookupError(f"the store has no workload for {job_id}")
         job = submission.job
         return replace(job, grace_s=self.scheduler.grace_s(job)), submission.workload
 
     async def _done(self, key: str) -> None:
-        await self._patience.outlast("done", lambda: self._store.action_done(key, self.now()))
+        await self._outlast("done", lambda: self._store.action_done(key, self.now()))

@@ -1,4 +1,4 @@
-"""What is told of each step of the scheduler once it is stored; how long steps take, kept for the metrics."""
+"""Observers of the scheduler's steps, and the one that keeps how long steps take for the metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from starburst.aio import TaskSet
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
@@ -17,7 +18,7 @@ from starburst.store import counters
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
 
-#: What steps took is in the store so many seconds later at most. A crash loses that; nothing counts back.
+#: Seconds after which the times of a step are stored at the latest. A crash loses them; no counter falls.
 KEEP_S = 5.0
 
 
@@ -26,31 +27,32 @@ class Stepped:
     """A step that is stored. Times are of the wall, seconds."""
 
     began: float
-    #: How long it took to decide, and to store that.
+    #: Duration of the decision, and of its commit.
     core_s: float
     commit_s: float
     events: Sequence[Event]
     changes: Changes
-    #: All jobs that are not over.
+    #: All jobs that have not ended.
     jobs: Mapping[str, JobRecord]
 
 
-class Watcher(Protocol):
-    """Hears of every step in the scheduler's own loop, so it may neither wait nor fail."""
+class StepObserver(Protocol):
+    """Called with every step, in the scheduler's own loop: it may neither block nor raise."""
 
     def stepped(self, step: Stepped) -> None:
         """A step is stored."""
 
     def close(self) -> None:
-        """There will be no more steps. This may take some seconds."""
+        """There will be no more steps. This may block for some seconds."""
 
 
 class StepTimes:
-    """Keeps how long steps took: now and then, for with every step it would be one more row to write."""
+    """Stores the distribution of step times every `KEEP_S`, since one more row with each step is dear."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._due: asyncio.TimerHandle | None = None
+        self._writing = TaskSet()
         with store.read() as conn:
             self._kept = counters.steps(conn)
 
@@ -62,13 +64,16 @@ class StepTimes:
             self._due = asyncio.get_running_loop().call_later(KEEP_S, self._keep)
 
     def close(self) -> None:
-        """Keep what is not kept yet."""
+        """Write what is not written yet."""
         if self._due is not None:
             self._due.cancel()
-            self._keep()
+            self._write()
 
     def _keep(self) -> None:
-        """What the store cannot take now is in what it is given after the next step."""
         self._due = None
+        self._writing.ensure("step times", lambda: self._store.in_order(self._write))
+
+    def _write(self) -> None:
+        """Write all times so far; what the store cannot take now is part of the next write."""
         with suppress(StoreError, SQLAlchemyError):
             self._store.set_fact(counters.STEPS, self._kept)

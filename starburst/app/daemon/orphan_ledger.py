@@ -14,7 +14,7 @@ FACT = "reaped"
 KEPT = 500
 
 
-class Facts(Protocol):
+class FactStore(Protocol):
     """The part of a store that the book is kept in."""
 
     def fact(self, key: str) -> Any:
@@ -51,7 +51,7 @@ class Reaped:
 class ReapedBook:
     """What is in the store of such machines."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: FactStore) -> None:
         self._facts = facts
 
     def all(self) -> list[Reaped]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from itertools import count
 
 import structlog
 
+from starburst.aio import Backoff, TaskSet, answer_within
 from starburst.app.daemon.shortages import Patience
-from starburst.app.within import within
 from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
 from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
@@ -37,7 +37,7 @@ class Performer:
         cluster: Cluster,
         cloud: Cloud,
         *,
-        find: Callable[[str], tuple[Job, Workload]],
+        find: Callable[[str], Awaitable[tuple[Job, Workload]]],
         offer: Callable[[str], Offer],
         done: Callable[[str], Awaitable[None]],
         patience: Patience,
@@ -48,17 +48,19 @@ class Performer:
         self._offer = offer
         self._done = done
         self._patience = patience
+        #: Under way, by number; and the latest of each job or machine.
+        self._tasks = TaskSet()
+        self._count = count()
         self._last: dict[str, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         #: Why starts and launches were given up whose end is not reported yet, by key.
         self._given_up: dict[str, Exception] = {}
 
     def perform(self, action: Action) -> asyncio.Task[None]:
         """Start on an action, after all earlier ones of the same job or machine."""
         subject = action.job_id if isinstance(action, StartRun | StopRun) else action.instance_id
-        task = asyncio.create_task(self._after(self._last.get(subject), action), name=action.key)
+        previous = self._last.get(subject)
+        task = self._tasks.ensure((action.key, next(self._count)), lambda: self._after(previous, action))
         self._last[subject] = task
-        self._tasks.add(task)
         task.add_done_callback(lambda done: self._forget(subject, done))
         return task
 
@@ -76,15 +78,15 @@ class Performer:
                     return replace(event, message=_words(error))
         return event
 
+    async def until_failure(self) -> None:
+        """Wait until an action could not be noted as done, and raise why: the store is damaged."""
+        await self._tasks.until_failure()
+
     async def close(self) -> None:
         """Drop what is under way; what is not done stays owed in the store."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def _forget(self, subject: str, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
         if self._last.get(subject) is task:
             del self._last[subject]
 
@@ -104,35 +106,35 @@ class Performer:
 
         A try that this machine held up says nothing of the site, and does not count.
         """
-        pause_s, attempt = FIRST_PAUSE_S, 0
+        backoff, attempt = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0
         try:
             while True:
                 try:
-                    await within(CALL_TIMEOUT_S, self._call(action))
+                    with answer_within(CALL_TIMEOUT_S):
+                        await self._call(action)
                 except Exception as error:  # an adapter may fail in any way; the answer is the same
                     if not self._patience.notes(action.key, error):
                         attempt += 1
                         log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
                         if attempt == tries:
                             return error
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, LAST_PAUSE_S)
+                    await backoff.pause()
                 else:
                     return None
         finally:
             self._patience.over(action.key)
 
-    def _call(self, action: Action) -> Coroutine[Any, Any, None]:
+    async def _call(self, action: Action) -> None:
         match action:
             case StartRun(job_id, attempt, site, slots):
-                job, workload = self._find(job_id)
-                return self._site(site).start(Run(job, attempt, slots, workload))
+                job, workload = await self._find(job_id)
+                await self._site(site).start(Run(job, attempt, slots, workload))
             case StopRun(job_id, attempt, site, grace_s):
-                return self._site(site).stop(job_id, attempt, grace_s)
+                await self._site(site).stop(job_id, attempt, grace_s)
             case LaunchInstance(instance_id, offer_name):
-                return self._cloud.launch(instance_id, self._offer(offer_name))
+                await self._cloud.launch(instance_id, self._offer(offer_name))
             case TerminateInstance(instance_id):
-                return self._cloud.terminate(instance_id)
+                await self._cloud.terminate(instance_id)
 
     def _site(self, site: Site) -> RunSite:
         return self._cluster if site is Site.CLUSTER else self._cloud

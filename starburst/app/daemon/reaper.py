@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol, TypeVar
 
 import structlog
 
+from starburst.aio import answer_within
 from starburst.app.daemon.orphan_ledger import Reaped, ReapedBook
-from starburst.app.within import within
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -33,7 +36,7 @@ class Fate(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ReapRules:
     """Which machines are ended."""
 
     #: Id of our store.
@@ -58,26 +61,35 @@ class Rules:
         return fate is Fate.UNCLAIMED or (self.others and fate is Fate.ABANDONED)
 
 
+class InOrder(Protocol):
+    """Makes a blocking call outside of the event loop, after all earlier ones (see `Store.in_order`)."""
+
+    async def __call__(self, call: Callable[[], T], /) -> T:
+        """What the call returns."""
+
+
 class Reaper:
     """Looks at every machine of our owner, again and again."""
 
     def __init__(
         self,
         cloud: Cloud,
-        rules: Rules,
+        rules: ReapRules,
         book: ReapedBook,
         *,
         claimed: Callable[[], Collection[str]],
         now: Callable[[], float],
         rate: Callable[[str], Money | None],
+        in_order: InOrder,
     ) -> None:
-        """`rate` gives an offer's dollars per hour."""
+        """`rate` gives an offer's dollars per hour; `in_order` makes calls on the book's store."""
         self._cloud = cloud
         self._rules = rules
         self._book = book
         self._claimed = claimed
         self._now = now
         self._rate = rate
+        self._in_order = in_order
         self._told: set[str] = set()
 
     async def rounds(self, period_s: float) -> None:
@@ -97,15 +109,23 @@ class Reaper:
         claimed before and its end was confirmed while the list was on its way. Rules that wait before they
         believe it allow for a sibling on a copy of this store, whose intents we do not see.
         """
+        found, now = await self._list()
+        await self._confirm(found, now)
+        return found
+
+    async def _list(self) -> tuple[list[tuple[Instance, Fate]], float]:
+        """As `look`, and the time that this is true of."""
         before = set(self._claimed())
-        machines = [
-            machine
-            for machine in await within(CALL_TIMEOUT_S, self._cloud.owned())
-            if machine.phase not in ENDED
-        ]
+        with answer_within(CALL_TIMEOUT_S):
+            owned = await self._cloud.owned()
+        machines = [machine for machine in owned if machine.phase not in ENDED]
         claimed, now = before.union(self._claimed()), self._now()
-        self._book.confirm({machine.id for machine in machines}, now)
-        return [(machine, self._rules.fate(machine, claimed, now)) for machine in machines]
+        return [(machine, self._rules.fate(machine, claimed, now)) for machine in machines], now
+
+    async def _confirm(self, found: list[tuple[Instance, Fate]], now: float) -> None:
+        """Note the end of those machines of the book that are alive no more."""
+        alive = {machine.id for machine, _ in found}
+        await self._in_order(lambda: self._book.confirm(alive, now))
 
     async def round(self) -> None:
         """Put off the dead-man switches of claimed machines, and end those whose time has come.
@@ -114,7 +134,7 @@ class Reaper:
             Exception: the cloud could not be listed, or leases not be renewed.
         """
         try:
-            found = await self.look()
+            found, now = await self._list()
         except Exception:  # nothing may be ended unseen; but what is claimed must not end by itself meanwhile
             await self._renew(sorted(self._claimed()))
             raise
@@ -127,22 +147,27 @@ class Reaper:
                 log.warning("reap-would", **told, mend=mend)
         ends = [self.end(machine, fate) for machine, fate in found if self._rules.ends(fate)]
         claimed = [machine.id for machine, fate in found if fate is Fate.CLAIMED]
-        renewed, *_ = await asyncio.gather(self._renew(claimed), *ends, return_exceptions=True)
-        if isinstance(renewed, BaseException):
-            raise renewed
+        # Leases do not wait for the disk: the book is written meanwhile.
+        work = (self._renew(claimed), self._confirm(found, now), *ends)
+        renewed, confirmed, *_ = await asyncio.gather(*work, return_exceptions=True)
+        for result in (renewed, confirmed):
+            if isinstance(result, BaseException):
+                raise result
 
     async def end(self, machine: Instance, fate: Fate) -> bool:
         """Have a machine ended, and note it first; whether the cloud took the order."""
         reaped = Reaped.of(machine, fate.value, self._rate(machine.offer_name), self._now())
-        if self._book.note(reaped):
+        if await self._in_order(lambda: self._book.note(reaped)):
             told = {"instance": machine.id, "offer": machine.offer_name, "controller": machine.controller}
             log.warning("reaped", **told, why=fate.value)
         try:
-            await within(CALL_TIMEOUT_S, self._cloud.terminate(machine.id))
+            with answer_within(CALL_TIMEOUT_S):
+                await self._cloud.terminate(machine.id)
         except Exception as error:  # one that cannot be ended now must not keep the others
             log.warning("reap-failed", instance=machine.id, error=repr(error))
             return False
         return True
 
     async def _renew(self, ids: list[str]) -> None:
-        await within(CALL_TIMEOUT_S, self._cloud.renew(ids))
+        with answer_within(CALL_TIMEOUT_S):
+            await self._cloud.renew(ids)

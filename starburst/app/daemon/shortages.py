@@ -9,10 +9,12 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
 
+from starburst.aio import Backoff, retry
 from starburst.store.errors import DiskFullError, UnusableError
 
 log = structlog.get_logger()
@@ -84,32 +86,28 @@ class Patience:
             log.info("goes-on")
             self._tell("", "")
 
-    async def outlast(self, who: str, call: Callable[[], T]) -> T:
-        """What a call returns that changes all or nothing; it is made again until it is not held up."""
-        pause_s = FIRST_PAUSE_S
-        while True:
-            try:
-                result = call()
-            except Exception as error:
-                if not self.notes(who, error):
-                    raise
-            else:
-                self.over(who)
-                return result
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+    async def outlast(self, who: str, call: Callable[[], Awaitable[T]]) -> T:
+        """What a call returns that changes all or nothing; it is made again until no shortage stops it."""
+        result = await retry(call, _pauses(), partial(self._expect_shortage, who))
+        self.over(who)
+        return result
 
     async def go_on(self, who: str, begin: Callable[[], Awaitable[None]]) -> None:
-        """Run what should never end; when it is held up it is begun again."""
-        pause_s = FIRST_PAUSE_S
-        while True:
+        """Run what should never end; when a shortage stops it, it is begun again."""
+
+        async def attempt() -> None:
             steady = asyncio.get_running_loop().call_later(STEADY_S, self.over, who)
             try:
-                return await begin()
-            except Exception as error:
-                if not self.notes(who, error):
-                    raise
+                await begin()
             finally:
                 steady.cancel()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+
+        await retry(attempt, _pauses(), partial(self._expect_shortage, who))
+
+    def _expect_shortage(self, who: str, error: Exception) -> None:
+        if not self.notes(who, error):
+            raise error
+
+
+def _pauses() -> Backoff:
+    return Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)

@@ -17,11 +17,11 @@ from logging import CRITICAL, NOTSET, disable
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from starburst.aio import answer_within, in_thread
 from starburst.app.config.sites import SkyConfig
 from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
 from starburst.app.errors import UserError
 from starburst.app.wiring.sky import ZONES, need_sky, sky_offers
-from starburst.app.within import within
 from starburst.clouds.sky.access.ports import (
     CloudAccess,
     CredentialsError,
@@ -30,7 +30,6 @@ from starburst.clouds.sky.access.ports import (
     UnreachableError,
 )
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import Place
 from starburst.domain.cloud import Offer
@@ -143,8 +142,10 @@ async def _server(api: SkyApi, named: str) -> DoctorCheck:
     """The API server answers, accepts our credentials, and supports the SDK's version."""
     address = named or "SkyPilot's API server"
     try:
-        address = await within(HEALTH_S, api.address())
-        release = await within(HEALTH_S, api.health())
+        with answer_within(HEALTH_S):
+            address = await api.address()
+        with answer_within(HEALTH_S):
+            release = await api.health()
     except CredentialsError:
         return fail("api-server", f"{address} wants to know who you are", f"sky api login -e {address}")
     except (UnreachableError, TimeoutError) as error:
@@ -177,7 +178,8 @@ def _why(error: Exception) -> str:
 async def _asked(check: str, call: Coroutine[Any, Any, T], mend: str) -> T | DoctorCheck:
     """The answer, or the failed check."""
     try:
-        return await within(ASK_S, call)
+        with answer_within(ASK_S):
+            return await call
     except TimeoutError:
         return fail(check, f"SkyPilot's API server has not answered for {ASK_S:g} s", mend)
     except SkyError as error:
@@ -234,7 +236,8 @@ def _machines(names: list[str]) -> DoctorCheck:
 
 async def _offers(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
     try:
-        return await within(ASK_S, in_thread(partial(_offers_now, config, whole)))
+        with answer_within(ASK_S):
+            return await in_thread(partial(_offers_now, config, whole))
     except TimeoutError:
         return [fail("offers", f"SkyPilot's catalogs cannot be had within {ASK_S:g} s", "set cloud.prices")]
 

@@ -15,7 +15,8 @@ from starburst.app.config.home import Home, user_name
 from starburst.app.config.sites import runs_users_here
 from starburst.app.config.tracing import TracingConfig
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import need_otel, stored_config
+from starburst.app.wiring.build import need_otel
+from starburst.app.wiring.stored import stored_config
 from starburst.store import queries
 from starburst.store.errors import StoreError
 from starburst.store.store import Store

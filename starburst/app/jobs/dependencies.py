@@ -15,7 +15,7 @@ from translator.manifests.hints import MAX_NAMES
 
 
 def resolved(
-    store: Store, submissions: Sequence[Submission], queues: pages.Queues = None
+    store: Store, submissions: Sequence[Submission], queues: pages.QueueScope = None
 ) -> list[Submission]:
     """The submissions with ids in place of names, in topological order.
 
@@ -46,7 +46,7 @@ def resolved(
 
 
 class _Names:
-    def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.Queues) -> None:
+    def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.QueueScope) -> None:
         self._store = store
         self._queues = queues
         self.problems: list[str] = []

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from starburst.app.times import local_clock
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import Explanation, ended, explain
 from starburst.store import queries

@@ -18,13 +18,13 @@ from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
-from starburst.app.wiring.build import carries, live_core, stored_config
+from starburst.app.wiring.stored import carries, live_core, stored_config
 from starburst.core.steps.holding import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
-from starburst.store.pages import Queues
+from starburst.store.pages import QueueScope
 from starburst.store.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
 from translator.manifests.arrays import members
@@ -39,7 +39,7 @@ def read_sources(
     store: Store,
     sources: Iterable[ManifestText],
     user: str,
-    queues: Queues = None,
+    queues: QueueScope = None,
     *,
     submitter: Submitter = ANYBODY,
     seed: str | None = None,
@@ -78,7 +78,7 @@ def read_sources(
     return resolved(store, [job for first in owned for job in members(first)], queues)
 
 
-def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
+def _queues(config: Config, seen: QueueScope) -> tuple[str, ...] | None:
     """The known queues within the submitter's scope; None: any name is allowed."""
     there = [queue.name for queue in config.queues]
     return tuple(name for name in there if seen is None or name in seen) if there else None

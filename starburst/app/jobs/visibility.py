@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from starburst.store import pages
-from starburst.store.pages import Queues
+from starburst.store.pages import QueueScope
 from starburst.store.store import Store
 
 ANOTHERS = "another queue's job"
@@ -22,7 +22,7 @@ TOLD = ("reason", "numbers", "message", "explanation")
 _WORD = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 
 
-def as_seen(store: Store, queues: Queues, answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_seen(store: Store, queues: QueueScope, answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows as a reader of these queues may see them; None is all queues."""
     if queues is None:
         return answer

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
-from starburst.app.logs.sites import LogFile, LogPosition, find_logs
+from starburst.app.logs.sites import LogFile, LogPart, LogPosition, LogWriter, find_logs
 from starburst.domain.job import is_over
 from starburst.store import queries
 from starburst.store.queries import JobRow
@@ -20,18 +20,6 @@ from starburst.store.store import Store
 POLL_S = 0.2
 #: Largest piece, in lines and characters; a single longer line is still one piece.
 BLOCK, LETTERS = 1000, 1 << 17
-
-#: Receives the next piece of text; a slow receiver slows the reading down. An empty piece tells followers
-#: that the first look is done, and the position.
-LogWriter = Callable[[str], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class LogPart:
-    """The part of a job's logs: an attempt (default: the last) and a rank (default: all)."""
-
-    attempt: int | None = None
-    rank: int | None = None
 
 
 async def read_log(

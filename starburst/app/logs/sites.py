@@ -1,9 +1,9 @@
-"""Log files of the embedded sites, and positions in logs."""
+"""Log files of the embedded sites; parts of logs, and positions in them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,19 @@ _END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 
 #: A position as text: the first attempt, then bytes by name.
 _POSITION = re.compile(r"[0-9]{1,9}(&[-./A-Za-z0-9]{1,300}=[0-9]{1,18})*")
+
+
+#: Receives the next piece of text; a slow receiver slows the reading down. An empty piece tells followers
+#: that the first look is done, and the position.
+LogWriter = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The part of a job's logs: an attempt (default: the last) and a rank (default: all)."""
+
+    attempt: int | None = None
+    rank: int | None = None
 
 
 @dataclass(slots=True)

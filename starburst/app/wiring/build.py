@@ -10,25 +10,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starburst.app.config import Config, parse_config
+from starburst.app.config import Config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
-from starburst.app.daemon.controller import Companion, Controller
+from starburst.app.daemon.controller import Companion, Controller, Surroundings
 from starburst.app.daemon.home_lock import Held
 from starburst.app.daemon.home_watch import keep_watch
-from starburst.app.daemon.observers import StepTimes, Watcher
+from starburst.app.daemon.observers import StepObserver, StepTimes
 from starburst.app.daemon.progress_inbox import Inbox, inbox_of, reporting, together
 from starburst.app.daemon.prune import prune
-from starburst.app.daemon.reaper import Rules
+from starburst.app.daemon.reaper import ReapRules
 from starburst.app.daemon.shortages import Patience
 from starburst.app.daemon.wall_clock import steady_wall
 from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.jobs.intake import JobIntake
 from starburst.app.reading.adopted import object_reader
+from starburst.app.wiring.stored import carries
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
-from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.snapshot import restore
 from starburst.domain.clock import Pace
@@ -39,7 +39,6 @@ from starburst.store import queries
 from starburst.store.store import Store
 from translator.manifests.tenancy import Tenancy, rule
 from translator.tasks.runtime_values import UnresolvedError
-from translator.tasks.stores import Carried
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.runs.runtime_values import Source
@@ -55,14 +54,14 @@ def build(
     config: Config,
     store: Store,
     *,
-    watchers: Sequence[Watcher] = (),
+    observers: Sequence[StepObserver] = (),
     inbox: Inbox | None = None,
     held: Held | None = None,
 ) -> Controller:
-    """A controller that goes on where the store says; the config is noted there for the other commands.
+    """A controller that resumes from the store, which is given the config for the other commands to read.
 
-    What is put into the inbox by other threads comes to it while it runs. `held`: this process's hold on the
-    home, where it also tells others what it waits for.
+    Progress that other threads put into `inbox` is reported to it while it runs. `held` is this process's
+    lock of the home, in which a shortage that stops the scheduler is shown to others.
 
     Raises:
         UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
@@ -82,7 +81,6 @@ def build(
 
     cluster = _cluster(home, config, store, scheduler)
     cloud = cloud_of(home, config, store, pace, now)
-    rules = reaping(config, store)
     bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
     patience = Patience() if held is None else Patience(held.tell)
     beside = [
@@ -96,12 +94,14 @@ def build(
         cluster,
         cloud,
         pace,
-        rules=rules,
-        prune=forget,
-        companion=together(beside, patience),
-        watchers=[StepTimes(store), *_tracing(config, store, pace), *watchers],
-        patience=patience,
         wall=wall,
+        patience=patience,
+        around=Surroundings(
+            reaping=reaping(config, store),
+            prune=forget,
+            companion=together(beside, patience),
+            observers=[StepTimes(store), *_tracing(config, store, pace), *observers],
+        ),
     )
 
 
@@ -149,13 +149,6 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     )
 
 
-def carries(config: Config) -> Carried | None:
-    """What jobs that leave for the cloud are given there of their cluster."""
-    if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
-        return Carried(config.stores())
-    return None
-
-
 def values_of(config: Config) -> Source | None:
     """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
     chosen = config.cluster
@@ -200,9 +193,9 @@ def offers_of(cloud: CloudSection) -> tuple[Offer, ...]:
     return cloud.known_offers()
 
 
-def reaping(config: Config, store: Store) -> Rules:
+def reaping(config: Config, store: Store) -> ReapRules:
     """Whom the reaper ends, by this config."""
-    return Rules(_controller_id(store), config.cloud.reap_after, config.cloud.reap_others)
+    return ReapRules(_controller_id(store), config.cloud.reap_after, config.cloud.reap_others)
 
 
 def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) -> None:
@@ -259,7 +252,7 @@ def _bus(
     return bus_of(home.database, config.bus, _controller_id(store), scheduler, sites)
 
 
-def _tracing(config: Config, store: Store, pace: Pace) -> list[Watcher]:
+def _tracing(config: Config, store: Store, pace: Pace) -> list[StepObserver]:
     if config.tracing.endpoint is None:
         return []
     need_otel()
@@ -305,28 +298,6 @@ def need_otel() -> None:
         there = False
     if not there:
         raise UserError("tracing.endpoint: needs the extra: pip install 'starburst-scheduler[otel]'")
-
-
-def live_core(store: Store) -> Scheduler:
-    """The running scheduler's state as last committed, at the present time; for questions, not for changes.
-
-    In a home where nothing ran yet it is the core that the stored or default config would start with.
-    """
-    config = stored_config(store)
-    scheduler = restore(config.settings(), store.snapshot())
-    now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
-    if not scheduler.capacity.nodes:
-        offers = config.cloud.known_offers()
-        scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
-    scheduler.now = now
-    open_books(store, scheduler, now)
-    return scheduler
-
-
-def stored_config(store: Store) -> Config:
-    """The config that `starburst up` last ran with here; the default if it never did."""
-    data = store.fact("config")
-    return Config() if data is None else parse_config(data, "stored config")
 
 
 def _pace(store: Store, config: Config) -> Pace:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.job_log import LogPart
+from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.store.costs import CostRow
 from starburst.store.queries import DecisionRow, JobRow

@@ -10,7 +10,7 @@ from typing import Any
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.job_log import LogPart
+from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.client import Client, RefusedError, StarburstError
 from starburst.domain.money import Money

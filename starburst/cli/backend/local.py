@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from starburst.app.config.home import Home
 from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
-from starburst.app.logs.job_log import LogPart, read_log
+from starburst.app.logs.job_log import read_log
+from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.domain.job import OWNER
@@ -65,7 +66,7 @@ class LocalBackend:
 
     def caps(self) -> list[Keys]:
         from starburst.app.jobs.caps_view import cap_rows  # noqa: PLC0415
-        from starburst.app.wiring.build import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
         return cap_rows(live_core(self.store))
 

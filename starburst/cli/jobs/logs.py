@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starburst.app.errors import UserError
-from starburst.app.logs.job_log import LogPart
+from starburst.app.logs.sites import LogPart
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import say
 from starburst.visible import LogFilter

@@ -16,10 +16,11 @@ import typer
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.orphan_ledger import ReapedBook
-from starburst.app.daemon.reaper import Fate, Reaper, Rules
+from starburst.app.daemon.reaper import Fate, Reaper, ReapRules
 from starburst.app.errors import UserError
 from starburst.app.times import age, iso
-from starburst.app.wiring.build import cloud_of, offers_of, reaping, stored_config
+from starburst.app.wiring.build import cloud_of, offers_of, reaping
+from starburst.app.wiring.stored import stored_config
 from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.cli.backend.session import open_store
 from starburst.cli.output import Column, Format, Listing, OutputOption, say
@@ -114,7 +115,7 @@ def _alone(home: Home, *, dry_run: bool) -> Iterator[bool]:
 
 
 async def _round(
-    home: Home, config: Config, store: Store, rules: Rules, wait_s: float | None
+    home: Home, config: Config, store: Store, rules: ReapRules, wait_s: float | None
 ) -> FoundMachine:
     """Look, end machines unless `wait_s` is None, and wait at most `wait_s` for their end."""
     offers = offers_of(config.cloud)
@@ -130,6 +131,7 @@ async def _round(
         claimed=lambda: {machine.id for machine in queries.instance_records(store)},
         now=now,
         rate=prices.get,
+        in_order=store.in_order,
     )
     try:
         looked = await reaper.look()

@@ -13,7 +13,7 @@ import typer
 from starburst.app.doctor.embedded_checks import can_do_all, trusting
 from starburst.app.errors import UserError
 from starburst.app.times import iso, local_clock
-from starburst.app.wiring.build import stored_config
+from starburst.app.wiring.stored import stored_config
 from starburst.cli.backend.session import open_store
 from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
 from starburst.domain.job import Submitter

@@ -86,7 +86,7 @@ def _store_that_takes(held: Held) -> Iterator[Store]:
     """The store once it can be written; waits while it is locked or the disk is full."""
     with ExitStack() as stack:
 
-        def opened() -> Store:
+        async def opened() -> Store:
             store = stack.enter_context(open_store(BUSY_MS))
             try:
                 store.try_write()

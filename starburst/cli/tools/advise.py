@@ -18,7 +18,7 @@ from sim.spec import CHOICES, Spec, option
 from sim.sweep import sweep
 from sim.trace import Trace
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import live_core
+from starburst.app.wiring.stored import live_core
 from starburst.cli.backend.session import open_store
 from starburst.cli.output import Format, OutputOption, print_data
 from starburst.cli.tools.simulate import points_listing

@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
+from starburst.aio import in_thread
 from starburst.clusters.kubernetes.leave_rights import Leaving
 from starburst.domain.job import Submission
 from starburst.kube import names
@@ -143,7 +145,7 @@ class Adoption:
         submission = replace(submission, job=replace(submission.job, confined=confined))
         self._found(job_id, view)
         self._handed_in.add(view.uid)
-        self._desk.submit(submission)
+        await in_thread(partial(self._desk.submit, submission))  # it waits for the disk
         await self._api.patch(resource, view.namespace, view.name, self._mark(there, submission))
         log.info("adopted", job=job_id, object=f"{view.namespace}/{view.name}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, or_, select
 
 from sim.world import SimJob, World
-from starburst.app.wiring.build import stored_config
+from starburst.app.wiring.stored import stored_config
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
 from starburst.core.parts.fleet import InstanceRecord

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from starburst.app.jobs.caps_view import stored_standings
 from starburst.app.packing_gap import PackingGap
-from starburst.app.wiring.build import stored_config
+from starburst.app.wiring.stored import stored_config
 from starburst.core.model.actions import Slot
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Phase

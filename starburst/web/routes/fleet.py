@@ -22,7 +22,7 @@ from starburst.app.jobs.serializers import (
 from starburst.app.times import iso
 from starburst.store import pages, queries
 from starburst.store.costs import CostRow, CostSplit, costs, dearest_first
-from starburst.web.dependencies import RequestContext, Viewer
+from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.jobs import After, Limit
 
@@ -31,7 +31,7 @@ router = APIRouter()
 
 @router.get("/instances", summary="List the rented machines", tags=["machines"])
 def instances(
-    context: Viewer, all: Annotated[bool, Query(description="also those that have ended")] = False
+    context: ViewerContext, all: Annotated[bool, Query(description="also those that have ended")] = False
 ) -> JSONResponse:
     """An array of what `starburst instances -o json` shows; with a scoped token machines of its jobs only."""
     return JSONResponse([instance_keys(row) for row in _machines(context, include_ended=all)])
@@ -39,7 +39,8 @@ def instances(
 
 @router.get("/cost", summary="The cloud's bill", tags=["machines"])
 def cost(
-    context: Viewer, by: Annotated[CostSplit, Query(description="what it is split by")] = CostSplit.USER
+    context: ViewerContext,
+    by: Annotated[CostSplit, Query(description="what it is split by")] = CostSplit.USER,
 ) -> JSONResponse:
     """An array of what `starburst cost -o json` shows; a scoped token's is split by user, queue or job."""
     rows = costs(
@@ -53,7 +54,7 @@ def cost(
 
 
 @router.get("/caps", summary="How the caps on spending stand", tags=["machines"])
-def caps(context: Viewer) -> JSONResponse:
+def caps(context: ViewerContext) -> JSONResponse:
     """An array of what `starburst cost --caps -o json` shows; a scoped token sees those on its queues."""
     with context.snapshots.current() as core:
         rows = cap_rows(core)
@@ -63,7 +64,7 @@ def caps(context: Viewer) -> JSONResponse:
 
 @router.get("/events", summary="The decision log", tags=["log"])
 def events(
-    context: Viewer,
+    context: ViewerContext,
     subject: Annotated[str | None, Query(description="only about this job or machine, by its id")] = None,
     after: After = 0,
     limit: Limit = 1000,
@@ -77,21 +78,21 @@ def events(
 
 
 @router.get("/nodes", summary="The cluster's nodes and what is free on them", tags=["machines"])
-def nodes(context: Viewer) -> JSONResponse:
+def nodes(context: ViewerContext) -> JSONResponse:
     """An array; amounts are what jobs may use. A node that jobs may not start on is not `schedulable`."""
     with context.snapshots.current() as core:
         return JSONResponse([node_keys(node, core.capacity.free(node.name)) for node in core.capacity.nodes])
 
 
 @router.get("/offers", summary="What the cloud sells", tags=["machines"])
-def offers(context: Viewer) -> JSONResponse:
+def offers(context: ViewerContext) -> JSONResponse:
     """An array; the price is null if it is unknown."""
     with context.snapshots.current() as core:
         return JSONResponse([offer_keys(offer) for offer in core.fleet.offers.values()])
 
 
 @router.get("/summary", summary="How things stand, in a few numbers", tags=["log"])
-def summary(context: Viewer) -> JSONResponse:
+def summary(context: ViewerContext) -> JSONResponse:
     """Jobs and machines by phase, dollars per hour at present, and the newest row of the log."""
     app_context, queues = context.services.app_context, context.principal.queues
     machines = _machines(context)

@@ -19,7 +19,7 @@ from starburst.store import pages, queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
-from starburst.web.dependencies import RequestContext, Submitter, Viewer
+from starburst.web.dependencies import RequestContext, SubmitterContext, ViewerContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import BODY, NAMES_BODY, names
 from starburst.web.submission_limits import SubmissionBody, submission_body
@@ -39,7 +39,7 @@ After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this o
 
 @router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
 def submit(
-    context: Submitter,
+    context: SubmitterContext,
     body: Annotated[SubmissionBody, Depends(submission_body)],
     *,
     dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
@@ -78,7 +78,7 @@ def submit(
 @router.get("", summary="List jobs in order of arrival")
 def jobs(
     *,
-    context: Viewer,
+    context: ViewerContext,
     phase: Annotated[list[str], Query(description=f"only in these phases: {', '.join(PHASES)}")] = [],  # noqa: B006
     user: Annotated[str | None, Query(description="only this user's")] = None,
     queue: Annotated[list[str], Query(description="only of these queues")] = [],  # noqa: B006
@@ -107,7 +107,7 @@ def jobs(
 
 
 @router.get("/{job}", summary="One job's story")
-def job(context: Viewer, job: JobText) -> JSONResponse:
+def job(context: ViewerContext, job: JobText) -> JSONResponse:
     """What `starburst status JOB -o json` shows."""
     row = context.job(job)
     story = queries.decisions(context.store, row.id)
@@ -115,39 +115,39 @@ def job(context: Viewer, job: JobText) -> JSONResponse:
 
 
 @router.get("/{job}/explain", summary="Where a job stands and why, in one sentence")
-def explain(context: Viewer, job: JobText) -> JSONResponse:
+def explain(context: ViewerContext, job: JobText) -> JSONResponse:
     """What `starburst explain -o json` shows. Times in the sentence are of the server's zone."""
     row = context.job(job)
     return JSONResponse(context.shown([{"id": row.id, **explanation_keys(_explained(context, row))}])[0])
 
 
 @router.get("/{job}/events", summary="What was decided on a job")
-def events(context: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
+def events(context: ViewerContext, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
     """An array of what `starburst events JOB -o json` shows."""
     rows = queries.decisions(context.store, context.job(job).id, after_seq=after, limit=limit)
     return JSONResponse(context.shown([decision_keys(row) for row in rows]))
 
 
 @router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def cancel_all(context: Submitter, names: Names, now: Now = False) -> JSONResponse:
+def cancel_all(context: SubmitterContext, names: Names, now: Now = False) -> JSONResponse:
     """How they stood before, for each name one job, or all of an array; who may is as for one job."""
     return JSONResponse(_cancel(context, context.named(names), now=now))
 
 
 @router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def hold_all(context: Submitter, names: Names) -> JSONResponse:
+def hold_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, context.named(names), submitting.hold))
 
 
 @router.post("/release", summary="Release jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def release_all(context: Submitter, names: Names) -> JSONResponse:
+def release_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, context.named(names), submitting.release))
 
 
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
-def cancel(context: Submitter, job: JobText, now: Now = False) -> JSONResponse:
+def cancel(context: SubmitterContext, job: JobText, now: Now = False) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
 
     Submitters may cancel their own jobs, admins all, and only admins `now`.
@@ -156,13 +156,13 @@ def cancel(context: Submitter, job: JobText, now: Now = False) -> JSONResponse:
 
 
 @router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
-def hold(context: Submitter, job: JobText) -> JSONResponse:
+def hold(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, [context.job(job)], submitting.hold)[0])
 
 
 @router.post("/{job}/release", summary="Let a held job into the queue")
-def release(context: Submitter, job: JobText) -> JSONResponse:
+def release(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, [context.job(job)], submitting.release)[0])
 

@@ -18,7 +18,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection
 
-from starburst.app.wiring.build import stored_config
+from starburst.app.wiring.stored import stored_config
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD
 from starburst.domain.money import MICRO
 from starburst.store import counters, dashboard_queries, queries

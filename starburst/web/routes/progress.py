@@ -28,7 +28,7 @@ BODY = {
     }
 }
 
-JobText = Annotated[str, Path(description="whole id, or the name of one that lives")]
+ReportedJob = Annotated[str, Path(description="whole id, or the name of one that lives")]
 AttemptText = Annotated[
     str, Path(pattern=f"^([1-9][0-9]{{0,5}}|{CURRENT})$", description="number, or current")
 ]
@@ -42,7 +42,7 @@ class ProgressReporter:
     job: JobStatus
 
 
-def reporter(request: Request, job: JobText) -> ProgressReporter:
+def reporter(request: Request, job: ReportedJob) -> ProgressReporter:
     """Requires the report token of the job, or the rights to cancel the job."""
     services: Services = request.app.state.services
     principal = services.authenticator.authenticate_report(request, job)

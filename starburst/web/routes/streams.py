@@ -13,11 +13,11 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from starburst.app.logs.job_log import LogPart, read_log, refuse_unknown
-from starburst.app.logs.sites import LogPosition
+from starburst.app.logs.job_log import read_log, refuse_unknown
+from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.store import pages
 from starburst.store.queries import JobRow
-from starburst.web.dependencies import RequestContext, Viewer
+from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.routes.jobs import JobText
 
 router = APIRouter()
@@ -71,7 +71,7 @@ class Stream(StreamingResponse):
     responses={200: {"content": {EVENTS: {}}}},
 )
 async def watch(
-    context: Viewer,
+    context: ViewerContext,
     after: Annotated[int | None, Query(ge=0, lt=2**63, description="row to go on from; the last one")] = None,
     last_event_id: Annotated[str, Header(description="the same, as browsers send it")] = "",
 ) -> Response:
@@ -98,7 +98,7 @@ async def watch(
 )
 async def logs(
     *,
-    context: Viewer,
+    context: ViewerContext,
     job: JobText,
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="of this run; the last")] = None,
     rank: Annotated[int | None, Query(ge=0, le=2**31, description="of this task of a gang; all")] = None,

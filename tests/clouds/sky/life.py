@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from starburst.aio import in_thread
 from starburst.app.daemon.orphan_ledger import ReapedBook
-from starburst.app.daemon.reaper import Reaper, Rules
+from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.journal import FileNotes
 from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner
@@ -158,10 +159,16 @@ class Drawer:
         self.facts[key] = value
 
 
-def reaper_of(cloud: SkyCloud, *claimed: str, rules: Rules, now: Callable[[], float] = wall) -> Reaper:
+def reaper_of(cloud: SkyCloud, *claimed: str, rules: ReapRules, now: Callable[[], float] = wall) -> Reaper:
     """A reaper over a store that claims these machines."""
     return Reaper(
-        cloud, rules, ReapedBook(Drawer()), claimed=lambda: set(claimed), now=now, rate=lambda _offer: None
+        cloud,
+        rules,
+        ReapedBook(Drawer()),
+        claimed=lambda: set(claimed),
+        now=now,
+        rate=lambda _offer: None,
+        in_order=in_thread,
     )
 
 

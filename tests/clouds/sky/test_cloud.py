@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.daemon.reaper import Fate, Rules
+from starburst.app.daemon.reaper import Fate, ReapRules
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.core.model.events import (
     InstanceFailed,
@@ -296,11 +296,11 @@ def test_machines_of_other_controllers_are_listed_as_theirs_and_can_be_ended_by_
             (orphan,) = await other.cloud.owned()
             assert orphan.id == Naming("starburst", "c").cluster("i-1")
             assert orphan.controller not in ("", "other")
-            assert Rules("other", others=True).fate(orphan, set(), 1e9) is Fate.LEASED
+            assert ReapRules("other", others=True).fate(orphan, set(), 1e9) is Fate.LEASED
             (ours,) = await life.cloud.owned()
             assert (ours.id, ours.phase, ours.offer_name) == ("i-1", InstancePhase.READY, OFFER.name)
-            assert Rules("c", after_s=900.0).fate(ours, {"i-1"}, 0.0) is Fate.CLAIMED
-            assert Rules("c").fate(ours, set(), 1e9) is Fate.UNCLAIMED
+            assert ReapRules("c", after_s=900.0).fate(ours, {"i-1"}, 0.0) is Fate.CLAIMED
+            assert ReapRules("c").fate(ours, set(), 1e9) is Fate.UNCLAIMED
             await other.cloud.terminate(orphan.id)
             await other.heard(InstanceGone)
         assert not sky.alive()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.daemon.reaper import Rules
+from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.access.ports import ClusterState
 from starburst.core.model.events import InstanceReady, RunEnded, RunStarted
 from tests.app.virtual import run, wall
@@ -30,7 +30,7 @@ def test_leases_are_renewed_while_the_api_server_is_down(tmp_path: Path, server_
             await life.heard(RunStarted)
             sky.server_up = server_up
             sky.vms[0].lease_until = wall() + LEASE_S
-            reaper = reaper_of(life.cloud, "i-1", rules=Rules("c"))
+            reaper = reaper_of(life.cloud, "i-1", rules=ReapRules("c"))
             rounds = asyncio.create_task(reaper.rounds(20.0))
             assert (await life.heard(RunEnded)).exit_code == 0
             rounds.cancel()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.app.daemon.reaper import Rules
+from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.access.ports import ClusterState, Presence
 from starburst.clouds.sky.machines.liveness import Verdict, verdict
 from starburst.core.model.events import (
@@ -192,7 +192,7 @@ def test_a_machine_is_attended_to_after_a_restart_though_skypilot_is_dead(tmp_pa
         sky.server_up = False
         sky.vms[0].lease_until = wall() + 100
         async with Life(sky, life.home) as second:
-            reaper = reaper_of(second.cloud, "i-1", rules=Rules("c"))
+            reaper = reaper_of(second.cloud, "i-1", rules=ReapRules("c"))
             rounds = asyncio.create_task(reaper.rounds(20.0))
             assert ("a", 1) in (await second.heard(SiteSynced)).known
             assert (await second.heard(RunEnded)).exit_code == 0

@@ -1,0 +1,44 @@
+"""The scheduler as the store has it, for commands and requests that ask a question and change nothing."""
+
+from __future__ import annotations
+
+import time
+
+from starburst.app.config import Config, parse_config
+from starburst.app.config.sites import KubernetesConfig, SkyConfig
+from starburst.app.jobs.caps_view import open_books
+from starburst.core.model.events import NodesChanged, OffersChanged
+from starburst.core.scheduler import Scheduler
+from starburst.core.views.snapshot import restore
+from starburst.store import queries
+from starburst.store.store import Store
+from translator.tasks.stores import Carried
+
+
+def live_core(store: Store) -> Scheduler:
+    """A copy of the running scheduler's core as last committed, at the present time.
+
+    In a home where nothing ran yet it is the core that the stored or default config would start with.
+    """
+    config = stored_config(store)
+    scheduler = restore(config.settings(), store.snapshot())
+    now = max(scheduler.now, queries.pace(store).scheduler_time(time.time()))
+    if not scheduler.capacity.nodes:
+        offers = config.cloud.known_offers()
+        scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
+    scheduler.now = now
+    open_books(store, scheduler, now)
+    return scheduler
+
+
+def stored_config(store: Store) -> Config:
+    """The config that `starburst up` last ran with here; the default if it never did."""
+    data = store.fact("config")
+    return Config() if data is None else parse_config(data, "stored config")
+
+
+def carries(config: Config) -> Carried | None:
+    """What offloaded jobs are given of their cluster; None unless Kubernetes meets a real cloud."""
+    if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
+        return Carried(config.stores())
+    return None
