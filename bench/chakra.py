@@ -24,7 +24,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.kube.api import PODS, Api, Object
+from starburst.kube.api import Api
+from starburst.kube.resources import PODS, Object
 from tests.kube import chakra_lab
 from tests.kube.lab import Lab, control_plane
 

@@ -10,9 +10,11 @@ from typing import Protocol
 
 import structlog
 
-from chakra_plugin.rounds import Bind
+from chakra_plugin.cycle import Bind
 from starburst.kube import names
-from starburst.kube.api import PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import PODS, Object
 
 log = structlog.get_logger()
 
@@ -27,7 +29,7 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.25, 5.0
 LANDING_S = 60.0
 
 
-class Answer(Enum):
+class BindingResult(Enum):
     """What is known of a binding."""
 
     BOUND = "bound"
@@ -39,7 +41,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class BindingAttempt:
     """A binding, and what is not known of it from before."""
 
     bind: Bind
@@ -50,7 +52,7 @@ class Errand:
     may_land_until: float = 0.0
 
 
-class Outcome(Protocol):
+class BindingListener(Protocol):
     """Whom the binder asks, and to whom it tells what became of a binding."""
 
     def leading(self) -> bool:
@@ -75,7 +77,7 @@ class Binder:
     def __init__(
         self,
         api: Api,
-        outcome: Outcome,
+        outcome: BindingListener,
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -84,7 +86,7 @@ class Binder:
         self._outcome = outcome
         self._clock = clock
         self._sleep = sleep
-        self._queue: asyncio.Queue[Errand] = asyncio.Queue()
+        self._queue: asyncio.Queue[BindingAttempt] = asyncio.Queue()
         self._workers: list[asyncio.Task[None]] = []
         self._later: set[asyncio.Task[None]] = set()
         self._busy = 0
@@ -96,7 +98,7 @@ class Binder:
 
     def send(self, bind: Bind) -> None:
         """Take a binding."""
-        self._queue.put_nowait(Errand(bind))
+        self._queue.put_nowait(BindingAttempt(bind))
 
     async def run(self) -> None:
         """Work until cancelled; calls that are under way then still get their answer, others are not made."""
@@ -120,7 +122,7 @@ class Binder:
             finally:
                 self._busy -= 1
 
-    async def _one(self, errand: Errand) -> None:
+    async def _one(self, errand: BindingAttempt) -> None:
         bind, outcome = errand.bind, self._outcome
         if not outcome.leading():
             return  # the rounds end, too
@@ -129,20 +131,20 @@ class Binder:
             self._again(errand, outcome.refused(bind, lost=True))
             return
         answer, node = await _through(self._send(bind) if valid else self._ask(bind))
-        if answer is Answer.BOUND:
+        if answer is BindingResult.BOUND:
             outcome.bound(bind, node)
-        elif answer is Answer.UNKNOWN and valid:
+        elif answer is BindingResult.UNKNOWN and valid:
             self._try_again(replace(errand, may_land_until=self._clock() + LANDING_S))
-        elif answer in (Answer.GONE, Answer.REFUSED) and not self._may_land(answer, errand):
-            self._again(Errand(bind), outcome.refused(bind, lost=not valid))
+        elif answer in (BindingResult.GONE, BindingResult.REFUSED) and not self._may_land(answer, errand):
+            self._again(BindingAttempt(bind), outcome.refused(bind, lost=not valid))
         else:
             self._try_again(errand)
 
-    def _may_land(self, answer: Answer, errand: Errand) -> bool:
+    def _may_land(self, answer: BindingResult, errand: BindingAttempt) -> bool:
         """Whether the pod may be bound yet by a call from before."""
-        return answer is not Answer.GONE and self._clock() < errand.may_land_until
+        return answer is not BindingResult.GONE and self._clock() < errand.may_land_until
 
-    async def _send(self, bind: Bind) -> tuple[Answer, str]:
+    async def _send(self, bind: Bind) -> tuple[BindingResult, str]:
         namespace, name = bind.pod.key
         try:
             path = PODS.path(namespace, name, "binding")
@@ -153,42 +155,42 @@ class Binder:
                 return await self._ask(bind)
             log.warning("not-bound", pod=f"{namespace}/{name}", node=bind.node, error=str(error))
             if error.status == 404:
-                return Answer.GONE, ""
-            return (Answer.UNKNOWN if error.status >= 500 else Answer.REFUSED), ""
+                return BindingResult.GONE, ""
+            return (BindingResult.UNKNOWN if error.status >= 500 else BindingResult.REFUSED), ""
         except UnreachableError as error:
             log.warning("bind-unanswered", pod=f"{namespace}/{name}", node=bind.node, error=str(error))
-            return (Answer.UNKNOWN if error.sent else Answer.UNSENT), ""
-        return Answer.BOUND, bind.node
+            return (BindingResult.UNKNOWN if error.sent else BindingResult.UNSENT), ""
+        return BindingResult.BOUND, bind.node
 
-    async def _ask(self, bind: Bind) -> tuple[Answer, str]:
+    async def _ask(self, bind: Bind) -> tuple[BindingResult, str]:
         """Where the pod is by now."""
         try:
             pod = await self._api.find(PODS, *bind.pod.key)
         except (ApiError, UnreachableError):
-            return Answer.UNKNOWN, ""
+            return BindingResult.UNKNOWN, ""
         if pod is None or pod["metadata"]["uid"] != bind.pod.uid:
-            return Answer.GONE, ""
+            return BindingResult.GONE, ""
         node = pod["spec"].get("nodeName", "")
-        return (Answer.BOUND, node) if node else (Answer.REFUSED, "")
+        return (BindingResult.BOUND, node) if node else (BindingResult.REFUSED, "")
 
-    def _try_again(self, errand: Errand) -> None:
+    def _try_again(self, errand: BindingAttempt) -> None:
         self._outcome.unanswered()
         pause_s = min(FIRST_PAUSE_S * 2.0 ** min(errand.unanswered, 10), LAST_PAUSE_S)
         self._again(replace(errand, unanswered=errand.unanswered + 1), self._clock() + pause_s)
 
-    def _again(self, errand: Errand, at: float | None) -> None:
+    def _again(self, errand: BindingAttempt, at: float | None) -> None:
         if at is None:
             return
         task = asyncio.ensure_future(self._wait(errand, at))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    async def _wait(self, errand: Errand, at: float) -> None:
+    async def _wait(self, errand: BindingAttempt, at: float) -> None:
         await self._sleep(max(0.0, at - self._clock()))
         self._queue.put_nowait(errand)
 
 
-async def _through(call: Awaitable[tuple[Answer, str]]) -> tuple[Answer, str]:
+async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingResult, str]:
     """The answer of a call, also to one who is cancelled meanwhile."""
     task = asyncio.ensure_future(call)
     try:

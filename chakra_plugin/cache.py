@@ -11,18 +11,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from starburst.kube.objects import Amounts, NodeView, PodView
+from starburst.kube.objects import NodeView, PodView
+from translator.podspec import Amounts
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Nomination:
     """Room kept on a node for a pod whose victims are on their way out."""
 
     requests: Amounts
     priority: int
 
 
-class Room:
+class NodeInfo:
     """A node and what is left of it. Only the cache changes it."""
 
     __slots__ = ("free", "kept", "name", "order", "pods", "ports", "stamp", "view")
@@ -38,7 +39,7 @@ class Room:
         self.pods: dict[str, PodView] = {}
         self.ports: Counter[str] = Counter()
         #: By uid of the pod it is kept for.
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, Nomination] = {}
         #: Grows with every change.
         self.stamp = 0
 
@@ -77,7 +78,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Assignment:
     """Where a pod is."""
 
     pod: PodView
@@ -90,16 +91,16 @@ class Cache:
     """All rooms and places."""
 
     def __init__(self) -> None:
-        self.rooms: dict[str, Room] = {}
-        self.places: dict[str, Place] = {}
+        self.rooms: dict[str, NodeInfo] = {}
+        self.places: dict[str, Assignment] = {}
         #: Rooms in the order in which they changed; whoever remembers a position in it knows what is new.
-        self.log: list[Room] = []
+        self.log: list[NodeInfo] = []
         #: Names of nodes that may hold more than before.
         self.grown: set[str] = set()
         self._order = 0
         self._kept: dict[str, str] = {}
 
-    def nodes(self) -> Iterator[Room]:
+    def nodes(self) -> Iterator[NodeInfo]:
         """Of nodes that are there."""
         return (room for room in self.rooms.values() if room.view is not None)
 
@@ -127,12 +128,12 @@ class Cache:
         self.unkeep(pod.uid)
         known = self.places.get(pod.uid)
         if known is not None and known.node == pod.node and known.pod.requests == pod.requests:
-            self.places[pod.uid] = Place(pod, pod.node, False)
+            self.places[pod.uid] = Assignment(pod, pod.node, False)
             self.rooms[pod.node].pods[pod.uid] = pod
             return
         if known is not None:
             self._remove(pod.uid)
-        self._place(Place(pod, pod.node, False))
+        self._place(Assignment(pod, pod.node, False))
 
     def gone(self, uid: str) -> None:
         """A pod was deleted, or is over."""
@@ -146,7 +147,7 @@ class Cache:
         """A binding is decided and will be sent."""
         assert pod.uid not in self.places, f"{pod.key} has a place"
         self.unkeep(pod.uid)
-        self._place(Place(pod, node, True))
+        self._place(Assignment(pod, node, True))
 
     def refresh(self, pod: PodView) -> None:
         """A newer view of an assumed pod that is still unbound as far as the watch knows."""
@@ -170,7 +171,7 @@ class Cache:
         """Keep room for a pod whose victims leave."""
         self.unkeep(pod.uid)
         room = self.rooms[node]
-        room.kept[pod.uid] = Kept(pod.requests, pod.priority)
+        room.kept[pod.uid] = Nomination(pod.requests, pod.priority)
         self._kept[pod.uid] = node
         self._touch(room)
 
@@ -186,7 +187,7 @@ class Cache:
         """The node that keeps room for a pod, or ""."""
         return self._kept.get(uid, "")
 
-    def _place(self, place: Place) -> None:
+    def _place(self, place: Assignment) -> None:
         room = self._room(place.node)
         self.places[place.pod.uid] = place
         room._put(place.pod)
@@ -199,19 +200,19 @@ class Cache:
         self._touch(room, grown=grown)
         self._sweep(room)
 
-    def _room(self, name: str) -> Room:
+    def _room(self, name: str) -> NodeInfo:
         room = self.rooms.get(name)
         if room is None:
             self._order += 1
-            room = self.rooms[name] = Room(name, self._order)
+            room = self.rooms[name] = NodeInfo(name, self._order)
         return room
 
-    def _touch(self, room: Room, *, grown: bool = False) -> None:
+    def _touch(self, room: NodeInfo, *, grown: bool = False) -> None:
         room.stamp += 1
         self.log.append(room)
         if grown and room.view is not None:
             self.grown.add(room.name)
 
-    def _sweep(self, room: Room) -> None:
+    def _sweep(self, room: NodeInfo) -> None:
         if room.view is None and not room.pods and not room.kept:
             del self.rooms[room.name]

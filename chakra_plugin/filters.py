@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from chakra_plugin.cache import Room
+from chakra_plugin.cache import NodeInfo
 from chakra_plugin.demand import Demand
 from starburst.domain.constraints import Taint
 from starburst.kube.objects import NodeView
@@ -37,7 +37,7 @@ def barred(demand: Demand, node: NodeView) -> str:
     return ""
 
 
-def fits(demand: Demand, room: Room, uid: str = "", *, kept: bool = True) -> bool:
+def fits(demand: Demand, room: NodeInfo, uid: str = "", *, kept: bool = True) -> bool:
     """Whether there is room; `kept` says whether what is kept for pods other than `uid` is taken for used."""
     free = room.free_for(demand.priority, uid) if kept and room.kept else room.free
     for name, amount in demand.requests:
@@ -46,12 +46,12 @@ def fits(demand: Demand, room: Room, uid: str = "", *, kept: bool = True) -> boo
     return not demand.ports or not any(port in room.ports for port in demand.ports)
 
 
-def admits(demand: Demand, room: Room, uid: str = "", *, kept: bool = True) -> bool:
+def admits(demand: Demand, room: NodeInfo, uid: str = "", *, kept: bool = True) -> bool:
     """Whether a node takes a pod of this demand now."""
     return room.view is not None and fits(demand, room, uid, kept=kept) and not barred(demand, room.view)
 
 
-def lacking(demand: Demand, room: Room) -> list[str]:
+def lacking(demand: Demand, room: NodeInfo) -> list[str]:
     """What there is too little of; nothing if it fits."""
     free = room.free_for(demand.priority)
     found = [
@@ -64,7 +64,7 @@ def lacking(demand: Demand, room: Room) -> list[str]:
     return found
 
 
-def rejections(demand: Demand, room: Room) -> list[str]:
+def rejections(demand: Demand, room: NodeInfo) -> list[str]:
     """All that is in the way on a node, as kube-scheduler counts it; nothing if nothing is."""
     assert room.view is not None
     bar = barred(demand, room.view)

@@ -33,7 +33,7 @@ def gang_of(pod: PodView) -> Gang | str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GangMember:
     """A pod that has its place in a group, or had it until it succeeded."""
 
     rank: int | None
@@ -42,11 +42,11 @@ class Member:
     owner: str
 
 
-class Groups:
+class RankGroups:
     """Who has which rank among the pods of one owner, and of one gang. Failed pods are in no group."""
 
     def __init__(self) -> None:
-        self._members: dict[object, dict[str, Member]] = {}
+        self._members: dict[object, dict[str, GangMember]] = {}
         self._of: dict[str, tuple[object, ...]] = {}
 
     def put(self, pod: PodView, rank: int | None) -> tuple[object, ...]:
@@ -55,7 +55,7 @@ class Groups:
         groups: list[object] = [owner_key(pod)]
         if isinstance(gang, Gang):
             groups.append(gang)
-        member = Member(rank, pod.over, pod.owner.uid if pod.owner else "")
+        member = GangMember(rank, pod.over, pod.owner.uid if pod.owner else "")
         for group in groups:
             self._members.setdefault(group, {})[pod.uid] = member
         self._of[pod.uid] = tuple(groups)

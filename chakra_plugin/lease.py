@@ -24,7 +24,9 @@ from typing import Any
 
 import structlog
 
-from starburst.kube.api import LEASES, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import LEASES, Object
 
 log = structlog.get_logger()
 

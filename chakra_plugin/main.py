@@ -16,23 +16,24 @@ from typing import Annotated
 import structlog
 import typer
 
+from chakra_plugin.cycle import SchedulerOptions
 from chakra_plugin.lease import LeaseLostError, lead
 from chakra_plugin.metrics import Metrics
-from chakra_plugin.rounds import Options
-from chakra_plugin.scheduler import Scheduler
+from chakra_plugin.scheduler import ChakraScheduler
 from starburst.kube import names
-from starburst.kube.api import Api, CredentialsError
+from starburst.kube.api import Api
+from starburst.kube.errors import CredentialsError
 from starburst.log import set_up_log
 from starburst.policy.placement import PLACEMENTS
 
 #: Name of the Lease.
 LEASE = "chakra"
 
-Placement = Enum("Placement", {name: name for name in PLACEMENTS}, type=str)  # type: ignore[misc]
-BEST_FIT = Placement("best-fit")
+PlacementName = Enum("Placement", {name: name for name in PLACEMENTS}, type=str)  # type: ignore[misc]
+BEST_FIT = PlacementName("best-fit")
 
 
-class LogFormat(str, Enum):
+class ChakraLogFormat(str, Enum):
     """Of `--log-format`."""
 
     AUTO = "auto"
@@ -47,11 +48,15 @@ def chakra(
         typer.Option(help="A kubeconfig; else KUBECONFIG, ~/.kube/config or the pod's own account."),
     ] = None,
     placement: Annotated[
-        Placement, typer.Option(help="Which of the nodes that fit a pod goes to.")
+        PlacementName, typer.Option(help="Which of the nodes that fit a pod goes to.")
     ] = BEST_FIT,
     scheduler_name: Annotated[
         str, typer.Option(help="Pods with this schedulerName are bound.")
     ] = names.CHAKRA,
+    namespace: Annotated[
+        list[str],
+        typer.Option(help="Bind pods of this namespace only, and read Jobs only there; repeatable."),
+    ] = [],  # noqa: B006 - typer does not change it
     preempt: Annotated[
         bool, typer.Option("--preempt", help="Evict pods of lower PriorityClasses for those of higher ones.")
     ] = False,
@@ -68,12 +73,12 @@ def chakra(
     identity: Annotated[
         str | None, typer.Option(help="Of this process in the Lease; by default host name and a number.")
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="auto: text on a terminal, else JSON.")] = (
-        LogFormat.AUTO
+    log_format: Annotated[ChakraLogFormat, typer.Option(help="auto: text on a terminal, else JSON.")] = (
+        ChakraLogFormat.AUTO
     ),
 ) -> None:
     """Bind pods with `schedulerName: chakra` until Ctrl-C: best fit, gangs, priorities, Starburst's word."""
-    text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
+    text = log_format is ChakraLogFormat.TEXT or (log_format is ChakraLogFormat.AUTO and sys.stderr.isatty())
     set_up_log(text=text)
     metrics = Metrics()
     if metrics_port:
@@ -83,7 +88,7 @@ def chakra(
             _fail(
                 f"--metrics-port {metrics_port}: {error.strerror or error}; take another one, or 0 for none"
             )
-    options = Options(scheduler_name, placement.value, preempt, gang_timeout)
+    options = SchedulerOptions(scheduler_name, placement.value, preempt, gang_timeout, frozenset(namespace))
     lease = (lease_namespace, identity or f"{socket.gethostname()}_{secrets.token_hex(4)}")
     try:
         asyncio.run(_run(kubeconfig, options, metrics, lease if leader_elect else None))
@@ -94,7 +99,7 @@ def chakra(
 
 
 async def _run(
-    kubeconfig: Path | None, options: Options, metrics: Metrics, lease: tuple[str, str] | None
+    kubeconfig: Path | None, options: SchedulerOptions, metrics: Metrics, lease: tuple[str, str] | None
 ) -> None:
     """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and who we are."""
     async with await Api.connect(kubeconfig) as api:
@@ -109,8 +114,10 @@ async def _run(
             log.info("down")
 
 
-async def _schedule(api: Api, options: Options, metrics: Metrics, lease: tuple[str, str] | None) -> None:
-    scheduler = Scheduler(api, options, metrics)
+async def _schedule(
+    api: Api, options: SchedulerOptions, metrics: Metrics, lease: tuple[str, str] | None
+) -> None:
+    scheduler = ChakraScheduler(api, options, metrics)
     if lease is None:
         metrics.leader(True)
         await scheduler.run()

@@ -10,15 +10,24 @@ import math
 from collections import defaultdict
 from heapq import heapify, heappop, heappush
 
-from chakra_plugin.cache import Cache, Room
-from chakra_plugin.decision import Ranking, triple
+from chakra_plugin.cache import Cache, NodeInfo
+from chakra_plugin.cycle import Bind, Cycle, Preemption, SchedulerOptions
 from chakra_plugin.demand import Demand, demand_of
 from chakra_plugin.directives import Directive, Hold, directive_of, managed
 from chakra_plugin.filters import admits, barred, rejections, unavailable
-from chakra_plugin.gangs import Gang, Groups, gang_of, missing
-from chakra_plugin.pending import Entry, Fault, Line, Order, Queue, Shape, Standing, backoff_s
+from chakra_plugin.gangs import Gang, RankGroups, gang_of, missing
+from chakra_plugin.node_ranking import NodeRanking, triple
 from chakra_plugin.preemption import eviction
-from chakra_plugin.rounds import Bind, Options, Preemption, Round
+from chakra_plugin.scheduling_queue import (
+    Disposition,
+    InvalidPod,
+    PendingGroup,
+    PodShape,
+    QueuedPod,
+    QueueOrder,
+    SchedulingQueue,
+    backoff_s,
+)
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, PodView
 from starburst.policy.placement import PLACEMENTS
@@ -34,16 +43,16 @@ RANKINGS = 500
 class Planner:
     """One scheduler's mind."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SchedulerOptions) -> None:
         self.options = options
         self.cache = Cache()
-        self.queue = Queue()
-        self.groups = Groups()
+        self.queue = SchedulingQueue()
+        self.groups = RankGroups()
         self._score = PLACEMENTS[options.placement]
         self._jobs: dict[str, JobView] = {}
         #: Pods that wait or are assumed, by the uid of their owner.
         self._owned: defaultdict[str, set[str]] = defaultdict(set)
-        self._rankings: dict[Demand, Ranking] = {}
+        self._rankings: dict[Demand, NodeRanking] = {}
         self._evicted: set[str] = set()
         self._spared: set[str] = set()
         self._failures: dict[str, int] = {}
@@ -156,13 +165,15 @@ class Planner:
 
     # Rounds.
 
-    def plan(self, now: float, limit: int = 10**9) -> Round:
+    def plan(self, now: float, limit: int = 10**9) -> Cycle:
         """Place what can be placed, until there are `limit` bindings; what is left over stays ready."""
         self.queue.wake(now)
         self._unblock()
-        this = Round()
-        aside: list[Entry] = []
-        heads: list[tuple[Order, Line]] = [(self._order(line), line) for line in self.queue.ready]
+        this = Cycle()
+        aside: list[QueuedPod] = []
+        heads: list[tuple[QueueOrder, PendingGroup]] = [
+            (self._order(line), line) for line in self.queue.ready
+        ]
         heapify(heads)
         while heads and len(this.binds) < limit:
             _, line = heappop(heads)
@@ -179,18 +190,18 @@ class Planner:
             self._rankings.clear()
         return this
 
-    def _order(self, line: Line) -> Order:
+    def _order(self, line: PendingGroup) -> QueueOrder:
         """Whose turn it is; the rest of a gang that stands by halves goes before others of its priority."""
         order = line.first().order
         if isinstance(line.key, Gang) and self._needed(line, line.key) < line.key.size:
             return order[0], -math.inf, order[2]
         return order
 
-    def _needed(self, line: Line, gang: Gang) -> int:
+    def _needed(self, line: PendingGroup, gang: Gang) -> int:
         owners = {entry.pod.owner.uid if entry.pod.owner else "" for entry in line.waiting.values()}
         return missing(gang, self.groups.there(gang, owners))
 
-    def _try(self, line: Line, this: Round, aside: list[Entry], now: float) -> str:
+    def _try(self, line: PendingGroup, this: Cycle, aside: list[QueuedPod], now: float) -> str:
         """One pod, or one gang, of a line. Why it fits nowhere, or ""."""
         if isinstance(line.key, Gang):
             return self._try_gang(line, line.key, this, now)
@@ -203,17 +214,17 @@ class Planner:
             return ""
         return self._try_preemption(entry, line.key.demand, this, aside)
 
-    def _room_for(self, pod: PodView, demand: Demand) -> Room | None:
+    def _room_for(self, pod: PodView, demand: Demand) -> NodeInfo | None:
         kept = self.cache.rooms.get(self.cache.kept_on(pod.uid))
         if kept is not None and admits(demand, kept, pod.uid):
             return kept
         ranking = self._rankings.get(demand)
         if ranking is None:
-            ranking = self._rankings[demand] = Ranking(demand, self.cache, self._score)
+            ranking = self._rankings[demand] = NodeRanking(demand, self.cache, self._score)
         return ranking.best()
 
     def _try_directed(
-        self, entry: Entry, demand: Demand, directive: Directive, this: Round, now: float
+        self, entry: QueuedPod, demand: Demand, directive: Directive, this: Cycle, now: float
     ) -> str:
         rank = directive.index
         if rank is None:
@@ -230,7 +241,7 @@ class Planner:
             rejections(demand, each) if each.name == node else [other] for each in self.cache.nodes()
         )
 
-    def _try_gang(self, line: Line, gang: Gang, this: Round, now: float) -> str:
+    def _try_gang(self, line: PendingGroup, gang: Gang, this: Cycle, now: float) -> str:
         """All places that the gang needs, or none."""
         waiting = sorted(line.waiting.values(), key=lambda entry: entry.order)
         needed = self._needed(line, gang)
@@ -255,7 +266,7 @@ class Planner:
             this.binds.append(self._taken(entry, found[entry.pod.uid], rank, now))
         return ""
 
-    def _try_preemption(self, entry: Entry, demand: Demand, this: Round, aside: list[Entry]) -> str:
+    def _try_preemption(self, entry: QueuedPod, demand: Demand, this: Cycle, aside: list[QueuedPod]) -> str:
         """Room at the cost of others. Why there is none, or ""; then the pod waits until they left."""
         pod, cache = entry.pod, self.cache
         if self.options.preempt and pod.preempts:
@@ -271,11 +282,11 @@ class Planner:
             cache.unkeep(pod.uid)
         return unavailable(rejections(demand, room) for room in cache.nodes())
 
-    def _put_back(self, entry: Entry) -> None:
+    def _put_back(self, entry: QueuedPod) -> None:
         """A pod whose room is being made waits blocked, until pods have left."""
         self.queue.back(entry)
         shape = entry.standing
-        assert isinstance(shape, Shape)
+        assert isinstance(shape, PodShape)
         why = unavailable(rejections(shape.demand, room) for room in self.cache.nodes())
         line = self.queue.line(shape)
         if line is not None:
@@ -290,11 +301,11 @@ class Planner:
             return False
         return not managed(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
 
-    def _take(self, entry: Entry, node: str, rank: int | None, now: float) -> Bind:
+    def _take(self, entry: QueuedPod, node: str, rank: int | None, now: float) -> Bind:
         self.cache.assume(entry.pod, node)
         return self._taken(entry, node, rank, now)
 
-    def _taken(self, entry: Entry, node: str, rank: int | None, now: float) -> Bind:
+    def _taken(self, entry: QueuedPod, node: str, rank: int | None, now: float) -> Bind:
         self.queue.remove(entry.pod.uid)
         self._regroup(entry.pod, rank)
         return Bind(entry.pod, node, rank, entry.standing, entry.since, now)
@@ -313,28 +324,30 @@ class Planner:
 
     def _try_again(self, uid: str) -> None:
         entry = self.queue.entries.get(uid)
-        if entry is not None and isinstance(entry.standing, Shape):
+        if entry is not None and isinstance(entry.standing, PodShape):
             line = self.queue.line(entry.standing)
             if line is not None:
                 self.queue.unblock(line)
 
     def _ours(self, pod: PodView) -> bool:
-        return pod.scheduler == self.options.scheduler and not (pod.deleting or pod.over or pod.node)
+        options = self.options
+        here = not options.namespaces or pod.namespace in options.namespaces
+        return here and pod.scheduler == options.scheduler and not (pod.deleting or pod.over or pod.node)
 
     def _wait(self, pod: PodView, now: float, since: float | None = None) -> None:
         if pod.owner is not None:
             self._owned[pod.owner.uid].add(pod.uid)
         self.queue.put(pod, self._standing(pod), now, since)
 
-    def _standing(self, pod: PodView) -> Standing:
+    def _standing(self, pod: PodView) -> Disposition:
         found = directive_of(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
         if isinstance(found, Hold):
             return found
         if found is None:
             gang = gang_of(pod)
             if gang is not None:
-                return gang if isinstance(gang, Gang) else Fault(gang)
-        return Shape(demand_of(pod), found)
+                return gang if isinstance(gang, Gang) else InvalidPod(gang)
+        return PodShape(demand_of(pod), found)
 
     def _forget(self, pod: PodView) -> None:
         """It is gone, or over."""
@@ -368,9 +381,9 @@ class Planner:
             self.queue.unblock_group(group)
 
 
-def _helped(line: Line, grown: list[Room]) -> bool:
+def _helped(line: PendingGroup, grown: list[NodeInfo]) -> bool:
     """Whether one of these rooms may take a pod of a line; kept room is taken for free, to be safe."""
-    if isinstance(line.key, Shape):
+    if isinstance(line.key, PodShape):
         directive, demands = line.key.directive, {line.key.demand}
     else:
         directive, demands = None, {demand_of(entry.pod) for entry in line.waiting.values()}

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from chakra_plugin.cache import Room
+from chakra_plugin.cache import NodeInfo
 from chakra_plugin.demand import Demand
 from chakra_plugin.filters import barred
-from starburst.kube.objects import Amounts, PodView
+from starburst.kube.objects import PodView
+from translator.podspec import Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Eviction:
 def eviction(
     demand: Demand,
     uid: str,
-    rooms: Iterable[Room],
+    rooms: Iterable[NodeInfo],
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> Eviction | None:
@@ -53,7 +54,7 @@ def eviction(
 def _victims(
     demand: Demand,
     uid: str,
-    room: Room,
+    room: NodeInfo,
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> list[PodView] | None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import structlog
 
 from chakra_plugin.binder import WORKERS, Binder
+from chakra_plugin.cycle import Bind, Preemption, SchedulerOptions
 from chakra_plugin.planner import Planner
-from chakra_plugin.reporting import NORMAL, Report, Reporter
-from chakra_plugin.rounds import Bind, Options, Preemption
-from chakra_plugin.waiting import news
+from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
+from starburst.aio import Wake, first_of
 from starburst.kube import names
-from starburst.kube.api import JOBS, NODES, PODS, Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
-from starburst.kube.reflector import Reflector
+from starburst.kube.reflector import Handler, Reflector, T
+from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
 
 log = structlog.get_logger()
-
-T = TypeVar("T")
 
 #: Bindings that may be decided before they are made: enough to keep the binder busy, and few enough for a pod
 #: of high priority to be soon among them.
@@ -33,7 +34,7 @@ GATHER_S = 0.005
 EVICTION_TRIES, EVICTION_PAUSE_S = 5, 1.0
 
 
-class Meter(Protocol):
+class SchedulerMetrics(Protocol):
     """What is counted; `chakra_plugin.metrics.Metrics` is one."""
 
     def scheduled(self, latency_s: float) -> None: ...
@@ -44,14 +45,14 @@ class Meter(Protocol):
     def round_took(self, seconds: float) -> None: ...
 
 
-class Scheduler:
+class ChakraScheduler:
     """One life of it, from the first list to the loss of the Lease or the end of the process."""
 
     def __init__(
         self,
         api: Api,
-        options: Options,
-        meter: Meter,
+        options: SchedulerOptions,
+        meter: SchedulerMetrics,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -63,59 +64,75 @@ class Scheduler:
         self._clock = clock
         self._sleep = sleep
         self._draw = draw or random.Random()
-        self._wake = asyncio.Event()
-        self._reporter = Reporter(api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep)
+        self._wake = Wake()
+        self._reporter = PodEventReporter(
+            api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep
+        )
         self._leading: Callable[[], bool] = lambda: True
         self._binder = Binder(api, self, clock=clock, sleep=sleep)
-        self._unsynced = {"nodes", "pods", "jobs"}
+        #: "" is all of them.
+        self._job_namespaces = sorted(options.namespaces) or [""]
+        self._unsynced = {("nodes", ""), ("pods", ""), *(("jobs", each) for each in self._job_namespaces)}
         self._evictions: set[asyncio.Task[None]] = set()
 
     async def run(self, still_leading: Callable[[], bool] = lambda: True) -> None:
         """Schedule until cancelled; nothing is bound while `still_leading` says no."""
         self._leading = still_leading
         planner, clock = self.planner, self._clock
-        watches = [
-            self._watch(NODES, read_node, planner.node_changed),
-            self._watch(PODS, read_relevant_pod, lambda old, new: planner.pod_changed(old, new, clock())),
-            self._watch(JOBS, read_job, lambda old, new: planner.job_changed(old, new, clock())),
-        ]
-        await _together(*watches, self._rounds(), self._binder.run(), self._reporter.run())
+        parts = {
+            "watch nodes": self._watch(NODES, read_node, planner.node_changed),
+            "watch pods": self._watch(
+                PODS, read_relevant_pod, lambda old, new: planner.pod_changed(old, new, clock())
+            ),
+            **{
+                f"watch jobs {namespace}": self._watch(
+                    JOBS, read_job, lambda old, new: planner.job_changed(old, new, clock()), namespace
+                )
+                for namespace in self._job_namespaces
+            },
+            "cycles": self._cycles(),
+            "binder": self._binder.run(),
+            "events": self._reporter.run(),
+        }
+        await first_of(parts)  # none ends by itself: until one fails or we are cancelled
 
     async def _watch(
         self,
         resource: Resource,
         read: Callable[[Object], T | None],
         changed: Callable[[T | None, T | None], None],
+        namespace: str = "",
     ) -> None:
         def told(old: T | None, new: T | None) -> None:
             changed(old, new)
-            self._wake.set()
+            self._wake.ring()
 
         def synced() -> None:
-            self._unsynced.discard(resource.plural)
-            self._wake.set()
+            self._unsynced.discard((resource.plural, namespace))
+            self._wake.ring()
 
-        handler = _Handler(told, synced)
-        await Reflector(self._api, resource, read, handler, sleep=self._sleep, draw=self._draw).run()
+        handler = Handler(told, synced)
+        await Reflector(
+            self._api, resource, read, handler, namespace=namespace, sleep=self._sleep, draw=self._draw
+        ).run()
 
-    async def _rounds(self) -> None:
+    async def _cycles(self) -> None:
         while True:
             await self._news()
-            self._wake.clear()
             ahead = AHEAD - self._binder.outstanding
             if self._unsynced or ahead < AHEAD // 2:
                 continue  # whatever changes that, wakes us
-            self._round(ahead)
+            self._cycle(ahead)
             if self.planner.queue.ready:
-                self._wake.set()  # the round had its fill, or changed something for pods it had tried
+                self._wake.ring()  # the round had its fill, or changed something for pods it had tried
             await self._sleep(GATHER_S)
 
     async def _news(self) -> None:
         """Wait until a round may find something to do."""
         at = self.planner.queue.next_wake()
-        await news(self._wake, None if at is None else max(0.0, at - self._clock()))
+        await self._wake.wait(math.inf if at is None else max(0.0, at - self._clock()))
 
-    def _round(self, limit: int) -> None:
+    def _cycle(self, limit: int) -> None:
         began = time.perf_counter()
         this = self.planner.plan(self._clock(), limit)
         took_s = time.perf_counter() - began
@@ -136,7 +153,7 @@ class Scheduler:
 
     def bound(self, bind: Bind, node: str) -> None:
         """The pod is on this node."""
-        self._wake.set()
+        self._wake.ring()
         if node != bind.node:
             log.warning("bound-by-another", pod="/".join(bind.pod.key), node=node, meant=bind.node)
             self.planner.found(bind, node)
@@ -144,11 +161,11 @@ class Scheduler:
         self.planner.bound(bind)
         self._meter.scheduled(self._clock() - bind.since)
         words = f"Successfully assigned {'/'.join(bind.pod.key)} to {node}"
-        self._reporter.tell(Report(bind.pod, NORMAL, "Scheduled", words))
+        self._reporter.tell(PodEvent(bind.pod, NORMAL, "Scheduled", words))
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
         """The pod was surely not bound."""
-        self._wake.set()
+        self._wake.ring()
         self._meter.bind_error()
         return self.planner.refused(bind, self._clock(), lost=lost)
 
@@ -179,10 +196,10 @@ class Scheduler:
             if await self._delete(victim):
                 self._meter.preempted(1)
                 words = f"Preempted by {'/'.join(pod.key)} on node {preemption.node}"
-                self._reporter.tell(Report(victim, NORMAL, "Preempted", words))
+                self._reporter.tell(PodEvent(victim, NORMAL, "Preempted", words))
             else:
                 self.planner.spared(preemption, victim)
-                self._wake.set()
+                self._wake.ring()
 
     async def _delete(self, victim: PodView) -> bool:
         for left in reversed(range(EVICTION_TRIES)):
@@ -200,14 +217,6 @@ class Scheduler:
         return False
 
 
-class _Handler(Generic[T]):
-    """A Reflector's listener of two functions."""
-
-    def __init__(self, changed: Callable[[T | None, T | None], None], synced: Callable[[], None]) -> None:
-        self.changed = changed
-        self.synced = synced
-
-
 def read_relevant_pod(item: Object) -> PodView | None:
     """Pods that take room or wait for it, and ended ones whose rank is still theirs."""
     phase = (item.get("status") or {}).get("phase")
@@ -216,17 +225,3 @@ def read_relevant_pod(item: Object) -> PodView | None:
     if phase == "Succeeded" and names.RANK not in (item["metadata"].get("annotations") or {}):
         return None
     return read_pod(item)
-
-
-async def _together(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run all of them, none of which ends by itself, until one fails or we are cancelled."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    done: set[asyncio.Task[None]] = set()
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

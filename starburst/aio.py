@@ -68,6 +68,9 @@ class TaskSet:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._tasks
+
     def ensure(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """The running task of this key; a new one that does `work` if there is none."""
         task = self._tasks.get(key)

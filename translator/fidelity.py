@@ -14,7 +14,7 @@ from translator.field import Field
 STAY = "set the annotation starburst.io/cloud: never"
 
 
-class Verdict(str, Enum):
+class FidelityLevel(str, Enum):
     """How much of a field is left."""
 
     KEPT = "kept"
@@ -24,11 +24,11 @@ class Verdict(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FieldFidelity:
     """One field, by its dotted path, and what became of it. No line holds the value of a Secret."""
 
     field: str
-    verdict: Verdict
+    verdict: FidelityLevel
     text: str
 
 
@@ -38,13 +38,13 @@ class Translation:
 
     #: Not shown in a repr, for its `secrets` are secret.
     task: dict[str, Any] = field(repr=False)
-    report: tuple[Line, ...]
+    report: tuple[FieldFidelity, ...]
 
-    def refused(self, *, strict: bool = False) -> tuple[Line, ...]:
+    def refused(self, *, strict: bool = False) -> tuple[FieldFidelity, ...]:
         """The lines that stand in the way; `strict` counts every loss among them."""
         if strict:
-            return tuple(line for line in self.report if line.verdict is not Verdict.KEPT)
-        return tuple(line for line in self.report if line.verdict is Verdict.REFUSED)
+            return tuple(line for line in self.report if line.verdict is not FidelityLevel.KEPT)
+        return tuple(line for line in self.report if line.verdict is FidelityLevel.REFUSED)
 
     @property
     def without_secrets(self) -> dict[str, Any]:
@@ -57,41 +57,41 @@ class Translation:
 class Fidelity:
     """Gathers the lines of a report."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[FieldFidelity] = field(default_factory=list)
 
     def kept(self, where: Field, text: str) -> None:
         """The field means the same in the cloud."""
-        self._add(where, Verdict.KEPT, text)
+        self._add(where, FidelityLevel.KEPT, text)
 
     def approximated(self, where: Field, text: str) -> None:
         """The cloud has something like it; the text says how it differs."""
-        self._add(where, Verdict.APPROXIMATED, text)
+        self._add(where, FidelityLevel.APPROXIMATED, text)
 
     def dropped(self, where: Field, text: str) -> None:
         """The task runs without it; the text says why."""
-        self._add(where, Verdict.DROPPED, text)
+        self._add(where, FidelityLevel.DROPPED, text)
 
     def refused(self, where: Field, text: str) -> None:
         """The task must not run like this; the text says what to do."""
-        self._add(where, Verdict.REFUSED, text)
+        self._add(where, FidelityLevel.REFUSED, text)
 
     def errors(self, errors: Collection[ManifestError]) -> None:
         """Mistakes in the manifest itself."""
         for error in errors:
             text = ": ".join(part for part in (shown(error.value), error.mend) if part)
-            self.lines.append(Line(error.field, Verdict.REFUSED, text))
+            self.lines.append(FieldFidelity(error.field, FidelityLevel.REFUSED, text))
 
-    def in_order_of(self, manifest: Field) -> tuple[Line, ...]:
+    def in_order_of(self, manifest: Field) -> tuple[FieldFidelity, ...]:
         """The lines in the order of the manifest; what stands nowhere in it follows its nearest parent."""
         places = {path: place for place, path in enumerate(_paths(manifest))}
         return tuple(sorted(dict.fromkeys(self.lines), key=lambda line: _place(line.field, places)))
 
-    def _add(self, where: Field, verdict: Verdict, text: str) -> None:
-        self.lines.append(Line(where.path, verdict, text))
+    def _add(self, where: Field, verdict: FidelityLevel, text: str) -> None:
+        self.lines.append(FieldFidelity(where.path, verdict, text))
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class UntranslatedFields:
     """What becomes of the fields of one kind of mapping that no code translates, each with its reason."""
 
     #: Fields that code looks at.

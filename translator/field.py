@@ -7,12 +7,9 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from translator.carried import Carried
 from translator.errors import ManifestError
-
-if TYPE_CHECKING:
-    from translator.tasks.stores import Carried
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -20,7 +17,7 @@ ONLY_THE_CLUSTER = "only the cluster can do this: set the annotation starburst.i
 
 
 @dataclass(slots=True)
-class Report:
+class ManifestReport:
     """What was found in one manifest."""
 
     source: str
@@ -67,7 +64,7 @@ class Field:
 
     value: object
     path: str
-    report: Report
+    report: ManifestReport
 
     def refuse(self, mend: str, *, show: bool = True) -> None:
         """Record a problem of this field."""

@@ -1,4 +1,4 @@
-"""What the embedded cloud sells: EC2 instance types at on-demand prices of us-east-1, Linux."""
+"""Offers of the embedded cloud: EC2 instance types at on-demand prices of us-east-1, Linux."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class LocalOffer:
     """An offer and how the embedded cloud delivers it; seconds of the scheduler's clock."""
 
     offer: Offer
-    #: From the launch until the machine is up.
+    #: Seconds from the launch until the machine is up.
     boot_s: float = 0.0
-    #: From then until it takes jobs.
+    #: Seconds from then until it accepts runs.
     setup_s: float = 0.0
-    #: Machines of it that can be alive at a time; one more is sold out. None: any number.
+    #: Machines that can be alive at a time before it is sold out. None: any number.
     capacity: int | None = None
 
 

@@ -1,6 +1,6 @@
 """The embedded cloud: machines are records with a price and a lease, runs are processes of this machine.
 
-The records are the cloud's own truth: no part of the scheduler's store, they live on when it is killed.
+The records are the cloud's own truth. They are no part of the scheduler's store and outlive the scheduler.
 """
 
 from __future__ import annotations
@@ -26,12 +26,9 @@ from starburst.core.model.events import (
 )
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
-from starburst.domain.job import Site
-from starburst.runs.accounts import RunAs
 from starburst.runs.ports import Report, Run
-from starburst.runs.processes import SELF, ProcessRunner, RunHost, unwatched
+from starburst.runs.processes import ProcessRunner, RunHost, unwatched
 from starburst.runs.supervisor.lease import LEASE_GRACE_S
-from starburst.runs.supervisor.log_pump import MAX_LOG
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 from translator.tasks.runtime_values import taken
@@ -41,37 +38,35 @@ NOT_HERE = (
     "skypilot, or submit the job with starburst.io/cloud: never"
 )
 
-#: How often living machines are looked at for what other processes or the clock did to them, wall seconds.
+#: Wall seconds between looks at living machines, which other processes and the clock change.
 LOOK_S = 0.5
 SHORTEST_PAUSE_S = 0.01
-#: A lease that nobody can read any more counts as passed this long ago, wall seconds.
+#: Wall seconds for which an unreadable lease counts as passed.
 MOST_PAST_S = 1e9
-#: A wall clock that is off by more was set.
+#: Wall seconds: a clock that differs by more was set.
 SET_S = 2.0
 
 
 class LocalCloud:
-    """A `Cloud` of make-believe machines, at make-believe prices, that run real processes.
+    """A `Cloud` of pretended machines at list prices, whose runs are real processes.
 
-    `now` gives the scheduler's time, in which machines boot and are billed; `pace` maps it to the wall's,
-    in which a lease of `lease_s` runs. `owner` is whose machines these are: others' are neither seen nor
-    touched. Machines of `controller` are reported; those that another one of this owner left are only listed,
-    as `<controller>/<intent>`, and live and end as they would have.
+    `now` is the scheduler's time, in which machines boot and are billed; `pace` maps it to the wall clock, on
+    which leases of `lease_s` run. Records are below `root`, runs are those of `runner`. Machines of other
+    owners than `owner` are neither listed nor touched. Machines of `controller` are reported; machines that
+    another controller of the same owner left are only listed, as `<controller>/<intent>`, and run out.
     """
 
     def __init__(
         self,
         offers: tuple[LocalOffer, ...],
         root: Path,
-        checkpoints: Path,
+        runner: ProcessRunner,
         *,
         pace: Pace,
         now: Callable[[], float],
         lease_s: float,
         owner: str,
         controller: str,
-        run_as: RunAs = SELF,
-        max_log: int = MAX_LOG,
     ) -> None:
         self._offers = {entry.offer.name: entry for entry in offers}
         self._root = root / "instances"
@@ -80,14 +75,14 @@ class LocalCloud:
         self._lease_s = lease_s
         self._owner = owner
         self._controller = controller
-        self._runner = ProcessRunner(root / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log)
+        self._runner = runner
         self._report: Report = unwatched
         self._tasks = TaskSet()
         self._wake = asyncio.Event()
 
     @cached_property
     def _alive(self) -> dict[str, tuple[MachineDir, LaunchRecord]]:
-        """Machines by what we call them, those of other controllers too."""
+        """Living machines by id, those of other controllers included."""
         found = ((machine, machine.launch()) for machine in self._owned() if machine.ending() is None)
         return {self._id(machine): (machine, launch) for machine, launch in found if launch is not None}
 
@@ -128,7 +123,7 @@ class LocalCloud:
         self._runner.stop(job_id, attempt, grace_s)
 
     def nudge(self) -> None:
-        """See `RunSite`. Machines are looked at all the time."""
+        """See `RunSite`. Machines are polled anyway."""
         self._runner.nudge()
 
     # --- machines ----------------------------------------------------------------------------------------
@@ -160,12 +155,12 @@ class LocalCloud:
                 machine.renew(self._lease_s)
 
     async def owned(self) -> list[Instance]:
-        """See `Cloud`. Machines long gone are listed too, with their bill."""
+        """See `Cloud`. Machines that ended are listed, too, with their bill."""
         listed = (self._instance(machine) for machine in self._owned())
         return [instance for instance in listed if instance is not None]
 
     def preempt(self, instance_id: str) -> None:
-        """Take a machine away, as a spot market does. Any process may; the one that watches sees to it.
+        """Take a machine away, as a spot market does. Any process may call this; the watching one acts on it.
 
         Raises:
             ValueError: no such machine is alive.
@@ -192,7 +187,7 @@ class LocalCloud:
         ]
 
     def _instance(self, machine: MachineDir) -> Instance | None:
-        """What a listing shows; None where no machine ever was."""
+        """The machine as a listing shows it; None if none was ever rented."""
         launch, phase = machine.launch(), machine.phase(self._now())
         if launch is None or phase is None:
             return None
@@ -208,7 +203,7 @@ class LocalCloud:
         return {"owner": self._owner, "controller": machine.controller, "intent": machine.intent}
 
     def _rent(self, machine: MachineDir, offer: Offer) -> None:
-        """Make the machine, or note why it cannot be."""
+        """Create the machine, or record why it cannot be rented."""
         entry = self._offers.get(offer.name)
         if entry is None:
             failure = LaunchFailure(f"the embedded cloud does not sell {offer.name!r}", sold_out=False)
@@ -227,13 +222,13 @@ class LocalCloud:
         machine.claim(self._tags(machine), launch, self._lease_s)
         self._alive[self._id(machine)] = (machine, launch)
 
-    # --- looking after them ------------------------------------------------------------------------------
+    # --- polling ------------------------------------------------------------------------------
 
     def _is_ready(self, machine: MachineDir) -> bool:
         return machine.phase(self._now()) is InstancePhase.READY
 
     def _tell(self, machine: MachineDir) -> None:
-        """Report where a machine of ours stands, if there is anything to say yet."""
+        """Report the state of a machine of this controller, once it is ready, failed or gone."""
         if not self._is_ours(machine):
             return
         id_ = machine.intent
@@ -246,7 +241,7 @@ class LocalCloud:
             self._report(InstanceReady(id_, launch.launched_at))
 
     async def _look_after_machines(self) -> None:
-        """Announce machines that come up, and end those whose time has come."""
+        """Report machines that come up, and end those that were given back, preempted or left alone."""
         up: set[str] = set()
         while True:
             self._wake.clear()
@@ -257,7 +252,7 @@ class LocalCloud:
             timer.cancel()
 
     def _look(self, up: set[str]) -> float:
-        """Look once, `up` being those that were announced; wall seconds until the next look."""
+        """Poll once; `up` are machines reported as ready. Returns wall seconds until the next poll."""
         wall, pause_s = time.time(), LOOK_S
         for id_, (machine, launch) in self._alive.items():
             if machine.is_ending():
@@ -270,16 +265,16 @@ class LocalCloud:
         return pause_s
 
     def _lease_end(self, machine: MachineDir) -> float:
-        """When it ends by itself, in scheduler time: as noted, unless the wall's clock was set since."""
+        """When its lease ends, in scheduler time: as recorded, unless the wall clock was set since."""
         speed = self._pace.speed
         end = self._now() + max(machine.lease_left_s(), -MOST_PAST_S) * speed
         noted = self._pace.scheduler_time(machine.lease_until())
         return noted if abs(noted - end) < SET_S * speed else end
 
     async def _end(self, machine: MachineDir, launch: LaunchRecord) -> None:
-        """End what runs on a machine, close its bill, and say so before its runs are reported lost.
+        """End the runs on a machine, close its bill, and report both: the machine first, then its lost runs.
 
-        A machine whose lease has passed gives its runs their grace, as their shims do. It is not billed.
+        After a lease has passed, runs have their grace, as their supervisors give it; it is not billed.
         """
         preempted_at = await waited_out(machine.preempted_at)
         why, grace_s = "given back" if preempted_at is None else "preempted", 0.0
@@ -297,7 +292,7 @@ class LocalCloud:
 
 
 def _refusal(run: Run) -> str:
-    """Why a run may not start, "" if it may: it was taken in while the config named another cloud."""
+    """Why a run may not start, "" if it may: it was accepted while the config named another cloud."""
     manifest = run.workload.manifest
     paths = () if manifest is None else taken(json.loads(manifest))
     return f"{', '.join(paths)}: {NOT_HERE}" if paths else ""

@@ -34,10 +34,10 @@ _EVENTS = _all("create get patch", "", "events", "to say on each object what hap
 CHAKRA = (
     *_all("list watch", "", "nodes", "to know where pods can go"),
     *_all("list watch", "", "pods", "to know which pods wait and what the others take"),
-    *_all("list watch", "batch", "jobs", "to read the nodes that Starburst chose"),
 )
 #: The same, in each namespace with jobs.
 CHAKRA_WORK = (
+    *_all("list watch", "batch", "jobs", "to read the nodes that Starburst chose"),
     *_all("get", "", "pods", "to see what became of a binding without an answer"),
     *_all("create", "", "pods/binding", "to bind pods"),
     *_all("patch", "", "pods/status", "to say in its conditions why a pod waits"),
@@ -49,15 +49,17 @@ CHAKRA_PREEMPTION = _all("delete", "", "pods", "to evict pods for those of highe
 CHAKRA_LEASE = _all("get create update", "coordination.k8s.io", "leases", "so that one replica leads")
 
 _REVIEWS = "authorization.k8s.io"
-#: Of `starburst up`, in all namespaces: everybody's pods take room, and jobs are adopted from anywhere.
+#: To watch Jobs: of `starburst up`, in each namespace with jobs, or in all namespaces at once.
+READ_JOBS = _all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs")
+#: Of `starburst up`, in all namespaces: the pods of all of them take room on the nodes.
 STARBURST = (
     *_all("list watch", "", "nodes", "to know the cluster's capacity"),
     *_all("list watch", "", "pods", "to follow runs and to know what other pods take"),
-    *_all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs"),
     *_all("create", _REVIEWS, "subjectaccessreviews", "to ask which adopted jobs may leave for a cloud"),
 )
 #: The same, in each namespace with jobs.
 STARBURST_WORK = (
+    *READ_JOBS,
     *_all("get", "", "pods", "to look at one that is to be adopted or ended"),
     *_all("create", "", "pods", "to make an adopted pod anew that comes home from the cloud"),
     *_all("patch", "", "pods", "to mark adopted pods and to say where they may go"),
@@ -77,7 +79,7 @@ STARBURST_IMPERSONATION = (
 )
 
 
-def leave(queue: str) -> Permission:
+def offload_permission(queue: str) -> Permission:
     """What the account of an adopted job's pods needs in its namespace, so that the job may leave.
 
     No server knows this resource; that is all the same to its authorizers.

@@ -12,13 +12,13 @@ T = TypeVar("T", bound=Hashable)
 MOST = 4096
 
 
-def one(value: T) -> T:
+def interned(value: T) -> T:
     """The first of all values equal to this one."""
     return cast(T, _one(value))
 
 
-def shared(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """As `one`, a mapping of these items. Nobody may change it."""
+def interned_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """As `interned`, a mapping of these items. Nobody may change it."""
     return _shared(items)
 
 

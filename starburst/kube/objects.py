@@ -6,30 +6,24 @@ Amounts are integers by resource name: milli-CPUs for "cpu", else the base unit 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from functools import lru_cache
 from sys import intern
-from typing import Any
 
-from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Taint, Toleration
-from starburst.domain.resources import MILLI, Resources
-from starburst.kube.api import Object
-from starburst.kube.interning import one, shared
+from starburst.domain.constraints import Rules, Taint
+from starburst.domain.resources import Resources
+from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
+from starburst.kube.resources import Object
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS, gpu_type
-from translator.quantity import quantity
-
-Amounts = dict[str, int]
+from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
 
 MIB = 1024**2
 PREFIX = "starburst.io/"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-#: Of what can be asked for a pod as a whole.
-POD_LEVEL = ("cpu", "memory")
 #: Phases of a pod that is over.
 OVER = ("Succeeded", "Failed")
 
@@ -178,14 +172,14 @@ def read_pod(item: Object) -> PodView:
         node=intern(spec.get("nodeName") or ""),
         phase=intern(status.get("phase") or "Pending"),
         deleting="deletionTimestamp" in metadata,
-        requests=shared(tuple(pod_requests(spec).items())),
-        selector=one(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
-        rules=one(rules(spec)),
+        requests=interned_dict(tuple(pod_requests(spec).items())),
+        selector=interned(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
+        rules=interned(node_rules(spec)),
         scheduler=intern(spec.get("schedulerName") or ""),
         priority=spec.get("priority") or 0,
         preempts=spec.get("preemptionPolicy") != "Never",
-        host_ports=one(_host_ports(spec)),
-        unsupported=one(unsupported(spec)),
+        host_ports=interned(host_ports(spec)),
+        unsupported=interned(unsupported_demands(spec)),
         created_at=timestamp(metadata.get("creationTimestamp")) or 0.0,
         exit_code=end.exit_code,
         reason=intern(end.reason),
@@ -216,63 +210,6 @@ def read_job(item: Object) -> JobView:
     )
 
 
-def pod_requests(spec: Object) -> Amounts:
-    """What a pod takes of its node: all containers together or the greediest init container, and one "pods".
-
-    Effective requests as Kubernetes has them ("Init containers", "Sidecar containers", "Pod overhead"): an
-    init container that restarts always runs beside all that come after it. What is asked for the pod as a
-    whole ("pod-level resources") stands in place of that.
-    """
-    beside: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        asked = _container_requests(container)
-        if container.get("restartPolicy") == "Always":
-            beside = plus(beside, asked)
-        else:
-            peak = _most(peak, plus(beside, asked))
-    together = beside
-    for container in spec.get("containers") or ():
-        together = plus(together, _container_requests(container))
-    total = _most(peak, together)
-    for name, amount in _container_requests(spec).items():  # of the pod as a whole
-        if name in POD_LEVEL:
-            total[name] = amount
-    return plus(plus(total, amounts(spec.get("overhead") or {}, math.ceil)), {"pods": 1})
-
-
-def _container_requests(container: Object) -> Amounts:
-    resources = container.get("resources") or {}
-    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}, math.ceil)
-
-
-def amounts(quantities: Mapping[str, Any], whole: Callable[[Fraction], int]) -> Amounts:
-    """By resource name; `whole` rounds: down what there is, up what is asked for."""
-    return {intern(name): _scaled(name, str(value), whole) for name, value in quantities.items()}
-
-
-@lru_cache(maxsize=4096)
-def _scaled(name: str, text: str, whole: Callable[[Fraction], int]) -> int:
-    return whole(quantity(text) * (MILLI if name == "cpu" else 1))
-
-
-def plus(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
-    """The sum, name by name."""
-    summed = dict(one)
-    for name, amount in other.items():
-        summed[name] = summed.get(name, 0) + amount
-    return summed
-
-
-def minus(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
-    """The difference, name by name; it may be negative."""
-    return plus(one, {name: -amount for name, amount in other.items()})
-
-
-def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
-
-
 def gpus(found: Mapping[str, int]) -> int:
     """GPUs of any maker."""
     return sum(found.get(name, 0) for name in GPUS)
@@ -293,49 +230,6 @@ def gpu_type_of(labels: Mapping[str, str]) -> str:
 _kind = lru_cache(maxsize=1024)(gpu_type)
 
 
-def rules(spec: Object) -> Rules:
-    """Tolerations and required node affinity of a pod spec."""
-    required = _at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    return Rules(
-        affinity=tuple(
-            (*_requirements(term.get("matchExpressions")), *_fields(term.get("matchFields")))
-            for term in required.get("nodeSelectorTerms") or ()
-        ),
-        tolerations=tuple(
-            Toleration(
-                answer.get("key", ""),
-                answer.get("operator") or "Equal",
-                answer.get("value", ""),
-                answer.get("effect", ""),
-            )
-            for answer in spec.get("tolerations") or ()
-        ),
-    )
-
-
-def _requirements(found: Iterable[Object] | None) -> list[Requirement]:
-    return [
-        Requirement(each["key"], each["operator"], tuple(each.get("values") or ())) for each in found or ()
-    ]
-
-
-def _fields(found: Iterable[Object] | None) -> list[Requirement]:
-    return [Requirement(NODE_NAME, each["operator"], tuple(each.get("values") or ())) for each in found or ()]
-
-
-def unsupported(spec: Object) -> tuple[str, ...]:
-    """What of a pod spec's wishes for a place neither Starburst nor Chakra understands, by field."""
-    found = []
-    for kind in ("podAffinity", "podAntiAffinity"):
-        if _at(spec, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
-            found.append(f"spec.affinity.{kind}")
-    for spread in spec.get("topologySpreadConstraints") or ():
-        if spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
-            found.append("spec.topologySpreadConstraints")
-    found += [f"spec.{field}" for field in ("resourceClaims", "schedulingGates") if spec.get(field)]
-    return tuple(dict.fromkeys(found))
-
-
 def timestamp(text: str | None) -> float | None:
     """Epoch seconds of a time as the API writes it: whole seconds, or any fraction of them."""
     if not text:
@@ -346,7 +240,7 @@ def timestamp(text: str | None) -> float | None:
 
 
 def _ours(found: Mapping[str, str] | None) -> dict[str, str]:
-    return shared(
+    return interned_dict(
         tuple(
             (intern(key), value)
             for key, value in (found or {}).items()
@@ -361,19 +255,8 @@ def _owner(metadata: Object) -> Owner | None:
             kind, group = owner["kind"], owner.get("apiVersion", "").rpartition("/")[0]
             if kind == "Job" and group not in ("", "batch"):
                 kind = f"Job.{group}"  # Volcano and others have kinds of that name, too
-            return one(Owner(intern(kind), owner["name"], owner["uid"]))
+            return interned(Owner(intern(kind), owner["name"], owner["uid"]))
     return None
-
-
-def _host_ports(spec: Object) -> tuple[str, ...]:
-    """Of all that runs at once: the containers, and the sidecars among the init containers."""
-    sidecars = (each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always")
-    return tuple(
-        f"{port.get('protocol') or 'TCP'}/{port['hostPort']}"
-        for container in (*(spec.get("containers") or ()), *sidecars)
-        for port in container.get("ports") or ()
-        if port.get("hostPort")
-    )
 
 
 def _condition(status: Object, kind: str) -> Object:
@@ -387,9 +270,3 @@ def _unschedulable(status: Object) -> str:
 
 def _is_so(status: Object, kind: str) -> bool:
     return bool(_condition(status, kind).get("status") == "True")
-
-
-def _at(found: Object, *path: str) -> Object:
-    for key in path:
-        found = found.get(key) or {}
-    return found

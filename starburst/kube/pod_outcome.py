@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 
 #: Reasons of containers with which nothing is wrong.
 _USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})
 
 
-class Outcome(NamedTuple):
+class PodOutcome(NamedTuple):
     """Of one pod. `exit_code` is the highest of its ended containers, None while none has ended."""
 
     exit_code: int | None
@@ -18,7 +18,7 @@ class Outcome(NamedTuple):
     message: str
 
 
-def outcome(spec: Object, status: Object) -> Outcome:
+def outcome(spec: Object, status: Object) -> PodOutcome:
     """Of a pod's spec and status.
 
     Init containers count when they failed, for then the others never start. Sidecars do not: they are killed
@@ -46,7 +46,7 @@ def outcome(spec: Object, status: Object) -> Outcome:
             waiting.append(state["waiting"])
     worst = max(ended, key=_code, default=None)
     told = _told(worst, waiting)
-    return Outcome(
+    return PodOutcome(
         None if worst is None else _code(worst),
         status.get("reason") or told.get("reason") or "",
         status.get("message") or told.get("message") or "",

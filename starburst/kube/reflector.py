@@ -7,16 +7,17 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
-from starburst.kube.api import Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import Object, Resource
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 
 #: Wall seconds between tries when the server does not answer; each is drawn between half of it and all. Only
 #: an event or a bookmark sets them back: if a list did, a watch that always fails would list without end.
@@ -27,14 +28,14 @@ LAST_PAUSE_S = 20.0
 WATCH_S = (90, 140)
 
 
-class Handler(Protocol[T_contra]):
-    """Who wants to know."""
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[T]):
+    """Callbacks of a reflector."""
 
-    def changed(self, old: T_contra | None, new: T_contra | None) -> None:
-        """An object is new (old is None), another than it was, or gone (new is None)."""
-
-    def synced(self) -> None:
-        """All that there is has been told; also after a list that was taken anew."""
+    #: (old, new): an object is new (old is None), another than it was, or gone (new is None).
+    changed: Callable[[T | None, T | None], None]
+    #: Every object of now has been passed to `changed`; called again after each new list.
+    synced: Callable[[], None]
 
 
 @dataclass(slots=True)

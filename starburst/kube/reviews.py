@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from starburst.kube.access import Permission
-from starburst.kube.api import Acting, Api, Object, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import UnreachableError
+from starburst.kube.resources import Object, Resource
+from starburst.kube.transport import Impersonation
 
 _GROUP = "authorization.k8s.io/v1"
 OWN_REVIEWS = Resource(_GROUP, "selfsubjectaccessreviews", namespaced=False)
@@ -11,7 +14,9 @@ REVIEWS = Resource(_GROUP, "subjectaccessreviews", namespaced=False)
 _ACCOUNTS = "system:serviceaccounts"
 
 
-async def may(api: Api, asked: Permission, namespace: str = "", acting: Acting | None = None) -> bool:
+async def may(
+    api: Api, asked: Permission, namespace: str = "", impersonation: Impersonation | None = None
+) -> bool:
     """Whether we, or whom we act for, may do something; without a namespace: in all of them.
 
     Raises:
@@ -19,7 +24,7 @@ async def may(api: Api, asked: Permission, namespace: str = "", acting: Acting |
         UnreachableError: no answer.
     """
     body = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": _attributes(asked, namespace)}}
-    return await _allowed(api, OWN_REVIEWS, body, acting)
+    return await _allowed(api, OWN_REVIEWS, body, impersonation)
 
 
 async def account_may(api: Api, asked: Permission, namespace: str, account: str) -> bool:
@@ -44,9 +49,9 @@ def _attributes(asked: Permission, namespace: str) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
-async def _allowed(api: Api, resource: Resource, body: Object, acting: Acting | None) -> bool:
+async def _allowed(api: Api, resource: Resource, body: Object, impersonation: Impersonation | None) -> bool:
     body = {"apiVersion": resource.api_version, **body}
-    answer = await api.call("POST", resource.path(), body=body, acting=acting)
+    answer = await api.call("POST", resource.path(), body=body, impersonation=impersonation)
     status = answer.get("status")
     if not isinstance(status, dict):
         raise UnreachableError(f"POST {resource.path()}: the answer is no review")

@@ -1,9 +1,9 @@
-"""As whom runs run, and what of the machine they see (`run_as` of the embedded sites).
+"""The Unix account of a run and what it sees of the machine (`run_as` of the embedded sites).
 
-`self` is the scheduler's own account, for those who trust all who submit. The others keep users apart
-(`seclusion.py` does it): `submitter` by the submitters' own Unix accounts and `pool` by an id per user, both
-where the scheduler is root; `sandbox` by namespaces of the kernel alone, where it is not. `auto` keeps apart
-whoever is no admin, by `pool` or `sandbox`, if the machine can.
+`self` is the scheduler's own account, for sites that trust every submitter. The other modes keep users apart
+(`supervisor/seclusion.py` carries them out): `submitter` by the submitters' own Unix accounts and `pool` by
+an id per user, both of which need a scheduler that is root; `sandbox` by namespaces of the kernel alone, for
+one that is not. `auto` keeps apart all but admins, by `pool` or `sandbox`, if the machine can.
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
 from starburst.runs.supervisor.files import read_plain, write_json
 
-#: Accounts below are the system's.
+#: User ids below this belong to the system.
 LEAST_UID = 1000
 #: Seconds for a trial of a seclusion.
 TRIAL_S = 20.0
 
 
 class NoAccountError(Exception):
-    """A run may not start: as whom is not known, or nobody may run as them."""
+    """A run may not start: there is no account for it, or none that it may use. The message has the mend."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDirs:
-    """What a task has for itself: all of it is shown to it, and made for its account alone."""
+    """The directories of one task, made for its account alone and visible to it."""
 
     work: Path
     home: Path
     report: Path
     checkpoints: Path
-    #: Stands in for /tmp where tasks of several users run as one account.
+    #: Mounted as /tmp where tasks of several users run as one account.
     tmp: Path
 
     def made(self) -> list[str]:
-        """All but `tmp`."""
+        """Paths of all but `tmp`."""
         return [str(path) for path in (self.work, self.home, self.report, self.checkpoints)]
 
 
 @dataclass(frozen=True, slots=True)
 class RunAccount:
-    """Whom a task runs as."""
+    """The account of a task."""
 
     #: HOME, USER and LOGNAME.
     env: dict[str, str]
-    #: What `seclusion.enter` takes; None: the scheduler's own rights and view.
+    #: The plan for `seclusion.enter`; None: the scheduler's own rights and view.
     seclusion: dict[str, Any] | None = None
 
 
 class RunAs(Protocol):
-    """A way to choose accounts."""
+    """A rule that gives runs their accounts."""
 
     def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
-        """Whom a task of this run runs as.
+        """The account of a task of this run.
 
         Raises:
-            NoAccountError: nobody; says why, and the mend.
-            OSError: it cannot be found out just now.
+            NoAccountError: there is none for it.
+            OSError: the accounts cannot be read at the moment.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RunAsSelf:
-    """The scheduler's own account: who submits can do what the scheduler can."""
+    """The scheduler's own account: a submitter can do whatever the scheduler can."""
 
     def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
@@ -84,7 +84,7 @@ class RunAsSelf:
 
 @dataclass(frozen=True, slots=True)
 class RunAsByRole:
-    """Admins, who can do what the scheduler can anyway, have its account; the `others` do not."""
+    """The scheduler's account for admins, who can do what it can anyway; `others` for everybody else."""
 
     others: RunAs
 
@@ -96,9 +96,9 @@ class RunAsByRole:
 
 @dataclass(frozen=True, slots=True)
 class RunAsSandbox:
-    """The scheduler's own account in namespaces: no file, process or temporary file of others.
+    """The scheduler's own account in namespaces: no files, processes or temporary files of other runs.
 
-    The account's home directory is hidden, too: keys and tokens of who runs the scheduler lie there.
+    The account's home directory is hidden, too, since the scheduler's keys and tokens are there.
     """
 
     home: Path
@@ -150,7 +150,7 @@ class RunAsSubmitter:
 
 @dataclass(frozen=True, slots=True)
 class RunAsPool:
-    """An id per user, from `first` to `last`; kept in `records`, so that it is the same after a restart."""
+    """A user id per user, from `first` to `last`, kept in files of `records` for good."""
 
     home: Path
     records: Path
@@ -161,7 +161,7 @@ class RunAsPool:
     def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
         adopted = run.workload.adopted
-        # Whoever may write in a namespace may call themselves what they like there.
+        # The user of an adopted job is a text that anybody who may write in its namespace can choose.
         user = f"user {run.job.user}" if adopted is None else f"namespace {adopted.namespace}"
         id_ = self._id(directory_name(user))
         plan = as_another(self.home, dirs, id_, id_, [])
@@ -169,7 +169,7 @@ class RunAsPool:
 
     def _id(self, user: str) -> int:
         if user not in self._ids:
-            self._ids.update(self._recorded())  # another site of this home gives ids, too
+            self._ids.update(self._recorded())  # another site of this home gives out ids, too
         if user not in self._ids:
             free = set(range(self.first, self.last + 1)) - set(self._ids.values())
             if not free:
@@ -190,7 +190,7 @@ class RunAsPool:
 
 
 def why_not(make: Callable[[Path], RunAs]) -> str:
-    """Why this machine cannot run jobs as these do that it makes for a home; "" if it can. It is tried."""
+    """Why this machine cannot run jobs by the rule that `make` gives for a home; "" if a trial succeeds."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         dirs = TaskDirs(*(home / part for part in ("work", "home", "report", "checkpoints", "tmp")))
@@ -202,7 +202,11 @@ def why_not(make: Callable[[Path], RunAs]) -> str:
 
 
 def seclusion_problem(plan: dict[str, Any]) -> str:
-    """Why this machine cannot carry a plan out, "" if it can: it is tried, with nothing in it."""
+    """Why this machine cannot carry out a seclusion; "" if a trial process can enter it.
+
+    Raises:
+        OSError, subprocess.TimeoutExpired: the trial itself failed.
+    """
     program = (
         "import sys; sys.path.append(sys.argv[1]); "
         "from starburst.runs.supervisor.seclusion import attempt; attempt(sys.argv[2])"
@@ -219,7 +223,7 @@ def seclusion_problem(plan: dict[str, Any]) -> str:
 
 
 def as_another(home: Path, dirs: TaskDirs, uid: int, gid: int, groups: Sequence[int]) -> dict[str, Any]:
-    """A plan for another account, which sees of the home its own directories; without `no_new_privs`."""
+    """The plan for another account, which sees only its own directories of the home; lacks `no_new_privs`."""
     return {
         "uid": uid,
         "gid": gid,
@@ -237,7 +241,7 @@ def _called(run: Run) -> dict[str, str]:
 
 
 def _first_closed(home: Path, uid: int, groups: set[int]) -> Path:
-    """The home, or the first directory above it that this account may not pass."""
+    """The home, or the topmost directory above it that this account may not enter."""
     for path in reversed(home.parents):
         there = path.stat()
         bit = 0o100 if there.st_uid == uid else 0o010 if there.st_gid in groups else 0o001
@@ -247,7 +251,7 @@ def _first_closed(home: Path, uid: int, groups: set[int]) -> Path:
 
 
 def _homes_of_this_account() -> list[str]:
-    """Where its keys and tokens lie. A service's account may have none of its own, or the root."""
+    """Home directories of this account, which hold its keys; a service may have none, or "/", which stays."""
     try:
         entry = pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
@@ -257,7 +261,7 @@ def _homes_of_this_account() -> list[str]:
 
 
 def outermost(paths: Sequence[str]) -> list[str]:
-    """Those that lie below no other one."""
+    """Existing directories of `paths` that are below no other one of them."""
     kept: list[str] = []
     for path in sorted({os.path.realpath(path) for path in paths if os.path.isdir(path)}):
         if not any(os.path.commonpath([path, above]) == above for above in kept):

@@ -1,15 +1,15 @@
-"""What the disk knows of one attempt of a job.
+"""One attempt of a job on disk: the only memory of its runs, which survives a kill of the scheduler.
 
 <root>/<job>/<attempt>/end.json          how it ended; written once, last
-                       stop.json         it was told to end, and why; written once
-                       <rank>/spec.json  what the shim is to run; all ranks appear at one stroke: the claim
-                              lock       flocked by the shim for as long as it lives
+                       stop.json         the first request to stop it; written once
+                       <rank>/spec.json  what the supervisor runs; all ranks appear by one rename: the claim
+                              lock       flock of the supervisor for as long as it lives
                               started.json, stop.json, exit.json, log
                               work/, home/ and tmp/ (of tasks that are kept apart)
-                              report/report.json  what the task says of its progress (starburst/iterator.py)
+                              report/report.json  the task's progress (starburst/iterator.py)
 
-A task that runs as the scheduler can write over all of it. So whatever is read here is checked, and what is
-not as it should be counts as absent: that is the run's own loss, and nobody else's.
+A task that runs as the scheduler can overwrite all of it. So everything read here is checked, and an unsound
+file counts as absent: the loss is that run's alone.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Any
 
 from starburst.core.model.events import Progress, RunEnd, RunEnded
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
-from starburst.runs.supervisor.cgroups import recorded
+from starburst.runs.supervisor import cgroups
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import Exit, load_exit
 from starburst.runs.supervisor.files import FULL_DISK, read_fact, try_lock, write_json
 from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE, ProgressReport, read_report
 from starburst.runs.supervisor.strays import kill_strays
 
-#: What the kernel takes as arguments and variables is 2 MiB or so; in JSON it may be six times that.
-MOST_SPEC = 1 << 24
-#: Of our own environment, what the shim's Python may need; nothing that is a secret.
-SHIM_NEEDS = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
-#: What is started by path as the supervisor of a task.
+#: Bytes of a spec: the kernel takes 2 MiB or so of arguments and variables, six times that in JSON.
+MAX_SPEC_BYTES = 1 << 24
+#: Variables that the supervisor's Python may need of the scheduler's environment; none holds a secret.
+PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+#: The program that is started by path as the supervisor of a task.
 SUPERVISOR = str(Path(__file__).parent / "supervisor" / "__main__.py")
 #: Names of attempts and ranks.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -51,8 +51,8 @@ class RankDir:
     path: Path
 
     def spec(self) -> dict[str, Any]:
-        """What the shim was told to run; of a spec that is none any more, where it ran is not known."""
-        spec = read_fact(self.path / "spec.json", MOST_SPEC) or {}
+        """What the supervisor runs; of an unsound spec a substitute, which belongs to no machine."""
+        spec = read_fact(self.path / "spec.json", MAX_SPEC_BYTES) or {}
         gpus, env = spec.get("gpus"), spec.get("env")
         sound = (
             isinstance(spec.get("where"), str)
@@ -66,28 +66,32 @@ class RankDir:
 
     @property
     def report_path(self) -> Path:
-        """What the task writes of its progress."""
+        """The file to which the task writes its progress."""
         return self.path / "report" / FILE_NAME
 
     def shim_pid(self) -> int | None:
-        """The shim's process id, once the command has been started."""
+        """The supervisor's process id, once the command was started."""
         pid = (read_fact(self.path / "started.json") or {}).get("shim")
         return pid if type(pid) is int and 1 < pid < 1 << 31 else None
 
     def exit(self) -> Exit | None:
-        """How it ended; None while it runs, or when its shim was killed, or what it left is no exit."""
+        """How it ended; None while it runs, after its supervisor was killed, or if the file is unsound."""
         return load_exit(self.path / "exit.json")
 
     def report(self) -> ProgressReport | None:
-        """What the task says of its progress; None if it says nothing, or nothing of sense."""
+        """The task's progress report; None if there is none, or it is unsound."""
         return read_report(self.report_path)
 
     def touched(self) -> bool:
-        """Whether a shim got so far that something may have run."""
+        """Whether a supervisor got so far that something may have run."""
         return self.shim_pid() is not None or self.exit() is not None
 
     def alive(self) -> bool:
-        """Whether its shim lives."""
+        """Whether its supervisor is alive.
+
+        Raises:
+            OSError: it cannot be told at the moment, as for want of open files.
+        """
         try:
             lock = os.open(self.path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -100,7 +104,7 @@ class RankDir:
             os.close(lock)
 
     def spawn(self) -> int | None:
-        """Start the shim and hand it the lock; None if one lives already."""
+        """Start the supervisor with the lock as LOCK_FD; its process id, or None if one is alive."""
         lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if not try_lock(lock):
@@ -111,7 +115,7 @@ class RankDir:
             return os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", SUPERVISOR, str(self.path)],
-                {key: os.environ[key] for key in SHIM_NEEDS if key in os.environ},
+                {key: os.environ[key] for key in PASSED_VARIABLES if key in os.environ},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, lock, LOCK_FD),
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -125,7 +129,7 @@ class RankDir:
             os.close(lock)
 
     def ask_stop(self, grace_s: float) -> None:
-        """Have the shim end its task; it looks for the file at its start, so no signal comes too early."""
+        """Have the supervisor end its task. It also reads the file at its start: no stop comes too early."""
         write_json(self.path / "stop.json", {"grace_s": grace_s})
         pid = self.shim_pid()
         if pid is None:
@@ -133,19 +137,34 @@ class RankDir:
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(pid)
             try:
-                if self.alive():  # so the number was the shim's when we took hold of it
+                if self.alive():  # so the number was the supervisor's when the handle was opened
                     signal.pidfd_send_signal(handle, signal.SIGTERM)
-                    signal.pidfd_send_signal(handle, signal.SIGCONT)  # the job may have stopped it
+                    signal.pidfd_send_signal(handle, signal.SIGCONT)  # the job may have sent it a SIGSTOP
             finally:
                 os.close(handle)
 
+    def kill_group(self) -> bool:
+        """SIGKILL what is in the task's control group; whether there was anything.
+
+        The group is looked for where the spec says and where this process would make it: the task may have
+        spoiled its spec.
+        """
+        here = cgroups.group_of(self.path)
+        groups = {
+            cgroups.recorded(self.spec().get("cgroup"), self.path),
+            None if here is None else Path(here),
+        }
+        killed = [cgroups.kill(group) for group in groups if group is not None]
+        return any(killed)
+
     def kill_strays(self) -> bool:
-        """SIGKILL what a killed shim left behind; whether there was anything."""
+        """SIGKILL what a killed supervisor left behind; whether there was anything."""
         spec = self.spec()
         marks = [f"{VARIABLE}={self.report_path}"]
         if isinstance(run := spec["env"].get("STARBURST_RUN"), str) and run:
             marks.append(f"STARBURST_RUN={run}")
-        return kill_strays(self.path, recorded(spec.get("cgroup"), self.path), marks)
+        found = self.kill_group()
+        return kill_strays(self.path, marks) or found
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +175,7 @@ class AttemptDir:
 
     @classmethod
     def of(cls, root: Path, job_id: str, attempt: int) -> AttemptDir:
-        """Where an attempt is, or would be."""
+        """The directory of an attempt, whether it exists or not."""
         return cls(root / directory_name(job_id) / str(attempt))
 
     @property
@@ -165,11 +184,11 @@ class AttemptDir:
         return id_of(self.path.parent), int(self.path.name)
 
     def claim(self, specs: list[dict[str, Any]]) -> bool:
-        """Take the attempt's name with what each rank runs; False if it is taken."""
+        """Create the attempt with a spec per rank, by one rename; False if it exists."""
         return claim_directory(self.path, {f"{rank}/spec.json": spec for rank, spec in enumerate(specs)})
 
     def claim_ended(self, end: RunEnded) -> bool:
-        """Take the attempt's name with an end and nothing to run; False if it is taken."""
+        """Create the attempt with an end and nothing to run; False if it exists."""
         return claim_directory(self.path, {"end.json": _end_data(end)})
 
     def ranks(self) -> list[RankDir]:
@@ -182,7 +201,7 @@ class AttemptDir:
         return bool(ranks) and all(rank.shim_pid() is not None for rank in ranks)
 
     def progress(self) -> Progress | None:
-        """How far it is: as far as the task that has most to go; None if none says."""
+        """Progress of the task with most left to do, as that of the run; None if no task reports any."""
         said = [report for rank in self.ranks() if (report := rank.report()) is not None]
         slowest = max(said, key=lambda report: report.to_go, default=None)
         return None if slowest is None else Progress(*self.key, slowest.done, slowest.total, slowest.per_s)
@@ -200,22 +219,24 @@ class AttemptDir:
         return RunEnded(*self.key, RunEnd(said["end"]), code, message)
 
     def settle(self, end: RunEnded) -> None:
-        """Keep how it ended for ever."""
+        """Write how it ended, for good."""
         told = self.path / "end.json"
-        if not write_json_once(told, _end_data(end)) and self.end() is None:  # what the job left there
+        if (
+            not write_json_once(told, _end_data(end)) and self.end() is None
+        ):  # the job had put something else there
             if told.is_dir() and not told.is_symlink():
                 shutil.rmtree(told)
             write_json(told, _end_data(end))
 
     def stop_asked(self) -> dict[str, Any] | None:
-        """The first stop it was told: `end`, `message`, `grace_s`, and `at` in wall seconds."""
+        """The first request to stop: `end`, `message`, `grace_s`, `at` (epoch seconds); None without one."""
         asked = read_fact(self.path / "stop.json") or {}
         sound = _is_duration(asked.get("grace_s")) and _is_duration(asked.get("at"))
         sound = sound and _is_end(asked.get("end")) and isinstance(asked.get("message"), str)
         return asked if sound else None
 
     def ask_stop(self, grace_s: float, end: RunEnd, message: str, at: float) -> None:
-        """Have every task ended; the run then counts as `end`, unless it was over before."""
+        """End every task; the run counts as `end`, unless it was over before `at`."""
         asked = {"end": end.value, "message": message, "grace_s": grace_s, "at": at}
         write_json_once(self.path / "stop.json", asked)
         for rank in self.ranks():
@@ -228,12 +249,12 @@ def attempts_under(root: Path) -> list[AttemptDir]:
 
 
 def log_path(root: Path, job_id: str, attempt: int, rank: int = 0) -> Path:
-    """Where a task's output goes."""
+    """The file of a task's output."""
     return AttemptDir.of(root, job_id, attempt).path / str(rank) / "log"
 
 
 def _numbered(directory: Path) -> list[Path]:
-    """Directories in it that are named by a number as we write them."""
+    """Directories in it whose names are numbers without leading zeros."""
     found = (path for path in directory.glob("[0-9]*") if _NUMBER.fullmatch(path.name))
     return [path for path in found if path.is_dir() and not path.is_symlink()]
 

@@ -1,4 +1,4 @@
-"""Facts as files, written whole or not at all: a kill at any moment leaves no half fact."""
+"""Facts that are created once: files and directories that appear as a whole, by a link or a rename."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starburst.runs.supervisor.files import write_json
 
 
 def write_json_once(path: Path, data: Any) -> bool:
-    """Write a fact that never changes; False if it was written before, and then it stays as it was."""
+    """Create a file with `data` as JSON; False if it exists, and then it is unchanged."""
     staging = path.with_name(f"{path.name}.{os.getpid()}")
     write_json(staging, data)
     try:
@@ -26,7 +26,7 @@ def write_json_once(path: Path, data: Any) -> bool:
 
 
 def claim_directory(path: Path, files: Mapping[str, Any]) -> bool:
-    """Create a directory with these files at one stroke; False if there was one that is not empty."""
+    """Create a directory with these JSON files by one rename; False if it exists and is not empty."""
     staging = path.with_name(f".{path.name}")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True, mode=0o700)
@@ -45,10 +45,10 @@ def claim_directory(path: Path, files: Mapping[str, Any]) -> bool:
 
 
 def directory_name(id_: str) -> str:
-    """A file name for any id; none of them is hidden, which staging directories are."""
+    """The file name for an id. It never begins with a dot, as names of staging directories do."""
     return quote(id_, safe="").replace(".", "%2E")
 
 
 def id_of(directory: Path) -> str:
-    """The id a directory was named after."""
+    """The id that a directory is named after."""
     return unquote(directory.name)

@@ -1,4 +1,4 @@
-"""How a run ended, from how its tasks did."""
+"""The end of a run, from the exits of its tasks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.runs.supervisor.exits import LEASE, REFUSAL, STOP, TIME_LIMIT, Exit
 
-#: Exit code of a run that met its time limit and then ended in good order; timeout(1) has the same.
+#: Exit code of a run that ended with exit code 0 after its time limit; the same as of timeout(1).
 OUT_OF_TIME = 124
 
 
 def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any] | None) -> RunEnded:
-    """The end of a run whose tasks are all dead; None among `exits` is a task whose shim was killed.
+    """The end of a run whose tasks are all over; None among `exits` is a task whose supervisor was killed.
 
-    A stop that was asked for decides, unless every task was over or one had failed before it. Else the
-    first task to end badly decides, as it takes the others with it.
+    A requested stop (`asked`, as of `AttemptDir.stop_asked`) decides, unless every task was over or one had
+    failed before it. Otherwise the first task to fail decides, since its failure ended the others.
     """
     own = [one for one in exits if one is not None and one.ended_by != STOP]
     bad = sorted((one for one in own if _is_bad(one)), key=lambda one: one.ended_at)

@@ -1,4 +1,8 @@
-"""The two ports of the shell: a cluster and a cloud. Adapters implement them, the controller calls them."""
+"""The two ports of the shell, a cluster and a cloud: adapters implement them, the controller calls them.
+
+Calls begin something and return; what comes of it is reported as an event. Every call may be repeated, since
+the controller replays the actions of a stored step after a crash.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from starburst.domain.job import Adopted, Job, Submission, Workload
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One attempt of a job with all that is needed to start it."""
+    """One attempt of a job, with everything needed to start it."""
 
     job: Job
     attempt: int
@@ -24,7 +28,7 @@ class Run:
     workload: Workload
 
     def indices(self, rank: int) -> dict[str, str]:
-        """Variables that tell a task which of many it is: of an array's jobs, else of its gang."""
+        """Variables with a task's index: of its job in an array, else of its rank in a gang."""
         place = self.job.array
         if place is None:
             return {"JOB_COMPLETION_INDEX": str(rank)}
@@ -32,60 +36,64 @@ class Run:
         return {"JOB_COMPLETION_INDEX": index, "STARBURST_ARRAY": place.array, "STARBURST_ARRAY_INDEX": index}
 
 
+#: Receives what happens at a site; called in the event loop, must not block.
 Report = Callable[[Event], None]
 
 
 class RunSite(Protocol):
-    """A place where runs live. Every call may be repeated: after a crash the controller does so."""
+    """A place where runs live."""
 
     async def start(self, run: Run) -> None:
-        """Start a run, or find that it was started already. Its fate comes as RunStarted and RunEnded."""
+        """Start a run, unless it was started before. RunStarted and RunEnded tell what becomes of it."""
 
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
-        """Begin to end a run. RunEnded comes once nothing of it is alive, also if it never was."""
+        """Begin to end a run. RunEnded comes once nothing of it is alive, also for a run that never was."""
 
     async def watch(self, report: Report) -> None:
-        """List, then watch, until cancelled.
+        """List the site, then watch it, until cancelled.
 
-        First what is so (capacity, every run known, ended ones too, then one SiteSynced), then every change.
-        Reports may repeat themselves; none may be missing.
+        The listing is capacity and every known run, ended ones included, and one SiteSynced after it; then
+        every change is reported. A report may come twice; none may be missing.
         """
 
     def nudge(self) -> None:
-        """Look now rather than at the next round, if looking in rounds is what it does. Returns at once.
+        """Look for changes now rather than at the next poll, if the site is polled. Returns at once.
 
-        A hint and no more: it may come at any time and as often as it likes.
+        A hint without any promise: it may come at any time, and often.
         """
 
 
 class Cluster(RunSite, Protocol):
-    """On-prem nodes. Reports NodesChanged; and CancelRequested, where users can end a job by its means."""
+    """On-prem nodes. Reports NodesChanged, and CancelRequested where users can end jobs by its means."""
 
     def told(self, changes: Changes) -> None:
-        """A step was stored; for sites that show users what becomes of their jobs. Returns at once."""
+        """A step was stored: sites that show users their jobs show the changes. Returns at once."""
 
 
 class QueueFullError(Exception):
-    """More jobs would wait than may; the message says how many, and which setting."""
+    """More jobs would wait than the quota allows; the message says how many, and which setting."""
 
 
 class AdoptionPort(Protocol):
-    """What a cluster in which users put jobs down may ask of the scheduler, and where it hands them in."""
+    """What a cluster in which users create jobs may ask the scheduler, and where it submits them."""
 
     def submission(self, job_id: str) -> Submission | None:
-        """What was submitted under this id."""
+        """What was submitted under this id; None if nothing was."""
 
     def record(self, job_id: str) -> JobRecord | None:
-        """How a job stands; also one that is over. None if the scheduler has not taken it up yet."""
+        """A job's record, also after its end; None if the scheduler has not read the submission yet."""
 
     def adopted(self) -> dict[str, Adopted]:
-        """Every job that is not over and was found in the cluster, by id."""
+        """Jobs that were found in the cluster and are not over, by id."""
+
+    def on_cluster(self) -> list[str]:
+        """Every job that has a run on the cluster, by id."""
 
     def submit(self, submission: Submission) -> None:
-        """Hand in a job that was found; doing it twice is doing it once.
+        """Submit a job that was found; may be repeated.
 
         Raises:
-            QueueFullError: it has to wait outside.
+            QueueFullError: no further job may wait at the moment.
         """
 
 
@@ -93,13 +101,13 @@ class Cloud(RunSite, Protocol):
     """Rented machines. Reports OffersChanged, InstanceReady, InstanceFailed and InstanceGone."""
 
     async def launch(self, instance_id: str, offer: Offer) -> None:
-        """Rent a machine under this intent, or adopt the one that was; one intent never makes two."""
+        """Rent a machine under this intent, or adopt the one that was rented; one intent never makes two."""
 
     async def terminate(self, instance_id: str) -> None:
-        """Begin to give a machine back. InstanceGone comes when the cloud confirms, also if it never was."""
+        """Begin to terminate a machine. InstanceGone comes when the cloud confirms, also if it never was."""
 
     async def renew(self, instance_ids: list[str]) -> None:
-        """Put the dead-man switches of these machines off by one lease."""
+        """Extend the leases of these machines, whose dead-man switches end them otherwise."""
 
     async def owned(self) -> list[Instance]:
-        """Every machine that carries our tag, whether anybody claims it or not. Truth for the reaper."""
+        """Every machine that carries the owner's tag, claimed by the store or not: the reaper's truth."""

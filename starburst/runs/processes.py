@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,12 +28,13 @@ from starburst.runs.supervisor.progress_report import VARIABLE
 from starburst.runs.tasks import TaskSet
 from starburst.runs.waiting import waited_out
 
+#: Seconds between looks at something that is about to happen.
 RETRY_S = 0.02
-#: Seconds to look at an end again whose news did not come.
+#: Seconds after which a supervisor is looked at again, in case its end was not signalled.
 LOOK_AGAIN_S = 30.0
-#: How long the ends of runs that are over already are waited for before the others are told of.
+#: Seconds for which ends of runs that are over are waited for before the other runs are listed.
 OVER_S = 10.0
-#: Seconds between looks at what runs say of their progress.
+#: Seconds between looks at progress reports.
 HEAR_S = 5.0
 
 NO_COMMAND = (
@@ -47,19 +48,19 @@ SELF = RunAsSelf()
 
 @dataclass(frozen=True, slots=True)
 class RunHost:
-    """A machine as far as its processes care."""
+    """A machine as its processes see it."""
 
     gpus: int
-    #: File that says until when the machine is ours; its runs end by themselves after that. None: for ever.
+    #: The file with the machine's lease, after which its runs end by themselves. None: no lease.
     lease: Path | None = None
 
 
 class ProcessRunner:
-    """The runs of one site below `root`. One runner at a time may use a root; the disk is all it remembers.
+    """The runs of one site, in directories below `root`, which one runner at a time may use.
 
-    After a kill -9 a new runner finds each run alive (its shim holds the lock), ended (`exit.json`), never
-    started (then it is started now) or lost (then what is left of it is killed first). Whatever goes wrong
-    with one run is tried again for that run alone.
+    All state is on disk. After a kill -9 a new runner finds each run alive (its supervisor holds the lock),
+    ended (`exit.json`), never started (then it is started now) or lost (then what is left of it is killed
+    first). An operation on one run that fails is retried for that run alone.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class ProcessRunner:
         return {key: attempt for key, attempt in self._attempts.items() if attempt.end() is None}
 
     def start(self, run: Run, places: Mapping[str, RunHost], refused: str = "") -> None:
-        """Start a run on these machines, or find what became of it. `refused` is why it may not start."""
+        """Start a run on these machines, or resume following it. `refused`: why it may not start, if so."""
         attempt = AttemptDir.of(self.root, run.job.id, run.attempt)
         if attempt.key not in self._attempts:
             refusal = self._refusal(run, places, refused)
@@ -109,7 +110,7 @@ class ProcessRunner:
         self._resume(attempt)
 
     def stop(self, job_id: str, attempt_number: int, grace_s: float) -> None:
-        """Begin to end a run; one that never was cannot start after this."""
+        """Begin to end a run; a run that never was cannot start after this."""
         attempt = AttemptDir.of(self.root, job_id, attempt_number)
         if attempt.key in self._live:
             attempt.ask_stop(grace_s, RunEnd.STOPPED, "", time.time())
@@ -119,13 +120,13 @@ class ProcessRunner:
         self._resume(attempt)
 
     def nudge(self) -> None:
-        """Hear now what runs say of their progress."""
+        """Look at progress reports now."""
         self._nudges.nudge()
 
     async def evacuate(self, lease: Path, message: str, most_grace_s: float = 0.0) -> list[RunEnded]:
-        """End what runs on the machine of this lease, within its own grace and at most this one.
+        """End the runs on the machine of this lease, each within its own grace and `most_grace_s`.
 
-        The runs lost by it are returned, not reported.
+        Runs that are lost by it are returned, not reported.
         """
         here = _resolved(lease)
         live = list(self._live.items())
@@ -139,7 +140,7 @@ class ProcessRunner:
         return [end for key in keys if (end := self._held.pop(key, None)) is not None]
 
     async def watch(self, report: Report) -> None:
-        """Report every run known, SiteSynced, and then what changes, until cancelled."""
+        """Report every known run, SiteSynced, and then changes, until cancelled."""
         self._report = report
         try:
             live = await waited_out(lambda: list(self._live.values()))
@@ -176,13 +177,13 @@ class ProcessRunner:
 
     def _free_gpus(self, where: str, place: RunHost) -> list[int]:
         ranks = (rank.spec() for attempt in self._live.values() for rank in attempt.ranks())
-        # Two machines of one name can live side by side, where the store they were rented from was lost.
+        # Two machines can have one name if the store from which the first was rented was lost.
         here = where, _resolved(place.lease)
         taken = {gpu for spec in ranks if (spec["where"], spec["lease"]) == here for gpu in spec["gpus"]}
         return [gpu for gpu in range(place.gpus) if gpu not in taken]
 
     def _specs(self, run: Run, places: Mapping[str, RunHost]) -> list[dict[str, Any]]:
-        """What each rank's shim is to do, with the GPUs it has to itself."""
+        """What each rank's supervisor is to run, with GPUs of its own."""
         free = {where: self._free_gpus(where, place) for where, place in places.items()}
         specs = []
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
@@ -219,7 +220,7 @@ class ProcessRunner:
     def _environment(
         self, run: Run, rank: int, where: str, gpus: list[int], account: Mapping[str, str]
     ) -> dict[str, str]:
-        """All that the task is told; of our own environment what finds programs and reads text."""
+        """The task's variables; of the scheduler's own only those that find programs and decode text."""
         visible = ",".join(map(str, gpus))
         return {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -243,7 +244,7 @@ class ProcessRunner:
     # --- following ---------------------------------------------------------------------------------------
 
     def _resume(self, attempt: AttemptDir) -> None:
-        """Report the end of an attempt, or see to it that it comes."""
+        """Report the end of an attempt, or follow it to its end."""
         end = attempt.end()
         if end is not None:
             self._report(end)
@@ -254,7 +255,7 @@ class ProcessRunner:
         return self._followers.ensure(attempt.key, lambda: self._follow(attempt))
 
     async def _follow(self, attempt: AttemptDir) -> None:
-        """Take one attempt from wherever it is to its end, however often it takes."""
+        """Take an attempt from whatever state it is in to its end, with retries."""
         end = await waited_out(partial(self._outcome, attempt), attempt.key)
         self._live.pop(attempt.key, None)
         if end.end is RunEnd.LOST and attempt.key in self._held:
@@ -263,7 +264,7 @@ class ProcessRunner:
             self._report(end)
 
     async def _outcome(self, attempt: AttemptDir) -> RunEnded:
-        """See an attempt to its end, and settle that. May be begun again at any point."""
+        """Follow an attempt to its end and settle it. May be cancelled and begun again at any point."""
         ranks = attempt.ranks()
         for rank in ranks:
             await self._bring_up(attempt, rank)
@@ -280,7 +281,7 @@ class ProcessRunner:
         return end
 
     async def _hear(self) -> None:
-        """Report what runs say of their progress, each time they say something else."""
+        """Report progress of runs whenever it has changed."""
         heard: dict[tuple[str, int], Progress] = {}
         while True:
             timer = asyncio.get_running_loop().call_later(HEAR_S, self._hearing.set)
@@ -299,23 +300,22 @@ class ProcessRunner:
                 await asyncio.sleep(0)
 
     async def _bring_up(self, attempt: AttemptDir, rank: RankDir) -> None:
-        """Start a task that was claimed and never started; the crash may have come in between."""
+        """Start a task that was claimed and not started, as after a crash in between."""
         if rank.touched() or rank.alive():
             return
-        if (rank.path / "lock").exists():  # a shim was on its way and is dead
-            await _kill_strays(rank)
+        if (rank.path / "lock").exists():  # a supervisor was coming up and is dead
+            await _emptied(rank.kill_strays)
         if attempt.stop_asked() is None:
             pid = rank.spawn()
             if pid is not None:
                 self._children.add(pid)
 
     async def _follow_rank(self, rank: RankDir, gang: list[RankDir]) -> None:
-        """Wait until nothing of a task is alive; unless it went well, the others of its gang end too."""
+        """Wait until nothing of a task is alive; if it failed, end the others of its gang."""
         await _dead(rank)
         self._reap()
         exit_ = rank.exit()
-        if exit_ is None:
-            await _kill_strays(rank)
+        await _emptied(rank.kill_strays if exit_ is None else rank.kill_group)
         if exit_ is None or not exit_.went_well:
             for other in gang:
                 if other is not rank and other.alive():
@@ -330,22 +330,22 @@ class ProcessRunner:
 
 
 async def _settled(rank: RankDir) -> None:
-    """Until a task has been started, or its shim is gone."""
+    """Wait until a task was started, or its supervisor is gone."""
     while rank.shim_pid() is None and rank.alive():
         await asyncio.sleep(RETRY_S)
 
 
 async def _dead(rank: RankDir) -> None:
-    """Until a task's shim is gone: that closes its pidfd and its lock, whoever its parent is."""
+    """Wait until a task's supervisor is gone, which ends its pidfd and its lock whatever its parent is."""
     while rank.alive():
         pid = rank.shim_pid()
         try:
             handle = os.pidfd_open(pid or 0)
-        except OSError:  # no pidfd here, or it is just going
+        except OSError:  # no pidfd here, or it is ending
             await asyncio.sleep(RETRY_S)
             continue
         try:
-            if rank.alive():  # so the number was the shim's when we took hold of it, unless the job wrote it
+            if rank.alive():  # so the number was the supervisor's, unless the job wrote it
                 await _readable(handle)
         finally:
             os.close(handle)
@@ -363,13 +363,14 @@ async def _readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-async def _kill_strays(rank: RankDir) -> None:
-    while rank.kill_strays():
+async def _emptied(kill: Callable[[], bool]) -> None:
+    """Kill until nothing is left."""
+    while kill():
         await asyncio.sleep(RETRY_S)
 
 
 def _grace_s(attempt: AttemptDir) -> float:
-    """What its tasks have between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL for its tasks."""
     return min((float(rank.spec()["grace_s"]) for rank in attempt.ranks()), default=0.0)
 
 
@@ -382,4 +383,4 @@ def _resolved(lease: Path | None) -> str | None:
 
 
 def unwatched(_event: Event) -> None:
-    """The report while nobody watches: what happens now is listed when somebody does."""
+    """The report while no watch is on: the next watch lists what happened."""

@@ -27,8 +27,9 @@ from starburst.demo import train
 from starburst.demo.record import lost, ran_twice
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase
-from starburst.domain.job import OWNER, Job, Phase, Submission, Workload
+from starburst.domain.job import OWNER, Job, Phase, Site, Submission, Workload
 from starburst.domain.resources import Resources
+from starburst.runs.processes import ProcessRunner
 from starburst.store import queries
 from starburst.store.store import Store
 from tests.app.up import up
@@ -167,7 +168,7 @@ class Lives:
         listing = LocalCloud(
             cloud.catalog(),
             self.home.cloud,
-            self.home.checkpoints,
+            ProcessRunner(self.home.cloud / "runs", self.home.checkpoints, Site.CLOUD),
             pace=Pace(),
             now=time.time,
             lease_s=cloud.lease,

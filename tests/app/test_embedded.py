@@ -10,6 +10,8 @@ from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.local import LocalCloud
 from starburst.core.model.events import InstanceGone, InstanceReady, SiteSynced
 from starburst.domain.clock import Pace
+from starburst.domain.job import Site
+from starburst.runs.processes import ProcessRunner
 from tests.builders import offer
 from tests.runs.harness import watching
 
@@ -21,7 +23,7 @@ def a_cloud(root: Path) -> LocalCloud:
     return LocalCloud(
         (LocalOffer(SLOW, boot_s=1e6), LocalOffer(SCARCE, capacity=0)),
         root / "cloud",
-        root / "checkpoints",
+        ProcessRunner(root / "cloud" / "runs", root / "checkpoints", Site.CLOUD),
         pace=Pace(),
         now=time.time,
         lease_s=900.0,

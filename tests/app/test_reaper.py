@@ -21,6 +21,7 @@ from starburst.clouds.local import LocalCloud
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import Site
+from starburst.runs.processes import ProcessRunner
 from tests.app.fakes import FakeSite, World
 from tests.app.virtual import run, wall
 from tests.builders import offer
@@ -270,7 +271,7 @@ def test_machines_of_other_owners_are_neither_seen_nor_ended(tmp_path: Path):
         return LocalCloud(
             (LocalOffer(OFFER),),
             tmp_path / "cloud",
-            tmp_path / "checkpoints",
+            ProcessRunner(tmp_path / "cloud" / "runs", tmp_path / "checkpoints", Site.CLOUD),
             pace=Pace(),
             now=time.time,
             lease_s=900.0,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from chakra_plugin.cache import Cache
+from chakra_plugin.cycle import Bind, SchedulerOptions
 from chakra_plugin.planner import Planner
-from chakra_plugin.rounds import Bind, Options
 from starburst.domain.constraints import Taint
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, Owner, PodView, read_job, read_node, read_pod
@@ -72,7 +72,7 @@ class World:
     """A planner, and an API server that agrees with all it does."""
 
     def __init__(self, *nodes: NodeView, **options: Any) -> None:
-        self.planner = Planner(Options(**options))
+        self.planner = Planner(SchedulerOptions(**options))
         self.now = 1000.0
         self.pods: dict[str, PodView] = {}
         for view in nodes:

@@ -14,8 +14,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from starburst.kube.api import ApiError, Object, Resource, UnreachableError
-from starburst.kube.objects import OVER, pod_requests, read_node
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.objects import OVER, read_node
+from starburst.kube.resources import Object, Resource
+from translator.podspec import pod_requests
 
 
 class Server:

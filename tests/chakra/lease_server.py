@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from starburst.kube.api import ApiError, Object, Resource, UnreachableError
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import Object, Resource
 
 T = TypeVar("T")
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from chakra_plugin.binder import LANDING_S, WORKERS, Binder
-from chakra_plugin.rounds import Bind
-from starburst.kube.api import ApiError, Object, UnreachableError
+from chakra_plugin.cycle import Bind
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import Object
 from tests.app import virtual
 from tests.chakra.builders import World, node, pod
 

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra_plugin.lease import LeaseLostError, lead
-from starburst.kube.api import Api, Object, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import UnreachableError
+from starburst.kube.resources import Object, Resource
 from tests.app import virtual
 from tests.chakra.lease_server import Delays, Line, Server, lease
 

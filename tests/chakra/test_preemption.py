@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from chakra_plugin.rounds import Round
+from chakra_plugin.cycle import Cycle
 from starburst.kube import names
 from tests.chakra.builders import World, bound, node, placed, pod
 
@@ -16,11 +16,11 @@ def running(name: str, gpus: int, at: str, priority: int = 0, **other):
     return bound(pod(name, gpus, priority=priority, **other), at)
 
 
-def plan(world: World) -> Round:
+def plan(world: World) -> Cycle:
     return world.planner.plan(world.now)
 
 
-def victims(round_: Round) -> list[list[str]]:
+def victims(round_: Cycle) -> list[list[str]]:
     return [sorted(victim.name for victim in each.victims) for each in round_.preemptions]
 
 

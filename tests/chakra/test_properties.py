@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chakra_plugin.cycle import Bind, SchedulerOptions
 from chakra_plugin.planner import Planner
-from chakra_plugin.rounds import Bind, Options
-from starburst.kube.objects import PodView, plus
+from starburst.kube.objects import PodView
 from tests.chakra.builders import GPU, bound, node, pod
+from translator.podspec import plus
 
 NODES = {"a": 8, "b": 4}
 
@@ -22,7 +23,7 @@ class Reality:
     """What the API server has, and what of it was not told to the planner yet, in order for each pod."""
 
     def __init__(self) -> None:
-        self.planner = Planner(Options())
+        self.planner = Planner(SchedulerOptions())
         self.now = 0.0
         self.pods: dict[str, PodView] = {}
         self.news: defaultdict[str, deque[tuple[PodView | None, PodView | None]]] = defaultdict(deque)

@@ -7,9 +7,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from chakra_plugin.reporting import BURST, RATE, Report, Reporter
+from chakra_plugin.pod_events import BURST, RATE, PodEvent, PodEventReporter
 from starburst.kube import names
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 from tests.app import virtual
 from tests.chakra.builders import World, node, placed, pod
 from tests.chakra.fake_server import Client, Server
@@ -27,10 +27,10 @@ class Scene:
             metadata = {"namespace": each.namespace, "name": each.name, "uid": each.uid}
             self.server.put("pods", {"metadata": metadata, "spec": {}, "status": {}})
         self.world.planner.plan(0.0)
-        self.reporter: Reporter
+        self.reporter: PodEventReporter
 
     async def report(self) -> None:
-        self.reporter = Reporter(
+        self.reporter = PodEventReporter(
             self.client, "chakra", self.world.planner.queue, clock=virtual.wall, sleep=asyncio.sleep
         )
         self.reporter.look()
@@ -168,7 +168,7 @@ def test_events_of_bindings_are_written_between_those_of_waiting_pods():
     scene = Scene(*(pod(f"p{i}") for i in range(100)))
 
     async def acts() -> None:
-        scene.reporter.tell(Report(pod("bound"), "Normal", "Scheduled", "words"))
+        scene.reporter.tell(PodEvent(pod("bound"), "Normal", "Scheduled", "words"))
         await asyncio.sleep(1)
 
     play(scene, acts)

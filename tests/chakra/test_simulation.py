@@ -12,10 +12,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra_plugin.rounds import Options
-from chakra_plugin.scheduler import Scheduler
+from chakra_plugin.cycle import SchedulerOptions
+from chakra_plugin.scheduler import ChakraScheduler
 from starburst.kube import names
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 from tests.app import virtual
 from tests.chakra.builders import GPU
 from tests.chakra.fake_server import Client, Server
@@ -61,7 +61,7 @@ class Storm:
         self.draw = random.Random(seed)
         self.server = Server()
         self.trouble = trouble
-        self.options = Options(preempt=preempt, gang_timeout_s=20.0)
+        self.options = SchedulerOptions(preempt=preempt, gang_timeout_s=20.0)
 
     async def run(self) -> None:
         for number in range(NODES):
@@ -80,7 +80,7 @@ class Storm:
     async def life(self, length_s: float) -> None:
         """Of one scheduler process, from start to kill."""
         client = Client(self.server, self.draw, self.trouble)
-        scheduler = Scheduler(client, self.options, Meter(), clock=virtual.wall, draw=self.draw)
+        scheduler = ChakraScheduler(client, self.options, Meter(), clock=virtual.wall, draw=self.draw)
         task = asyncio.ensure_future(scheduler.run())
         done, _ = await asyncio.wait({task}, timeout=length_s)
         client.kill()

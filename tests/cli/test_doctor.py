@@ -22,7 +22,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.submitting import this_user
 from starburst.clouds.catalog import EC2_CATALOG
 from starburst.kube import api as kube_api
-from starburst.kube.api import LEASES, NAMESPACES, NODES
+from starburst.kube.resources import LEASES, NAMESPACES, NODES
 from tests.cli.conftest import Answer, Cli
 from tests.cli.past import NOON, Past
 from tests.kube_unit.server import FakeServer

@@ -16,7 +16,7 @@ from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import api as kube_api
-from starburst.kube.api import PODS
+from starburst.kube.resources import PODS
 from starburst.runs.attempt_dir import log_path
 from tests.cli.conftest import Cli
 from tests.cli.past import Past

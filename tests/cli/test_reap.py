@@ -20,6 +20,8 @@ from starburst.app.wiring.build import build, cloud_of
 from starburst.clouds.local import LocalCloud
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import InstancePhase, Offer
+from starburst.domain.job import Site
+from starburst.runs.processes import ProcessRunner
 from starburst.store.store import Store
 from tests.cli.conftest import Cli
 
@@ -59,7 +61,7 @@ def rent(home: Path, store: Store) -> Rent:
         cloud = LocalCloud(
             CONFIG.cloud.catalog(),
             home / "cloud",
-            home / "checkpoints",
+            ProcessRunner(home / "cloud" / "runs", home / "checkpoints", Site.CLOUD),
             pace=Pace(),
             now=time.time,
             lease_s=lease_s,

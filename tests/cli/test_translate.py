@@ -8,7 +8,7 @@ import json
 import pytest
 import yaml
 
-from starburst.clusters.kubernetes.values import CONFIG_MAPS, SECRETS
+from starburst.clusters.kubernetes.config_data import CONFIG_MAPS, SECRETS
 from starburst.kube import api as kube_api
 from tests.cli.answers import one_line
 from tests.translator.manifests import job

@@ -27,6 +27,7 @@ from starburst.domain.job import Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Cloud
+from starburst.runs.processes import ProcessRunner
 from tests.runs.harness import PATIENCE_S, Reports, is_alive, shell, until, watching
 
 pytestmark = pytest.mark.processes
@@ -48,7 +49,7 @@ def a_cloud(root: Path, lease_s: float = 600.0, owner: str = "us", controller: s
     return LocalCloud(
         OFFERS,
         root / "cloud",
-        root / "checkpoints",
+        ProcessRunner(root / "cloud" / "runs", root / "checkpoints", Site.CLOUD),
         pace=PACE,
         now=now,
         lease_s=lease_s,

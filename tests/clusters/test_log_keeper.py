@@ -14,7 +14,7 @@ from starburst.clusters.kubernetes import logs
 from starburst.clusters.kubernetes.logs import LogKeeper, PodLog, lines
 from starburst.clusters.local import LocalCluster
 from starburst.core.model.events import SiteSynced
-from starburst.kube.api import PODS
+from starburst.kube.resources import PODS
 from starburst.runs.attempt_dir import log_path
 from tests.kube_unit.samples import a_pod
 from tests.kube_unit.server import FakeServer

@@ -16,7 +16,7 @@ import chakra_plugin.main
 import starburst
 from starburst.app.config import parse_config
 from starburst.cli.main import Subcommands
-from starburst.clusters.kubernetes.leave_rights import ROLE
+from starburst.clusters.kubernetes.offload_rights import ROLE
 from starburst.kube.access import (
     CHAKRA,
     CHAKRA_LEASE,
@@ -27,7 +27,7 @@ from starburst.kube.access import (
     STARBURST_LEASE,
     STARBURST_WORK,
     Permission,
-    leave,
+    offload_permission,
 )
 from tests.deploy.render import CHART, DEPLOY, NAMESPACE, RELEASE, manifests, objects
 
@@ -128,7 +128,7 @@ def test_the_right_to_leave_is_bound_to_nobody_and_stands_in_a_file_of_its_own_t
         assert role == yaml.safe_load((DEPLOY / "leave.yaml").read_text())
         bindings = [item for item in found if item["kind"].endswith("Binding")]
         assert not [item for item in bindings if item["roleRef"]["name"] == ROLE]
-    asked = leave("any")
+    asked = offload_permission("any")
     assert granted(role) == {(asked.verb, asked.group, asked.resource)}
 
 

@@ -14,7 +14,7 @@ from starburst.app.wiring.sky import OWNER
 from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.cloud import InstancePhase
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 from starburst.store import queries
 from starburst.store.queries import JobRow
 from tests.kube.live import Live, job_manifest

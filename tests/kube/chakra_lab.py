@@ -11,17 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from starburst.kube.api import (
-    NAMESPACES,
-    NODES,
-    PODS,
-    STRATEGIC,
-    Api,
-    ApiError,
-    Object,
-    Resource,
-    UnreachableError,
-)
+from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.resources import NAMESPACES, NODES, PODS, Object, Resource
 from tests.kube.lab import Lab
 
 #: Wall seconds.

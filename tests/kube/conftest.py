@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.kube.api import EVENTS, JOBS, Api
+from starburst.kube.api import Api
+from starburst.kube.resources import EVENTS, JOBS
 from tests.kube.chakra_lab import make_node
 from tests.kube.deployed import WORK, Deployed, ask, new
 from tests.kube.lab import Lab, control_plane, kubelets

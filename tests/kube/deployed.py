@@ -13,7 +13,9 @@ from typing import TypeVar
 import yaml
 
 from starburst.kube.access import Permission
-from starburst.kube.api import PODS, Api, ApiError, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
+from starburst.kube.resources import PODS, Object, Resource
 from tests.deploy.render import DEPLOY, NAMESPACE, objects
 from tests.kube.chakra_lab import make_namespace, pod, until
 from tests.kube.lab import Lab

@@ -26,8 +26,9 @@ from typing import NoReturn
 
 import pytest
 
-from starburst.kube.api import NODES, Api
+from starburst.kube.api import Api
 from starburst.kube.objects import read_node
+from starburst.kube.resources import NODES
 from tests.references import SHARED
 
 PREFIX = "starburst-kube-"

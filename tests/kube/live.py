@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from starburst.kube.api import NODES, Api, Object
+from starburst.kube.api import Api
+from starburst.kube.resources import NODES, Object
 from starburst.store.store import Store
 from tests.deploy.render import DEPLOY
 from tests.kube.kubectl import kubectl

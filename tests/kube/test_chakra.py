@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from starburst.kube import names
-from starburst.kube.api import EVENTS, JOBS, NODES, PODS, Api, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.resources import EVENTS, JOBS, NODES, PODS, Object, Resource
 from tests.kube.chakra_lab import (
     GPU,
     chakra,

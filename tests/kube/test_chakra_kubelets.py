@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 from starburst.kube import names
-from starburst.kube.api import NODES, PODS, Api, Object
+from starburst.kube.api import Api
+from starburst.kube.resources import NODES, PODS, Object
 from tests.kube.chakra_lab import GPU, chakra, make_namespace, pod, until
 from tests.kube.lab import Lab
 

@@ -13,7 +13,9 @@ import pytest
 from starburst.core.model.events import RunStarted
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.api import EVENTS, JOBS, NAMESPACES, NODES, PODS, STRATEGIC, Api, ApiError, Object
+from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.errors import ApiError
+from starburst.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, Object
 from tests.clusters.kubernetes.scene import NS, FakeDesk, Scene, a_job, a_pod
 from tests.kube.chakra_lab import make_namespace, make_node
 from tests.kube.lab import Lab

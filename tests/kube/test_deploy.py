@@ -18,7 +18,8 @@ import yaml
 from kubernetes.aio.config import incluster_config
 
 from starburst.kube.access import CHAKRA, CHAKRA_WORK, Permission
-from starburst.kube.api import EVENTS, JOBS, LEASES, PODS, Api
+from starburst.kube.api import Api
+from starburst.kube.resources import EVENTS, JOBS, LEASES, PODS
 from tests.deploy.render import DEPLOY, NAMESPACE
 from tests.kube.chakra_lab import chakra, node_of, pod, until
 from tests.kube.deployed import WORK, Deployed, ask, free_port, may, resource_of

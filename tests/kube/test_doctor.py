@@ -16,7 +16,9 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.cluster_checks import cluster_checks
 from starburst.app.doctor.doctor import DoctorCheck
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
-from starburst.kube.api import NODES, Api, ApiError, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
+from starburst.kube.resources import NODES, Object, Resource
 from tests.kube.lab import Lab
 
 ACCOUNTS = Resource("v1", "serviceaccounts")

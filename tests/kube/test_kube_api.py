@@ -16,21 +16,12 @@ from typing import Any
 import pytest
 
 from starburst.kube import api as api_module
-from starburst.kube.api import (
-    EVENTS,
-    JOBS,
-    JSON_PATCH,
-    NAMESPACES,
-    NODES,
-    PODS,
-    STRATEGIC,
-    Api,
-    ApiError,
-    Object,
-)
+from starburst.kube.api import JSON_PATCH, STRATEGIC, Api
+from starburst.kube.errors import ApiError
 from starburst.kube.features import detect
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
-from starburst.kube.recorder import Recorder, Regarding
+from starburst.kube.recorder import ObjectReference, Recorder
+from starburst.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, Object
 from tests.kube.lab import Lab
 from tests.kube_unit.samples import Told, phase_of, reflecting
 
@@ -248,7 +239,7 @@ def test_events_are_taken_and_repeats_counted(api_server: Lab) -> None:
     async def main() -> None:
         async with place(api_server) as it:
             pod = await it.add("p")
-            regarding = Regarding("Pod", "v1", it.name, "p", pod["metadata"]["uid"])
+            regarding = ObjectReference("Pod", "v1", it.name, "p", pod["metadata"]["uid"])
             recorder = Recorder(it.api, "starburst")
             for _ in range(3):
                 await recorder.event(regarding, "Warning", "FailedScheduling", "0/5 nodes are available")
@@ -260,7 +251,7 @@ def test_events_are_taken_and_repeats_counted(api_server: Lab) -> None:
             assert set(found) == {"FailedScheduling", "Placed"}
             assert found["FailedScheduling"]["count"] == 4
             assert found["FailedScheduling"]["involvedObject"]["uid"] == regarding.uid
-            node = Regarding("Node", "v1", "", f"{it.name}-node", "u")
+            node = ObjectReference("Node", "v1", "", f"{it.name}-node", "u")
             await recorder.event(node, "Normal", "Watched", "it is in no namespace")
             selector = {"fieldSelector": f"involvedObject.name={node.name}"}
             answer = await it.api.call("GET", EVENTS.path("default"), query=selector)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from starburst.kube.api import NODES, Api
+from starburst.kube.api import Api
+from starburst.kube.resources import NODES
 from tests.kube.lab import Lab
 
 

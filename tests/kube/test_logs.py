@@ -20,7 +20,8 @@ from starburst.app.config.home import Home
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.domain.job import Adopted, Job, Submission, Workload
 from starburst.domain.resources import Resources
-from starburst.kube.api import JOBS, PODS, Api, Object
+from starburst.kube.api import Api
+from starburst.kube.resources import JOBS, PODS, Object
 from starburst.runs.attempt_dir import log_path
 from tests.cli.past import NOON, Past
 from tests.kube.lab import Lab

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.kube.api import Object
+from starburst.kube.resources import Object
 from tests.kube.lab import Lab
 from tests.kube.live import Live, give_gpus, job_manifest, live
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from starburst.kube.api import PODS
+from starburst.kube.resources import PODS
 from tests.kube.lab import Lab
 from tests.kube.live import Live, job_manifest, live
 

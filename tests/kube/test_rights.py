@@ -14,7 +14,9 @@ from starburst.kube.access import (
     STARBURST_WORK,
     Permission,
 )
-from starburst.kube.api import EVENTS, JOBS, LEASES, NODES, PODS, Api, ApiError, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
+from starburst.kube.resources import EVENTS, JOBS, LEASES, NODES, PODS, Resource
 from starburst.kube.reviews import REVIEWS, account_may
 from tests.deploy.render import NAMESPACE
 from tests.kube.chakra_lab import pod
@@ -41,15 +43,20 @@ def where(permission: Permission) -> tuple[Resource, str]:
     return resource, {"leases": NAMESPACE, "nodes": ""}.get(permission.resource, WORK)
 
 
+def scope(permission: Permission) -> str:
+    """The namespace that is listed or watched; "" is all of them."""
+    return WORK if permission in (*STARBURST_WORK, *CHAKRA_WORK) else ""
+
+
 async def attempt(api: Api, permission: Permission, mark: str) -> None:
     """Do what a permission allows, on objects that are there; `mark` is for names of new ones."""
     resource, namespace = where(permission)
     name = {"leases": "chakra", "pods": f"pod-{mark}"}.get(permission.resource, "there")
     match permission.verb, permission.subresource:
         case "list", "":
-            await api.call("GET", resource.path(), query={"limit": "1"})
+            await api.call("GET", resource.path(scope(permission)), query={"limit": "1"})
         case "watch", "":
-            async for _ in api.watch(resource, "0", last_s=1):
+            async for _ in api.watch(resource, "0", namespace=scope(permission), last_s=1):
                 break
         case "get", "":
             await api.find(resource, namespace, name)
@@ -123,7 +130,7 @@ def test_chakra_may_not_delete_pods_unless_it_preempts(stage: Deployed) -> None:
 @pytest.mark.parametrize(
     ("account", "work"), [("starburst", STARBURST_WORK), ("starburst-chakra", CHAKRA_WORK)]
 )
-def test_nothing_is_written_in_a_namespace_that_is_not_listed(
+def test_nothing_is_written_and_no_job_read_in_a_namespace_that_is_not_listed(
     stage: Deployed, account: str, work: tuple[Permission, ...]
 ) -> None:
     async def allowed(api: Api) -> dict[str, list[str]]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from starburst.kube.api import JOBS, PODS, Api, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import UnreachableError
+from starburst.kube.resources import JOBS, PODS, Object
 from tests.kube.lab import Lab
 from tests.kube.live import Live, give_gpus, job_manifest, live
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from starburst.kube.api import Api, Resource
+from starburst.kube.api import Api
 from starburst.kube.reflector import Reflector
+from starburst.kube.resources import Resource
 from tests.kube_unit.store import Object, merged
 
 

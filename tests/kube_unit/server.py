@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from aiohttp import web
 from kubernetes.aio.client import ApiClient, Configuration
 
-from starburst.kube.api import Api, Resource
+from starburst.kube.api import Api
+from starburst.kube.resources import Resource
 from tests.kube_unit.store import Address, Change, Object, RefusedError, Store, event_of
 
 T = TypeVar("T")

@@ -7,19 +7,9 @@ import asyncio
 import pytest
 
 from starburst.kube import api as api_module
-from starburst.kube.api import (
-    FIRST_PAUSE_S,
-    JOBS,
-    JSON_PATCH,
-    NODES,
-    PODS,
-    STRATEGIC,
-    TRIES,
-    ApiError,
-    Resource,
-    UnreachableError,
-)
-from starburst.kube.errors import LONGEST_PAUSE_S
+from starburst.kube.api import FIRST_PAUSE_S, JSON_PATCH, STRATEGIC, TRIES
+from starburst.kube.errors import LONGEST_PAUSE_S, ApiError, UnreachableError
+from starburst.kube.resources import JOBS, NODES, PODS, Resource
 from tests.kube_unit.samples import Sleeps, a_pod
 from tests.kube_unit.server import FakeServer
 

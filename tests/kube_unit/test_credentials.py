@@ -11,7 +11,9 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import incluster_config
 
 from starburst.kube import credentials
-from starburst.kube.api import NODES, PODS, Api, ApiError, CredentialsError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError
+from starburst.kube.resources import NODES, PODS
 from tests.kube_unit.samples import a_pod
 from tests.kube_unit.server import FakeServer
 
@@ -37,14 +39,14 @@ def test_a_token_that_ran_out_is_read_anew_once_and_the_call_repeated(tmp_path: 
                 assert (refused.value.status, len(server.asked)) == (401, 3)
                 token.write_text("new")
                 server.asked.clear()
-                renew, renewals = api._renew, []
+                renew, renewals = api._transport.renew, []
                 assert renew is not None
 
                 async def counted() -> ApiClient:
                     renewals.append(await renew())
                     return renewals[-1]
 
-                api._renew = counted
+                api._transport.renew = counted
                 calls = [
                     api.patch(PODS, "ns", "p", {"metadata": {"labels": {f"l{i}": ""}}}) for i in range(5)
                 ]
@@ -67,7 +69,7 @@ def test_a_watch_goes_on_while_credentials_are_renewed(tmp_path: Path) -> None:
                 watch = api.watch(PODS, "0")
                 server.add(PODS, a_pod("a"))
                 assert (await anext(watch))["object"]["metadata"]["name"] == "a"
-                pool = api._client.rest_client.pool_manager
+                pool = api._transport.client.rest_client.pool_manager
                 assert pool is not None
                 token.write_text("new")
                 server.tokens = {"new"}
@@ -144,7 +146,7 @@ def test_a_kubeconfig_may_say_how_servers_are_to_be_trusted(tmp_path: Path) -> N
 
     async def main() -> None:
         async with await Api.connect(config) as api:
-            found = api._client.configuration
+            found = api._transport.client.configuration
             assert (found.verify_ssl, found.tls_server_name, found.api_key) == (
                 False,
                 "kube",

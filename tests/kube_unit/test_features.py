@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from starburst.kube.api import JOBS
 from starburst.kube.features import Features, detect
+from starburst.kube.resources import JOBS
 from tests.kube_unit.server import FakeServer
 
 

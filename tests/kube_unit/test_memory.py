@@ -10,9 +10,10 @@ import weakref
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from starburst.kube.api import PAGE, PODS, Api
+from starburst.kube.api import PAGE, Api
 from starburst.kube.objects import PodView, read_pod
 from starburst.kube.reflector import Reflector
+from starburst.kube.resources import PODS
 from tests.kube_unit.samples import Told, a_pod
 from tests.kube_unit.store import Object
 

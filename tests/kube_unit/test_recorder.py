@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from starburst.kube.api import EVENTS, NAMESPACES
-from starburst.kube.recorder import LONGEST, MOST, Recorder, Regarding
+from starburst.kube.recorder import LONGEST, MOST, ObjectReference, Recorder
+from starburst.kube.resources import EVENTS, NAMESPACES
 from tests.kube_unit.samples import Sleeps, until
 from tests.kube_unit.server import FakeServer
 from tests.kube_unit.store import Object
 
-JOB = Regarding("Job", "batch/v1", "ns", "train", "u1")
+JOB = ObjectReference("Job", "batch/v1", "ns", "train", "u1")
 
 
 class Clock:
@@ -97,8 +97,8 @@ def test_an_event_that_the_server_forgot_is_made_again() -> None:
         (JOB, "Normal", "Queued", "behind three"),
         (JOB, "Normal", "Placed", "behind two"),
         (JOB, "Warning", "Queued", "behind two"),
-        (Regarding("Job", "batch/v1", "ns", "train", "u2"), "Normal", "Queued", "behind two"),
-        (Regarding("Pod", "v1", "ns", "train", "u1"), "Normal", "Queued", "behind two"),
+        (ObjectReference("Job", "batch/v1", "ns", "train", "u2"), "Normal", "Queued", "behind two"),
+        (ObjectReference("Pod", "v1", "ns", "train", "u1"), "Normal", "Queued", "behind two"),
     ],
 )
 def test_what_is_not_the_same_is_another_event(other: Any) -> None:
@@ -116,7 +116,9 @@ def test_long_messages_and_names_are_cut_to_what_a_server_takes() -> None:
     async def main() -> None:
         async with FakeServer() as server, server.api() as api:
             name = "a" * 235 + "-." + "b" * 16
-            await Recorder(api, "x").event(Regarding("Pod", "v1", "ns", name, "u"), "Normal", "R", "m" * 5000)
+            await Recorder(api, "x").event(
+                ObjectReference("Pod", "v1", "ns", name, "u"), "Normal", "R", "m" * 5000
+            )
             (event,) = events(server)
             assert len(event["message"]) == LONGEST
             assert event["message"].endswith("m…")
@@ -129,7 +131,7 @@ def test_long_messages_and_names_are_cut_to_what_a_server_takes() -> None:
 def test_events_of_what_is_in_no_namespace_are_in_the_default_one() -> None:
     async def main() -> None:
         async with FakeServer() as server, server.api() as api:
-            await Recorder(api, "x").event(Regarding("Node", "v1", "", "n1", "u"), "Normal", "R", "m")
+            await Recorder(api, "x").event(ObjectReference("Node", "v1", "", "n1", "u"), "Normal", "R", "m")
             (event,) = events(server)
             assert event["metadata"]["namespace"] == "default"
             assert event["involvedObject"]["namespace"] == ""

@@ -14,8 +14,9 @@ import pytest
 
 from starburst.kube import api as api_module
 from starburst.kube import reflector as reflector_module
-from starburst.kube.api import PODS, Api
+from starburst.kube.api import Api
 from starburst.kube.reflector import FIRST_PAUSE_S, LAST_PAUSE_S, Reflector
+from starburst.kube.resources import PODS
 from tests.kube_unit.samples import Sleeps, Told, a_pod, reflecting, until
 from tests.kube_unit.server import FakeServer
 from tests.kube_unit.store import Object

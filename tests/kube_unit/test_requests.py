@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starburst.domain.resources import Resources
-from starburst.kube.objects import gpus, minus, plus, pod_requests, read_node, resources
+from starburst.kube.objects import gpus, read_node, resources
 from tests.kube_unit.samples import container
 from tests.kube_unit.store import Object
+from translator.podspec import minus, plus, pod_requests
 
 GIB = 1024**3
 

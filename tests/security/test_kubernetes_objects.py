@@ -23,10 +23,11 @@ from tests.builders import HOUR, Desk, job
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, play
 from tests.kube_unit.server import Asked
 from tests.security.test_kubernetes import PWN, RULES, a_manifest
+from translator.carried import Bucket, Carried
 from translator.errors import ManifestErrors
-from translator.manifests.adopt import read_object
+from translator.manifests.live_object import read_object
 from translator.tasks.runtime_values import UnresolvedError, mounts_of
-from translator.tasks.stores import Bucket, Carried, at_home
+from translator.tasks.storage.cloud_volumes import at_home
 
 # --- where the object is made: what lies in the store obeys as well ---------------------------------------
 

@@ -13,7 +13,8 @@ import pytest
 
 from starburst.domain.job import ANYBODY, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
-from starburst.kube.api import JOBS, PODS, Api, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.store.store import Store
 from tests.deploy.render import objects
 from tests.kube.chakra_lab import make_node

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from starburst.domain.job import Submission
+from translator.carried import Carried
 from translator.errors import ManifestErrors
 from translator.manifests.manifest import read_manifests
-from translator.tasks.stores import Carried
 
 GOOD_JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",

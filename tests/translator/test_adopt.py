@@ -15,7 +15,7 @@ from starburst.domain.job import Adopted, CloudChoice, Submission
 from starburst.domain.resources import Resources
 from translator.errors import ManifestErrors
 from translator.field import ONLY_THE_CLUSTER
-from translator.manifests.adopt import read_object
+from translator.manifests.live_object import read_object
 
 #: As an API server returns a Job that was made with kubectl.
 JOB: dict[str, Any] = {

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from tests.translator.manifests import CONTAINER, errors, job, read_one
-from translator.manifests.adopt import read_object
+from translator.carried import Carried
+from translator.manifests.live_object import read_object
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.runtime_values import (
-    Found,
-    Here,
+    ReferencedData,
+    RuntimeValues,
+    TaskHost,
     UnresolvedError,
-    Values,
     evaluate,
     is_late,
     references,
 )
-from translator.tasks.stores import Carried
 
 LOGIN, LIMITS = Reference(SECRET, "ns", "login"), Reference(CONFIG_MAP, "ns", "limits")
-HERE = Here(rank=1, address="10.0.0.7", host="vm-7")
+HERE = TaskHost(rank=1, address="10.0.0.7", host="vm-7")
 
 
 def of_secret(key: str = "password", **more: Any) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def with_env(*env: dict[str, Any], **container: Any) -> dict[str, Any]:
     return manifest
 
 
-def given(manifest: dict[str, Any], data: dict[Reference, Any] | None = None) -> Values:
+def given(manifest: dict[str, Any], data: dict[Reference, Any] | None = None) -> RuntimeValues:
     known = {LOGIN: {"user": "me", "password": "s3cret"}, LIMITS: {"lr": "0.1", "note": "a\nb"}}
-    return evaluate(manifest, Found("ns", known if data is None else data), HERE)
+    return evaluate(manifest, ReferencedData("ns", known if data is None else data), HERE)
 
 
 PASSWORD = {"name": "PASSWORD", **of_secret()}
@@ -58,7 +58,7 @@ def test_values_of_secrets_are_apart_with_all_that_is_made_of_them() -> None:
     assert found.plain == {"HOST": "db", "LR": "0.1"}
     assert found.secret == {"PASSWORD": "s3cret", "URL": "postgres://me:s3cret@db/$(x)"}
     assert "s3cret" not in repr(found)
-    assert "s3cret" not in repr(Found("ns", {LOGIN: {"password": "s3cret"}}))
+    assert "s3cret" not in repr(ReferencedData("ns", {LOGIN: {"password": "s3cret"}}))
 
 
 def test_all_of_a_config_map_or_secret_may_be_taken_and_env_has_the_last_word() -> None:

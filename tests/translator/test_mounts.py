@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.translator.manifests import errors, job, pod, read_one
-from translator.manifests.adopt import read_object
-from translator.tasks.mounts import Mount
+from translator.carried import Bucket, Carried, SkyVolume
+from translator.manifests.live_object import read_object
 from translator.tasks.runtime_values import UnresolvedError, mounts_of, taken
-from translator.tasks.stores import Bucket, Carried, SkyVolume
+from translator.tasks.storage.mounts import Mount
 
 SETS, HOMES, DATA = Bucket("s3://lab/sets"), SkyVolume("homes"), Bucket("gs://data", "COPY")
 STORES = {"pvc/sets": SETS, "nfs:filer:/home": HOMES, "hostPath:/data": DATA}

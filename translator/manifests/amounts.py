@@ -22,10 +22,10 @@ RESOURCES = Fields(
 )
 
 
-Amounts = dict[str, Fraction]
+Quantities = dict[str, Fraction]
 
 
-def container_amounts(field: Field) -> Amounts:
+def container_amounts(field: Field) -> Quantities:
     """What the `resources` of a container ask for, by name: CPUs, bytes, GPUs."""
     field.check(RESOURCES)
     limits = amounts(field.at("limits"))
@@ -42,7 +42,7 @@ def container_amounts(field: Field) -> Amounts:
     return asked
 
 
-def as_resources(asked: Amounts, field: Field) -> Resources:
+def as_resources(asked: Quantities, field: Field) -> Resources:
     """GPUs, CPUs (rounded up to a thousandth) and memory (rounded up to a MiB), without a GPU type.
 
     `field` is what asks for them.
@@ -62,9 +62,9 @@ def as_resources(asked: Amounts, field: Field) -> Resources:
     return resources
 
 
-def amounts(field: Field) -> Amounts:
+def amounts(field: Field) -> Quantities:
     """The amounts under `requests` or `limits` that Starburst schedules by."""
-    found: Amounts = {}
+    found: Quantities = {}
     for name, entry in field.entries().items():
         if name == "ephemeral-storage":
             entry.note("Starburst does not schedule by local disk; this is ignored")

@@ -18,7 +18,7 @@ _HOW = "write the first and last index, such as 0-99, and %10 behind it for at m
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IndexRange:
     """The indices of an array, and how many of its jobs may have or wait for a place at a time."""
 
     first: int
@@ -30,7 +30,7 @@ class Span:
         return Member(array, self.first, self.last - self.first + 1, self.at_once)
 
 
-def read_span(field: Field) -> Span | None:
+def read_span(field: Field) -> IndexRange | None:
     """What the annotation starburst.io/array says."""
     text = field.text()
     if text is None:
@@ -45,7 +45,7 @@ def read_span(field: Field) -> Span | None:
     if first > last or last > MAX_INDEX or last - first >= MAX_MEMBERS or at_once == 0:
         field.refuse(f"{_HOW}; at most {MAX_MEMBERS} jobs, the last index at most {MAX_INDEX}")
         return None
-    return Span(first, last, at_once)
+    return IndexRange(first, last, at_once)
 
 
 def jobs_in(item: Submission) -> int:

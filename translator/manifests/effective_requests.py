@@ -1,8 +1,4 @@
-"""What a whole pod asks for: its effective requests, as Kubernetes computes them.
-
-Source: Kubernetes documentation, "Init Containers" (resource sharing within containers), "Sidecar
-Containers", "Pod Overhead" and "Assign Pod-level CPU and memory resources".
-"""
+"""What a whole pod asks for, checked: its effective requests (see `translator.podspec`)."""
 
 from __future__ import annotations
 
@@ -10,50 +6,37 @@ from fractions import Fraction
 
 from starburst.domain.resources import Resources
 from translator.field import Field
-from translator.manifests.amounts import GPUS, RESOURCES, Amounts, amounts, as_resources, container_amounts
+from translator.manifests.amounts import GPUS, RESOURCES, amounts, as_resources, container_amounts
+from translator.podspec import RequestsOfParts, effective_requests, is_sidecar
 
 
 def pod_resources(spec: Field) -> Resources:
-    """All containers together, or the greediest moment of the start if that needs more; plus the overhead."""
+    """The effective requests of a pod spec; what is wrong with them goes to the report of the field."""
     containers = spec.at("containers").items()
-    running = _sum([container_amounts(each.at("resources")) for each in containers])
-    sidecars: Amounts = {}
-    starting: Amounts = {}
-    for each in spec.at("initContainers").items():
-        asked = _sum([sidecars, container_amounts(each.at("resources"))])
-        starting = _most(starting, asked)  # init containers run one by one, beside the sidecars before them
-        if is_sidecar(each):
-            sidecars = asked
-    asked = _most(_sum([running, sidecars]), starting)
-    asked = _sum([_of_whole_pod(spec.at("resources"), asked), amounts(spec.at("overhead"))])
+    whole = spec.at("resources")
+    _check_pod_level(whole)
+    parts: RequestsOfParts[Fraction] = RequestsOfParts(
+        containers=[container_amounts(each.at("resources")) for each in containers],
+        init_containers=[
+            (
+                container_amounts(each.at("resources")),
+                is_sidecar(each.value),
+            )
+            for each in spec.at("initContainers").items()
+        ],
+        limits=amounts(whole.at("limits")),
+        requests=amounts(whole.at("requests")),
+        overhead=amounts(spec.at("overhead")),
+    )
     alone = len(containers) == 1 and not spec.at("initContainers").value
-    return as_resources(asked, containers[0].at("resources") if alone else spec.at("containers"))
+    asking = containers[0].at("resources") if alone else spec.at("containers")
+    return as_resources(effective_requests(parts), asking)
 
 
-def is_sidecar(init_container: Field) -> bool:
-    """Whether an init container stays while the others run."""
-    return init_container.at("restartPolicy").value == "Always"
-
-
-def _of_whole_pod(resources: Field, asked: Amounts) -> Amounts:
-    """Requests of the whole pod stand above those of its containers, its limits where there are neither."""
+def _check_pod_level(resources: Field) -> None:
+    """Only CPU and memory can be asked for a pod as a whole."""
     resources.check(RESOURCES)
-    limits, requests = amounts(resources.at("limits")), amounts(resources.at("requests"))
     for field in (resources.at("limits"), resources.at("requests")):
         for name in GPUS:
             if field.at(name).value is not None:
                 field.at(name).refuse("GPUs are given to containers, not to a pod; move it")
-    return {**limits, **asked, **requests}
-
-
-def _sum(parts: list[Amounts]) -> Amounts:
-    total: Amounts = {}
-    for part in parts:
-        for name, amount in part.items():
-            total[name] = total.get(name, Fraction(0)) + amount
-    return total
-
-
-def _most(one: Amounts, other: Amounts) -> Amounts:
-    zero = Fraction(0)
-    return {name: max(one.get(name, zero), other.get(name, zero)) for name in {**one, **other}}

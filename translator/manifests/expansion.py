@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 
 from translator.field import Field
-from translator.tasks.shell import Live, Word
+from translator.tasks.shell import ShellExpression, ShellWord
 
 #: Bytes of one argument or variable that Linux takes (MAX_ARG_STRLEN, 32 pages, less the zero at the end).
 MAX_TEXT = 128 * 1024 - 1
@@ -19,7 +19,7 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 #: The same without names.
 _DOLLAR = re.compile(r"\$(?:\$|((?!)))")
 #: What a name stands for; None is an unknown one.
-Known = Callable[[str], Word | None]
+KnownVariables = Callable[[str], ShellWord | None]
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Expansion:
     left: int = MAX_SUM
     over: bool = False
 
-    def expand(self, field: Field, known: Known, name: str = "") -> Word:
+    def expand(self, field: Field, known: KnownVariables, name: str = "") -> ShellWord:
         """A text with its `$(NAME)` filled in, of the variable `name`; no text if it is too long.
 
         `$$` is a dollar, and an unknown name stays as it is written (Kubernetes documentation, "Define
@@ -42,11 +42,11 @@ class Expansion:
         written = field.text() or ""
         return () if self.over else self._fitting(field, list(_parts(written, known)), name)
 
-    def count(self, field: Field, word: Word, name: str) -> Word:
+    def count(self, field: Field, word: ShellWord, name: str) -> ShellWord:
         """A variable's value from elsewhere, if there is room for it."""
         return () if self.over else self._fitting(field, [word], name)
 
-    def _fitting(self, field: Field, words: list[Word], name: str) -> Word:
+    def _fitting(self, field: Field, words: list[ShellWord], name: str) -> ShellWord:
         size = (len(name.encode()) + 1 if name else 0) + _bytes(words)
         self.left -= size
         if size > MAX_TEXT:
@@ -67,16 +67,16 @@ def names_in(text: str) -> list[str]:
     return [match[1] for match in _references(text) if match[1]]
 
 
-def joined(words: list[Word]) -> Word:
+def joined(words: list[ShellWord]) -> ShellWord:
     """One word of many: texts side by side made one, and empty ones left out."""
-    found: list[str | Live] = []
+    found: list[str | ShellExpression] = []
     for is_text, group in groupby(chain.from_iterable(words), key=lambda part: isinstance(part, str)):
         parts = list(group)
         found += ["".join(map(str, parts))] if is_text else parts
     return tuple(part for part in found if part)
 
 
-def _parts(text: str, known: Known) -> Iterator[Word]:
+def _parts(text: str, known: KnownVariables) -> Iterator[ShellWord]:
     end = 0
     for match in _references(text):
         yield (text[end : match.start()],)
@@ -93,11 +93,11 @@ def _references(text: str) -> Iterator[re.Match[str]]:
     yield from _DOLLAR.finditer(text, closed)
 
 
-def _bytes(words: list[Word]) -> int:
+def _bytes(words: list[ShellWord]) -> int:
     sizes: dict[int, int] = {}  # one long value may stand there a thousand times
     total = 0
     for part in chain.from_iterable(words):
         if id(part) not in sizes:
-            sizes[id(part)] = len((part.code if isinstance(part, Live) else part).encode())
+            sizes[id(part)] = len((part.code if isinstance(part, ShellExpression) else part).encode())
         total += sizes[id(part)]
     return total

@@ -12,7 +12,7 @@ from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from translator.duration import seconds
 from translator.field import Field, did_you_mean
-from translator.manifests.arrays import Span, read_span
+from translator.manifests.arrays import IndexRange, read_span
 from translator.quantity import quantity
 
 PREFIX = "starburst.io/"
@@ -120,7 +120,7 @@ class MachineHints:
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
+class JobHints:
     """Wishes of a job's user; the fields are those of `Job`."""
 
     queue: str = "default"
@@ -130,7 +130,7 @@ class Hints:
     checkpoint: bool = False
     priority: int = 0
     hold: bool = False
-    array: Span | None = None
+    array: IndexRange | None = None
     #: Names of other jobs, as they were typed.
     after_ok: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Hints:
     machine: MachineHints = MachineHints()
 
 
-def read_hints(metadata: Field) -> Hints:
+def read_hints(metadata: Field) -> JobHints:
     """The hints among the labels and annotations; where both name one, the annotation counts."""
     found: dict[str, Field] = {}
     for kind in ("labels", "annotations"):
@@ -152,7 +152,7 @@ def read_hints(metadata: Field) -> Hints:
                 field.refuse(f"Starburst has no such key; {did_you_mean(key.removeprefix(PREFIX), KEYS)}")
             found[key.removeprefix(PREFIX)] = field
     absent = Field(None, metadata.path, metadata.report)
-    return Hints(
+    return JobHints(
         queue=_queue(found.get("queue", absent)) or "default",
         runtime_estimate_s=_runtime(found.get("runtime-estimate", absent)),
         max_wait_s=_duration(found.get("max-wait", absent)),

@@ -9,13 +9,13 @@ from dataclasses import replace
 from io import StringIO
 
 from starburst.domain.job import CloudChoice, Job, Submission
+from translator.carried import Carried
 from translator.errors import ManifestError, ManifestErrors
-from translator.field import Field, Fields, Report
-from translator.manifests.arrays import MAX_MEMBERS, Span, members
+from translator.field import Field, Fields, ManifestReport
+from translator.manifests.arrays import MAX_MEMBERS, IndexRange, members
 from translator.manifests.documents import chunks, load
 from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
-from translator.tasks.stores import Carried
 
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
 TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
@@ -123,7 +123,7 @@ def read_firsts(
         )
     for index, chunk in enumerate(parts, 1):
         try:
-            report = Report(source, index, native=native, carries=carries)
+            report = ManifestReport(source, index, native=native, carries=carries)
             manifests = _manifests(load(chunk, source, index), report)
         except ManifestErrors as bad:
             errors += bad.errors
@@ -137,7 +137,7 @@ def read_firsts(
     return submissions
 
 
-def _manifests(value: object, report: Report) -> list[Field]:
+def _manifests(value: object, report: ManifestReport) -> list[Field]:
     """The manifests of a document: itself, or the items of a List, each with a report of its own."""
     document = Field(value, "", report)
     if value is None:
@@ -282,12 +282,12 @@ def _id(prefix: str, end: str) -> str:
     return prefix.replace(".", "-") + end
 
 
-def _pod(spec: Field) -> tuple[Pod, int, Span | None]:
+def _pod(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     check_restart_policy(spec, of_job=False)
     return read_pod(spec), 1, None
 
 
-def _job(spec: Field) -> tuple[Pod, int, Span | None]:
+def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     """The pod of a Job and how many of it make the gang, or the array."""
     spec.check(_JOB_SPEC)
     tasks, span = _counts(spec)
@@ -318,7 +318,7 @@ def _retries(limit: Field, wish: int | None) -> int:
     return 0 if limit.report.native else min(allowed, MAX_RETRIES)
 
 
-def _counts(spec: Field) -> tuple[int, Span | None]:
+def _counts(spec: Field) -> tuple[int, IndexRange | None]:
     """Parallelism, which makes a gang; if it is less than an Indexed Job's completions, an array."""
     parallelism, completions = spec.at("parallelism"), spec.at("completions")
     tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
@@ -329,7 +329,7 @@ def _counts(spec: Field) -> tuple[int, Span | None]:
     if wanted > tasks and spec.at("completionMode").value == "Indexed":
         if wanted > MAX_MEMBERS:
             completions.refuse(f"an array has at most {MAX_MEMBERS} jobs; submit several")
-        return 1, Span(0, wanted - 1, tasks)
+        return 1, IndexRange(0, wanted - 1, tasks)
     completions.refuse(
         f"must equal parallelism, which is {tasks}: set parallelism to {wanted} to run all at once, or "
         f"completionMode to Indexed for an array of {wanted} jobs"

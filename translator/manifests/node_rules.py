@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Term, Toleration
+from starburst.domain.constraints import NODE_NAME, Rules
 from translator.field import Field, Fields
+from translator.podspec import REQUIRED, node_rules
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 _NO_PREFERENCES = {PREFERRED: "preferences are not considered"}
@@ -43,7 +43,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def read_rules(spec: Field) -> Rules:
-    """The rules of a pod spec; what of its affinity cannot be kept is refused or noted."""
+    """The rules of a pod spec, none if they are wrong; mistakes and what is ignored go to its report."""
+    known = len(spec.report.errors)
     affinity = spec.at("affinity")
     affinity.check(_AFFINITY)
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -51,10 +52,12 @@ def read_rules(spec: Field) -> Rules:
     for constraint in spec.at("topologySpreadConstraints").items():
         _judge_spread(constraint)
     affinity.at("nodeAffinity").check(_NODE_AFFINITY)
-    return Rules(
-        affinity=_terms(affinity.at("nodeAffinity").at(REQUIRED)),
-        tolerations=tuple(_toleration(field) for field in spec.at("tolerations").items()),
-    )
+    _check_node_selector(affinity.at("nodeAffinity").at(REQUIRED))
+    for toleration in spec.at("tolerations").items():
+        _check_toleration(toleration)
+    if len(spec.report.errors) > known or not isinstance(spec.value, dict):
+        return Rules()
+    return node_rules(spec.value)
 
 
 def _judge_spread(constraint: Field) -> None:
@@ -67,40 +70,38 @@ def _judge_spread(constraint: Field) -> None:
         )
 
 
-def _toleration(field: Field) -> Toleration:
+def _check_toleration(field: Field) -> None:
     field.check(_TOLERATION)
     key = field.at("key").text() or ""
     operator = field.at("operator").choice(("Exists", "Equal")) or "Equal"
     value = field.at("value").text() or ""
-    effect = field.at("effect").value and field.at("effect").choice(EFFECTS)
+    if field.at("effect").value:
+        field.at("effect").choice(EFFECTS)
     if not key and operator != "Exists" and not field.at("operator").value:
         field.refuse("names no taint; give its key, or write operator: Exists to tolerate every taint")
     elif not key and operator != "Exists":
         field.at("operator").refuse("needs a key; write Exists to tolerate every taint")
     elif value and operator == "Exists":
         field.at("value").refuse("is not looked at under Exists; remove it, or write operator: Equal")
-    return Toleration(key, operator, value, effect if isinstance(effect, str) else "")
 
 
-def _terms(selector: Field) -> tuple[Term, ...]:
+def _check_node_selector(selector: Field) -> None:
     """The alternatives of a node selector."""
     if selector.value is None:
-        return ()
+        return
     selector.check(_NODE_SELECTOR)
     terms = selector.at("nodeSelectorTerms")
     if isinstance(selector.value, dict) and terms.value in (None, []):
         terms.refuse("is missing; write at least one term, or remove the affinity")
-    return tuple(_term(field) for field in terms.items())
+    for term in terms.items():
+        term.check(_TERM)
+        for requirement in term.at("matchExpressions").items():
+            _check_label_requirement(requirement)
+        for requirement in term.at("matchFields").items():
+            _check_name_requirement(requirement)
 
 
-def _term(field: Field) -> Term:
-    field.check(_TERM)
-    labels = [_requirement(each) for each in field.at("matchExpressions").items()]
-    names = [_name_requirement(each) for each in field.at("matchFields").items()]
-    return (*labels, *names)
-
-
-def _requirement(field: Field) -> Requirement:
+def _check_label_requirement(field: Field) -> None:
     field.check(_REQUIREMENT)
     key = field.at("key").text()
     operator = field.at("operator").choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
@@ -117,19 +118,16 @@ def _requirement(field: Field) -> Requirement:
         field.at("values").refuse(f'{operator} needs one whole number, in quotes, such as ["8"]')
     elif field.at("operator").value is None:
         field.at("operator").refuse("is missing; write In, NotIn, Exists, DoesNotExist, Gt or Lt")
-    return Requirement(key or "", operator or "", values)
 
 
-def _name_requirement(field: Field) -> Requirement:
+def _check_name_requirement(field: Field) -> None:
     field.check(_REQUIREMENT)
     if field.at("key").value != NODE_NAME:
         field.at("key").refuse(f"must be {NODE_NAME}; labels go under matchExpressions")
     if field.at("operator").value not in ("In", "NotIn"):
         field.at("operator").refuse("must be In or NotIn")
-    values = _values(field)
-    if len(values) != 1:
+    if len(_values(field)) != 1:
         field.at("values").refuse("must be the name of one node; write a term for each")
-    return Requirement(NODE_NAME, str(field.at("operator").value), values)
 
 
 def _values(field: Field) -> tuple[str, ...]:

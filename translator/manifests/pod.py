@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from starburst.domain.constraints import Rules
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
+from translator.carried import Carried
 from translator.field import Field, Fields
 from translator.manifests.amounts import as_resources, container_amounts
 from translator.manifests.effective_requests import pod_resources
 from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
 from translator.tasks.container import CONTAINER, workload
-from translator.tasks.mounts import MAPPED, NOT_MOUNTED, read_mounts
-from translator.tasks.stores import Carried
+from translator.tasks.storage.mounts import MAPPED, NOT_MOUNTED, read_mounts
 
 _ONE_CONTAINER = "one container per pod; sidecars are not supported yet"
 _OWN_NETWORK = "sharing a namespace of the host is not supported; remove it"

@@ -12,7 +12,7 @@ from typing import Any
 
 from starburst.domain.job import Submitter
 from translator.errors import ManifestError
-from translator.field import ONLY_THE_CLUSTER, Field, Report
+from translator.field import ONLY_THE_CLUSTER, Field, ManifestReport
 from translator.manifests.pod_security import PRIVILEGED, RESTRICTED, containers_of, judge
 
 #: The volume that Starburst itself adds, and where it mounts it.
@@ -71,7 +71,7 @@ def rule(
     tenancy: Tenancy, manifest: Mapping[str, Any], queue: str, submitter: Submitter, *, leaves: bool = False
 ) -> Ruling:
     """Whether a job may have what its manifest asks for; `leaves`: it may run in a cloud."""
-    report = Report("", 0)
+    report = ManifestReport("", 0)
     root = Field(manifest, "", report)
     template = root.at("spec").at("template") if root.at("kind").value == "Job" else root
     spec = template.at("spec")

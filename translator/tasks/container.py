@@ -6,7 +6,7 @@ import re
 
 from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
-from translator.fidelity import Verdict
+from translator.fidelity import FidelityLevel
 from translator.field import ONLY_THE_CLUSTER, Field, Fields
 from translator.manifests.expansion import Expansion, names_in
 from translator.tasks.downward import Downward
@@ -119,9 +119,9 @@ def _judge_source(source: Field, container: Field) -> None:
         return
     nothing = Field(None, "", source.report)
     known = Downward("", True, "", nothing, nothing, container, False).read(source)
-    if known.verdict is Verdict.REFUSED:
+    if known.verdict is FidelityLevel.REFUSED:
         source.refuse(known.text, show=False)
-    elif known.verdict is Verdict.APPROXIMATED:
+    elif known.verdict is FidelityLevel.APPROXIMATED:
         source.note(f"{known.text}, in the cloud")
 
 

@@ -7,28 +7,28 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from translator.fidelity import Verdict
+from translator.fidelity import FidelityLevel
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.quantity import quantity
-from translator.tasks.shell import Live, Word
+from translator.tasks.shell import ShellExpression, ShellWord
 
 _MAP_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 #: SkyPilot gives the addresses of all nodes, one a line, in the order of their ranks.
-ADDRESS = Live('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
-HOST = Live("$(hostname)")
-NODE_RANK = Live("${SKYPILOT_NODE_RANK:-0}")
-NODES = Live("${SKYPILOT_NUM_NODES:-1}")
+ADDRESS = ShellExpression('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
+HOST = ShellExpression("$(hostname)")
+NODE_RANK = ShellExpression("${SKYPILOT_NODE_RANK:-0}")
+NODES = ShellExpression("${SKYPILOT_NUM_NODES:-1}")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DownwardValue:
     """What an answer is, and how good; no word is no answer."""
 
-    word: Word | None
-    verdict: Verdict
+    word: ShellWord | None
+    verdict: FidelityLevel
     text: str
 
 
@@ -46,7 +46,7 @@ class Downward:
     container: Field
     indexed: bool
 
-    def read(self, source: Field) -> Known:
+    def read(self, source: Field) -> DownwardValue:
         """The value of a `fieldRef` or `resourceFieldRef`."""
         if source.at("fieldRef").value is not None:
             return self._field(source.at("fieldRef").at("fieldPath").text() or "")
@@ -54,14 +54,14 @@ class Downward:
             return self._amount(source.at("resourceFieldRef"))
         return _refused("this source of values is not known; write the value")
 
-    def _field(self, path: str) -> Known:
+    def _field(self, path: str) -> DownwardValue:
         entry = _MAP_ENTRY.fullmatch(path)
         if entry:
             return self._entry(entry[1], entry[2])
         if path == "metadata.name" and not self.names_pods:
             return _kept((self.name,))
         if path == "metadata.name":
-            word: Word = (f"{self.name}-", NODE_RANK) if self.indexed else (self.name,)
+            word: ShellWord = (f"{self.name}-", NODE_RANK) if self.indexed else (self.name,)
             return _like(word, "pods have names of their own; the Job's stands in")
         if path == "metadata.namespace":
             return _kept((self.namespace,))
@@ -73,14 +73,14 @@ class Downward:
             return _like((HOST,), "the host name of the machine")
         return _refused(f"{path} exists in the cluster alone; {ONLY_THE_CLUSTER}")
 
-    def _entry(self, kind: str, key: str) -> Known:
+    def _entry(self, kind: str, key: str) -> DownwardValue:
         if key == _INDEX_ANNOTATION and self.names_pods:
-            return Known((NODE_RANK,), Verdict.KEPT, "the rank of the node")
+            return DownwardValue((NODE_RANK,), FidelityLevel.KEPT, "the rank of the node")
         if kind == "labels" and key in _JOB_LABELS and self.names_pods:
             return _kept((self.name,))
         return _kept((self.metadata.at(kind).at(key).text() or "",))
 
-    def _amount(self, reference: Field) -> Known:
+    def _amount(self, reference: Field) -> DownwardValue:
         """A request or limit, in units of the divisor and rounded up, as Kubernetes has it."""
         other = reference.at("containerName").text()
         if other not in (None, "", self.container.at("name").value):
@@ -106,13 +106,13 @@ class Downward:
             return None
 
 
-def _kept(word: Word) -> Known:
-    return Known(word, Verdict.KEPT, "known from the manifest")
+def _kept(word: ShellWord) -> DownwardValue:
+    return DownwardValue(word, FidelityLevel.KEPT, "known from the manifest")
 
 
-def _like(word: Word, text: str) -> Known:
-    return Known(word, Verdict.APPROXIMATED, text)
+def _like(word: ShellWord, text: str) -> DownwardValue:
+    return DownwardValue(word, FidelityLevel.APPROXIMATED, text)
 
 
-def _refused(text: str) -> Known:
-    return Known(None, Verdict.REFUSED, text)
+def _refused(text: str) -> DownwardValue:
+    return DownwardValue(None, FidelityLevel.REFUSED, text)

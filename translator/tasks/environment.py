@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from translator.fidelity import STAY, Fidelity, Verdict
+from translator.fidelity import STAY, Fidelity, FidelityLevel
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.expansion import Expansion
 from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
 from translator.tasks.downward import Downward
-from translator.tasks.shell import Live, Word, is_changed, text_of
+from translator.tasks.shell import ShellExpression, ShellWord, is_changed, text_of
 
 #: What $(NAME) may name though no manifest sets it; whoever runs the task does.
 RANK = "JOB_COMPLETION_INDEX"
@@ -37,7 +37,7 @@ class Environment:
     """Variables by name, in the order in which they are set."""
 
     #: What `$(NAME)` stands for.
-    values: dict[str, Word]
+    values: dict[str, ShellWord]
     #: The names among them that the container has.
     names: dict[str, None] = field(default_factory=dict)
     #: Values of Secrets by the variable that holds them; None is one that nobody could look up.
@@ -45,7 +45,7 @@ class Environment:
     #: How much room there is for them and for the command line.
     expansion: Expansion = field(default_factory=Expansion)
 
-    def put(self, name: str, word: Word) -> None:
+    def put(self, name: str, word: ShellWord) -> None:
         """Set a variable, after all others."""
         self.names.pop(name, None)
         self.names[name] = None
@@ -53,7 +53,7 @@ class Environment:
 
     def put_secret(self, name: str, value: str | None) -> None:
         """Set a variable to the value of a Secret, which others take from it at run time only."""
-        self.put(name, (Live(f"${{{name}}}"),))
+        self.put(name, (ShellExpression(f"${{{name}}}"),))
         self.secrets[name] = value
 
     @property
@@ -63,7 +63,7 @@ class Environment:
         return {name: text_of(self.values[name]) or "" for name in plain}
 
     @property
-    def exports(self) -> tuple[tuple[str, Word], ...]:
+    def exports(self) -> tuple[tuple[str, ShellWord], ...]:
         """Those that only the run can set: what is not known before, and what SkyPilot would change."""
         apart = {*self.envs, *self.secrets}
         return tuple(
@@ -71,13 +71,13 @@ class Environment:
         )
 
     @property
-    def beside(self) -> tuple[tuple[str, Word], ...]:
+    def beside(self) -> tuple[tuple[str, ShellWord], ...]:
         """Those that a shell cannot hold or would change."""
         return tuple((name, self.values[name]) for name in self.names if _is_special(name))
 
 
 def read_environment(
-    container: Field, downward: Downward, lookup: Lookup, runtime: Mapping[str, Word]
+    container: Field, downward: Downward, lookup: Lookup, runtime: Mapping[str, ShellWord]
 ) -> Environment:
     """`env` and `envFrom` of a container; `runtime` are variables that the run itself sets."""
     found = Environment(dict(runtime))
@@ -100,13 +100,13 @@ def read_environment(
     return found
 
 
-def expanded(text: Field, found: Environment, fidelity: Fidelity, variable: str = "") -> Word:
+def expanded(text: Field, found: Environment, fidelity: Fidelity, variable: str = "") -> ShellWord:
     """A text of a container with its `$(NAME)` filled in, of this variable if it is one's value."""
     written = text.text() or ""
     known = dict(found.values)
     for name in _SET_BY_STARBURST.findall(written):
         if name not in known:
-            known[name] = (Live(f"${{{name}}}"),)
+            known[name] = (ShellExpression(f"${{{name}}}"),)
             fidelity.approximated(text, f"$({name}) is set where Starburst runs the task, else empty")
     return found.expansion.expand(text, known.get, variable)
 
@@ -135,9 +135,9 @@ def _from_elsewhere(source: Field, name: str, found: Environment, downward: Down
         if known.word is not None:
             found.put(name, known.word)
         tell = {
-            Verdict.KEPT: lookup.fidelity.kept,
-            Verdict.APPROXIMATED: lookup.fidelity.approximated,
-            Verdict.REFUSED: lookup.fidelity.refused,
+            FidelityLevel.KEPT: lookup.fidelity.kept,
+            FidelityLevel.APPROXIMATED: lookup.fidelity.approximated,
+            FidelityLevel.REFUSED: lookup.fidelity.refused,
         }
         tell[known.verdict](source, known.text)
 
@@ -192,7 +192,7 @@ def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
     lookup.fidelity.kept(where, f"as {how}: {', '.join(prefix + key for key in data.values)}")
 
 
-def _is_exported(word: Word) -> bool:
+def _is_exported(word: ShellWord) -> bool:
     """Whether only the run can set a variable to this: it is not known before, or SkyPilot changes it."""
     text = text_of(word)
     return text is None or is_changed(text)
@@ -204,4 +204,6 @@ def _is_special(name: str) -> bool:
 
 def _is_used(found: Environment, name: str) -> bool:
     """Whether another variable takes its value from this one."""
-    return any(Live(f"${{{name}}}") in found.values[other] for other in found.names if other != name)
+    return any(
+        ShellExpression(f"${{{name}}}") in found.values[other] for other in found.names if other != name
+    )

@@ -8,8 +8,8 @@ from translator.fidelity import STAY, Fidelity
 from translator.field import Field
 from translator.manifests.pod import DEFAULT_GRACE_S
 from translator.tasks.environment import Environment, expanded
-from translator.tasks.parts import Parts
-from translator.tasks.shell import Word, needs_env, text_of
+from translator.tasks.manifest_parts import ManifestParts
+from translator.tasks.shell import ShellWord, needs_env, text_of
 
 #: The Job controller's default of backoffLimit.
 DEFAULT_RETRIES = 6
@@ -17,7 +17,7 @@ DEFAULT_RETRIES = 6
 SKY_GRACE_S = 30
 
 
-def read_command(container: Field, environment: Environment, fidelity: Fidelity) -> tuple[Word, ...]:
+def read_command(container: Field, environment: Environment, fidelity: Fidelity) -> tuple[ShellWord, ...]:
     """The argument vector; empty if a part of it is the image's, which nobody knows outside of it."""
     command, args = container.at("command"), container.at("args")
     if not command.value:
@@ -48,7 +48,7 @@ def read_working_dir(container: Field, fidelity: Fidelity) -> str | None:
     return field.text()
 
 
-def read_limit_s(parts: Parts, fidelity: Fidelity) -> int | None:
+def read_limit_s(parts: ManifestParts, fidelity: Fidelity) -> int | None:
     """Seconds until the command is ended."""
     limits = [
         (field, field.value)
@@ -60,7 +60,7 @@ def read_limit_s(parts: Parts, fidelity: Fidelity) -> int | None:
     return min((limit for _, limit in limits), default=None)
 
 
-def read_grace_s(parts: Parts, fidelity: Fidelity) -> int:
+def read_grace_s(parts: ManifestParts, fidelity: Fidelity) -> int:
     """Seconds that the command has to end by itself after its limit."""
     field = parts.spec.at("terminationGracePeriodSeconds")
     if field.value is None:
@@ -72,7 +72,7 @@ def read_grace_s(parts: Parts, fidelity: Fidelity) -> int:
     return field.whole(0) or 0
 
 
-def read_retries(parts: Parts, fidelity: Fidelity) -> dict[str, Any]:
+def read_retries(parts: ManifestParts, fidelity: Fidelity) -> dict[str, Any]:
     """SkyPilot restarts failed commands of its managed jobs alone, and Starburst's jobs are none."""
     if parts.job.value is None:
         _judge_restart(parts, fidelity, retries=0)
@@ -88,7 +88,7 @@ def read_retries(parts: Parts, fidelity: Fidelity) -> dict[str, Any]:
     return {"job_recovery": {"max_restarts_on_errors": retries}}
 
 
-def _judge_restart(parts: Parts, fidelity: Fidelity, *, retries: int) -> None:
+def _judge_restart(parts: ManifestParts, fidelity: Fidelity, *, retries: int) -> None:
     policy = parts.spec.at("restartPolicy")
     if policy.value == "OnFailure" and (retries or parts.job.value is None):
         fidelity.approximated(policy, "a failed command is not run again in its place")

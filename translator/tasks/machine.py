@@ -14,10 +14,11 @@ from translator.fidelity import Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.amounts import GPUS
 from translator.manifests.hints import PREFIX, MachineHints
-from translator.manifests.node_rules import PREFERRED, REQUIRED
+from translator.manifests.node_rules import PREFERRED
+from translator.podspec import REQUIRED
 from translator.tasks.accelerators import KNOWN as KNOWN_GPUS
 from translator.tasks.accelerators import LABELS, Accelerators, affine_types, named, of_maker, sky_name
-from translator.tasks.parts import Parts
+from translator.tasks.manifest_parts import ManifestParts
 
 #: What every cloud takes as a label; GCP is the strictest (SkyPilot 0.14.1, sky/clouds/gcp.py).
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -41,7 +42,7 @@ _NODES = "is a label of the cluster's nodes; rented machines have none"
 
 
 @dataclass(slots=True)
-class Machine:
+class MachineRequest:
     """What is asked of the machine, beside its size."""
 
     #: The user's own word on spot instances, and what node labels say.
@@ -51,11 +52,11 @@ class Machine:
 
 
 def read_machine(
-    parts: Parts, resources: Resources, hints: MachineHints, fidelity: Fidelity
+    parts: ManifestParts, resources: Resources, hints: MachineHints, fidelity: Fidelity
 ) -> dict[str, Any]:
     """The `resources` of a task, without its image."""
     metadata, spec, container = parts.metadata, parts.spec, parts.container
-    machine = Machine(hints.use_spot)
+    machine = MachineRequest(hints.use_spot)
     for key, label in spec.at("nodeSelector").entries().items():
         _select(key, label, machine, resources.gpus, fidelity)
     _affinity(spec.at("affinity"), machine, resources.gpus, fidelity)
@@ -84,7 +85,7 @@ def _size(resources: Resources) -> dict[str, Any]:
     return found
 
 
-def _accelerators(container: Field, machine: Machine, gpus: int, fidelity: Fidelity) -> Accelerators:
+def _accelerators(container: Field, machine: MachineRequest, gpus: int, fidelity: Fidelity) -> Accelerators:
     if machine.types:
         return named(machine.types, gpus)
     asked = container.at("resources").at("limits").value or container.at("resources").at("requests").value
@@ -96,7 +97,7 @@ def _accelerators(container: Field, machine: Machine, gpus: int, fidelity: Fidel
     return of_maker(resource, gpus)
 
 
-def _say_size(parts: Parts, found: Mapping[str, Any], fidelity: Fidelity) -> None:
+def _say_size(parts: ManifestParts, found: Mapping[str, Any], fidelity: Fidelity) -> None:
     resources, spec = parts.container.at("resources"), parts.spec
     asked, limits = resources.at("requests"), resources.at("limits")
     told = f"as {', '.join(f'{key}: {_shown(value)}' for key, value in found.items())}"
@@ -125,7 +126,7 @@ def _shown(amount: object) -> str:
     )
 
 
-def _select(key: str, label: Field, machine: Machine, gpus: int, fidelity: Fidelity) -> None:
+def _select(key: str, label: Field, machine: MachineRequest, gpus: int, fidelity: Fidelity) -> None:
     """One label of a node selector."""
     value = str(label.value)
     name = sky_name(value) if key in LABELS and gpus else ""
@@ -155,7 +156,7 @@ def _select(key: str, label: Field, machine: Machine, gpus: int, fidelity: Fidel
         fidelity.dropped(label, _NODES)
 
 
-def _affinity(affinity: Field, machine: Machine, gpus: int, fidelity: Fidelity) -> None:
+def _affinity(affinity: Field, machine: MachineRequest, gpus: int, fidelity: Fidelity) -> None:
     for kind in ("podAffinity", "podAntiAffinity"):
         if affinity.at(kind).value:
             fidelity.dropped(affinity.at(kind), "the preference is about pods of the cluster")
@@ -183,7 +184,9 @@ def _types(term: Field) -> tuple[str, ...]:
     return next(filter(None, map(affine_types, term.at("matchExpressions").items())), ())
 
 
-def _wishes(metadata: Field, hints: MachineHints, machine: Machine, fidelity: Fidelity) -> dict[str, Any]:
+def _wishes(
+    metadata: Field, hints: MachineHints, machine: MachineRequest, fidelity: Fidelity
+) -> dict[str, Any]:
     """What the user's annotations ask of the machine; each has the name that SkyPilot gives it."""
     found: dict[str, Any] = {}
     if hints.infra is not None:

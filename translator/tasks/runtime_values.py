@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from translator.carried import CloudStorage
 from translator.fidelity import Fidelity
 from translator.manifests.references import Lookup, Reference, Resolve
 from translator.tasks.downward import ADDRESS, HOST, NODE_RANK, Downward
 from translator.tasks.environment import Environment, expanded, read_environment
-from translator.tasks.mounts import MAPPED, Mount, read_mounts
-from translator.tasks.parts import Parts, take_apart
-from translator.tasks.shell import Live, Word
-from translator.tasks.stores import Store
+from translator.tasks.manifest_parts import ManifestParts, split_manifest
+from translator.tasks.shell import ShellExpression, ShellWord
+from translator.tasks.storage.mounts import MAPPED, Mount, read_mounts
 
 
 class UnresolvedError(Exception):
@@ -28,7 +28,7 @@ class NotNowError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReferencedData:
     """The ConfigMaps and Secrets of a manifest; None is one that is not there."""
 
     namespace: str
@@ -36,7 +36,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class TaskHost:
     """Where a task runs."""
 
     rank: int
@@ -46,7 +46,7 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class RuntimeValues:
     """A task's environment and command line, filled in; secret is what a Secret is a part of."""
 
     plain: dict[str, str]
@@ -56,21 +56,21 @@ class Values:
 
 def is_late(manifest: Mapping[str, Any]) -> bool:
     """Whether the container of a Job or Pod takes anything from elsewhere."""
-    container = take_apart(manifest).container
+    container = split_manifest(manifest).container
     return bool(container.at("envFrom").value) or any(
         variable.at("valueFrom").value is not None for variable in container.at("env").items()
     )
 
 
 def mounts_of(
-    manifest: Mapping[str, Any], stores: Mapping[str, Store], *, in_container: bool
+    manifest: Mapping[str, Any], stores: Mapping[str, CloudStorage], *, in_container: bool
 ) -> tuple[Mount, ...]:
     """What the container of a Job or Pod sees of its volumes.
 
     Raises:
         UnresolvedError: the config maps nothing to one of them (any more), or it cannot be mounted.
     """
-    parts = take_apart(manifest)
+    parts = split_manifest(manifest)
     found = read_mounts(parts.spec, parts.container, stores, in_container=in_container)
     errors = parts.root.report.errors
     if errors:
@@ -80,7 +80,7 @@ def mounts_of(
 
 def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """What a Job or Pod takes from a cluster that a cloud must be told of: the paths of its fields."""
-    parts = take_apart(manifest)
+    parts = split_manifest(manifest)
     variables = [variable.at("valueFrom") for variable in parts.container.at("env").items()]
     volumes = [volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in MAPPED]
     fields = (parts.container.at("envFrom"), *variables, *volumes)
@@ -94,23 +94,25 @@ def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, 
     def note(reference: Reference) -> None:
         wanted[reference] = None
 
-    _read(take_apart(manifest), namespace, note, Fidelity())
+    _read(split_manifest(manifest), namespace, note, Fidelity())
     return tuple(wanted)
 
 
-def evaluate(manifest: Mapping[str, Any], found: Found, here: Here) -> Values:
+def evaluate(manifest: Mapping[str, Any], found: ReferencedData, here: TaskHost) -> RuntimeValues:
     """What one task is given.
 
     Raises:
         UnresolvedError: a ConfigMap, Secret or key of one is missing, or a value cannot be used.
     """
-    parts, fidelity = take_apart(manifest), Fidelity()
+    parts, fidelity = split_manifest(manifest), Fidelity()
     environment = _read(parts, found.namespace, found.data.get, fidelity)
     words = [
         (word, expanded(word, environment, fidelity))
         for word in (*parts.container.at("command").items(), *parts.container.at("args").items())
     ]
-    secrets: dict[Live, str] = {Live(f"${{{k}}}"): v or "" for k, v in environment.secrets.items()}
+    secrets: dict[ShellExpression, str] = {
+        ShellExpression(f"${{{k}}}"): v or "" for k, v in environment.secrets.items()
+    }
     lines = [f"{line.field}: {line.text}" for line in fidelity.lines if line.verdict.value == "refused"]
     lines += [f"{error.field}: {error.mend}" for error in parts.root.report.errors]
     lines += [
@@ -123,14 +125,14 @@ def evaluate(manifest: Mapping[str, Any], found: Found, here: Here) -> Values:
         raise UnresolvedError("; ".join(dict.fromkeys(lines)))
     known = {NODE_RANK: str(here.rank), ADDRESS: here.address, HOST: here.host, **secrets}
     words_of = {name: environment.values[name] for name in environment.names}
-    return Values(
+    return RuntimeValues(
         plain={k: _text(word, known) for k, word in words_of.items() if not secrets.keys() & set(word)},
         secret={k: _text(word, known) for k, word in words_of.items() if secrets.keys() & set(word)},
         command=tuple(_text(word, known) for _, word in words),
     )
 
 
-def _read(parts: Parts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> Environment:
+def _read(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> Environment:
     metadata = parts.metadata
     namespace = metadata.at("namespace").text() or namespace
     downward = Downward(
@@ -145,5 +147,5 @@ def _read(parts: Parts, namespace: str, resolve: Resolve, fidelity: Fidelity) ->
     return read_environment(parts.container, downward, Lookup(resolve, namespace, fidelity), {})
 
 
-def _text(word: Word, known: Mapping[Live, str]) -> str:
-    return "".join(known.get(part, "") if isinstance(part, Live) else part for part in word)
+def _text(word: ShellWord, known: Mapping[ShellExpression, str]) -> str:
+    return "".join(known.get(part, "") if isinstance(part, ShellExpression) else part for part in word)

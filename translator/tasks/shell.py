@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class ShellExpression:
     """A part of a text that is known when the task runs: shell text that stands between double quotes."""
 
     code: str
 
 
 #: A text in parts.
-Word = tuple[str | Live, ...]
+ShellWord = tuple[str | ShellExpression, ...]
 
 #: Creates a directory as root where the task's user may not.
 _MAKE_DIR = (
@@ -33,19 +33,19 @@ class File:
     """A file that is written before the command starts; `mode` is its permissions, None the usual ones."""
 
     path: str
-    content: Word
+    content: ShellWord
     mode: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class NodeScript:
     """What one node of a task does."""
 
-    command: tuple[Word, ...]
+    command: tuple[ShellWord, ...]
     #: Variables whose values are known when the task runs.
-    exports: tuple[tuple[str, Word], ...] = ()
+    exports: tuple[tuple[str, ShellWord], ...] = ()
     #: Variables that a shell would change or cannot hold; they are given to the command alone.
-    beside: tuple[tuple[str, Word], ...] = ()
+    beside: tuple[tuple[str, ShellWord], ...] = ()
     directories: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
     #: Variables that have served their turn once the files are written.
@@ -61,24 +61,26 @@ def is_changed(text: str) -> bool:
     return "\n^" in text
 
 
-def text_of(word: Word) -> str | None:
+def text_of(word: ShellWord) -> str | None:
     """The text, if all of it is known."""
     parts = [part for part in word if isinstance(part, str)]
     return "".join(parts) if len(parts) == len(word) else None
 
 
-def quoted(word: Word) -> str:
+def quoted(word: ShellWord) -> str:
     """A word as a shell must be given it, to read it as one argument and change nothing in it."""
-    parts = [f'"{part.code}"' if isinstance(part, Live) else shlex.quote(part) for part in word if part]
+    parts = [
+        f'"{part.code}"' if isinstance(part, ShellExpression) else shlex.quote(part) for part in word if part
+    ]
     return "".join(parts) or "''"
 
 
-def needs_env(command: Sequence[Word], beside: Sequence[object]) -> bool:
+def needs_env(command: Sequence[ShellWord], beside: Sequence[object]) -> bool:
     """Whether `env` starts the command; a first word with "=" would be a variable to it."""
     return bool(beside) or (text_of(command[0]) or "").startswith("-")
 
 
-def script(run: Run) -> str:
+def script(run: NodeScript) -> str:
     """The `run` of a task: the command takes the shell's place, so signals and exit codes are its own.
 
     POSIX shell; SkyPilot gives it to `bash -i`, in ~/sky_workdir, with the task's envs and secrets set.
@@ -98,7 +100,7 @@ def script(run: Run) -> str:
     return f"{_NO_HISTORY}\n{text}" if is_changed(text) else text
 
 
-def _exec(run: Run) -> str:
+def _exec(run: NodeScript) -> str:
     words = ["exec"]
     if run.limit_s is not None and run.grace_s:
         words += ["timeout", "-s", "TERM", "-k", str(run.grace_s), str(run.limit_s)]

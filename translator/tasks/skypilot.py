@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from starburst.domain.job import CloudChoice, Job
+from translator.carried import CloudStorage
 from translator.fidelity import Fidelity, Translation
-from translator.field import Field, Report
-from translator.manifests.hints import PREFIX, Hints, read_hints
+from translator.field import Field, ManifestReport
+from translator.manifests.hints import PREFIX, JobHints, read_hints
 from translator.manifests.manifest import has_kind, submission
 from translator.manifests.references import UNASKED, Lookup, Resolve
 from translator.tasks.downward import NODE_RANK, NODES, Downward
@@ -23,14 +24,13 @@ from translator.tasks.execution import (
     read_working_dir,
 )
 from translator.tasks.machine import read_machine
-from translator.tasks.parts import Parts, take_apart
+from translator.tasks.manifest_parts import ManifestParts, split_manifest
 from translator.tasks.pull import read_pull_secrets
-from translator.tasks.shell import Live, Run, Word, is_changed, script
-from translator.tasks.stores import Store
-from translator.tasks.unsupported import judge_leftovers
-from translator.tasks.volumes import Mounting
+from translator.tasks.shell import NodeScript, ShellExpression, ShellWord, is_changed, script
+from translator.tasks.storage.volumes import Mounting
+from translator.tasks.untranslated import report_untranslated
 
-_NO_STORES: Mapping[str, Store] = {}
+_NO_STORES: Mapping[str, CloudStorage] = {}
 #: Kubernetes numbers the pods of an Indexed Job, Starburst those of every gang.
 _OF_GANGS = {RANK: NODE_RANK, "STARBURST_RANK": NODE_RANK, "STARBURST_WORLD_SIZE": NODES}
 #: SkyPilot takes no three of them in a row (0.14.1, sky/task.py).
@@ -40,7 +40,7 @@ _SEPARATORS = re.compile(r"([._-]{2})[._-]+")
 def to_skypilot(
     manifest: Mapping[str, Any],
     *,
-    volumes: Mapping[str, Store] = _NO_STORES,
+    volumes: Mapping[str, CloudStorage] = _NO_STORES,
     resolve: Resolve | None = None,
     namespace: str = "default",
     unasked: str = UNASKED,
@@ -53,7 +53,7 @@ def to_skypilot(
     else.
     """
     fidelity = Fidelity()
-    parts = take_apart(manifest)
+    parts = split_manifest(manifest)
     job = _job(parts, fidelity)
     task: dict[str, Any] = {}
     if job is not None:
@@ -63,14 +63,14 @@ def to_skypilot(
     return Translation(task, fidelity.in_order_of(parts.root))
 
 
-def _job(parts: Parts, fidelity: Fidelity) -> Job | None:
+def _job(parts: ManifestParts, fidelity: Fidelity) -> Job | None:
     """The job as the scheduler reads it where it stays; None if it is wrong even there."""
     staying: Any = copy.deepcopy(parts.root.value)
     metadata = staying.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("annotations") or {}, dict):
         never = {f"{PREFIX}cloud": CloudChoice.NEVER.value}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **never}
-    report = Report("", 0, native=True)
+    report = ManifestReport("", 0, native=True)
     manifest = Field(staying, "", report)
     found = submission(manifest, lambda: "", "") if has_kind(manifest) else None
     if found is not None and found.job.array is not None and not report.errors:
@@ -81,15 +81,17 @@ def _job(parts: Parts, fidelity: Fidelity) -> Job | None:
     return None if found is None or report.errors else found.job
 
 
-def _task(parts: Parts, job: Job, volumes: Mapping[str, Store], lookup: Lookup) -> dict[str, Any]:
+def _task(
+    parts: ManifestParts, job: Job, volumes: Mapping[str, CloudStorage], lookup: Lookup
+) -> dict[str, Any]:
     fidelity = lookup.fidelity
     hints = read_hints(parts.metadata)
-    judge_leftovers(parts, hints, fidelity)
+    report_untranslated(parts, hints, fidelity)
     environment = _environment(parts, job, lookup)
     storage = Mounting(volumes, lookup, fidelity).read(parts.spec, parts.container)
     resources = read_machine(parts, job.tasks[0], hints.machine, fidelity)
     resources |= read_retries(parts, fidelity) | _image(parts.container, hints, fidelity)
-    run = Run(
+    run = NodeScript(
         command=read_command(parts.container, environment, fidelity),
         exports=(*_of_gang(environment), *environment.exports),
         beside=environment.beside,
@@ -118,7 +120,7 @@ def _task(parts: Parts, job: Job, volumes: Mapping[str, Store], lookup: Lookup) 
     return {key: value for key, value in task.items() if value}
 
 
-def _environment(parts: Parts, job: Job, lookup: Lookup) -> Environment:
+def _environment(parts: ManifestParts, job: Job, lookup: Lookup) -> Environment:
     downward = Downward(
         name=job.name,
         names_pods=parts.names_pods,
@@ -129,11 +131,13 @@ def _environment(parts: Parts, job: Job, lookup: Lookup) -> Environment:
         indexed=parts.indexed,
     )
     gang = parts.indexed or len(job.tasks) > 1
-    runtime: dict[str, Word] = {name: (Live(f"${{{name}}}"),) for name in _OF_GANGS} if gang else {}
+    runtime: dict[str, ShellWord] = (
+        {name: (ShellExpression(f"${{{name}}}"),) for name in _OF_GANGS} if gang else {}
+    )
     return read_environment(parts.container, downward, lookup, runtime)
 
 
-def _of_gang(environment: Environment) -> tuple[tuple[str, Word], ...]:
+def _of_gang(environment: Environment) -> tuple[tuple[str, ShellWord], ...]:
     """What tells the nodes apart, unless the manifest says otherwise."""
     return tuple(
         (name, (value,))
@@ -153,7 +157,7 @@ def _name(metadata: Field, name: str, fidelity: Fidelity) -> str:
     return taken
 
 
-def _nodes(parts: Parts, tasks: int, fidelity: Fidelity) -> int | None:
+def _nodes(parts: ManifestParts, tasks: int, fidelity: Fidelity) -> int | None:
     told = f"as num_nodes: {tasks}, a machine each" if tasks > 1 else "as one node"
     for key in ("parallelism", "completions"):
         if parts.job.at(key).value is not None:
@@ -164,7 +168,7 @@ def _nodes(parts: Parts, tasks: int, fidelity: Fidelity) -> int | None:
     return tasks if tasks > 1 else None
 
 
-def _image(container: Field, hints: Hints, fidelity: Fidelity) -> dict[str, str]:
+def _image(container: Field, hints: JobHints, fidelity: Fidelity) -> dict[str, str]:
     image = container.at("image")
     name = image.text()
     if not name:

@@ -44,11 +44,12 @@ from starburst.app.errors import UserError
 from starburst.core.model.settings import Settings
 from starburst.domain.money import Money
 from starburst.runs.supervisor.log_pump import MAX_LOG
+from translator.carried import CloudStorage
 from translator.errors import ManifestErrors, shown
 from translator.field import did_you_mean
 from translator.manifests.documents import chunks, load
 from translator.manifests.tenancy import Grant, Tenancy
-from translator.tasks.stores import Store, at_home
+from translator.tasks.storage.cloud_volumes import at_home
 
 
 class HomeConfig(Section):
@@ -124,7 +125,7 @@ class Config(Section):
             sites["cloud"] = sites.get("cluster", self.cloud) if self.cloud.run_as is None else self.cloud
         return sites
 
-    def stores(self) -> dict[str, Store]:
+    def stores(self) -> dict[str, CloudStorage]:
         """The object stores that replace volumes of the cluster on rented machines."""
         if not isinstance(self.cloud, SkyConfig):
             return {}

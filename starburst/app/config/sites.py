@@ -36,10 +36,11 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from translator.carried import CloudStorage
 from translator.field import Field as ManifestField
-from translator.field import Report
+from translator.field import ManifestReport
 from translator.manifests.pod_security import RESTRICTED
-from translator.tasks.stores import Store, read_stores
+from translator.tasks.storage.cloud_volumes import read_stores
 
 
 class NodeConfig(Section):
@@ -259,7 +260,7 @@ class CloudConfig(ReapedCloud, RunsJobs):
 
 
 def _volumes(mapping: dict[str, Any]) -> dict[str, Any]:
-    report = Report("", 0)
+    report = ManifestReport("", 0)
     read_stores(ManifestField(mapping, "", report))
     if report.errors:
         raise ValueError("; ".join(map(str, report.errors)))
@@ -301,9 +302,9 @@ class SkyConfig(ReapedCloud):
         None, description="address of SkyPilot's API server; null is SKYPILOT_API_SERVER_ENDPOINT, or its own"
     )
 
-    def stores(self) -> dict[str, Store]:
+    def stores(self) -> dict[str, CloudStorage]:
         """The object stores that replace volumes."""
-        return read_stores(ManifestField(self.volumes, "", Report("", 0)))
+        return read_stores(ManifestField(self.volumes, "", ManifestReport("", 0)))
 
     def known_offers(self) -> tuple[Offer, ...]:
         """Empty: offers are read from SkyPilot."""

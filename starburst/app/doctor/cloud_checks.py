@@ -34,7 +34,7 @@ from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import Place
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
-from translator.tasks.stores import Bucket
+from translator.carried import Bucket
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,22 +11,14 @@ from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
 from starburst.app.wiring.build import connect
-from starburst.clusters.kubernetes.leave_rights import Leaver, why_confined
+from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
-from starburst.kube.api import (
-    LEASES,
-    NAMESPACES,
-    NODES,
-    Api,
-    ApiError,
-    CredentialsError,
-    Object,
-    Resource,
-    UnreachableError,
-)
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node
+from starburst.kube.resources import LEASES, NAMESPACES, NODES, Object, Resource
 from starburst.kube.reviews import may
 from translator.manifests.pod_security import PRIVILEGED
 from translator.manifests.tenancy import Tenancy
@@ -230,7 +222,7 @@ async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[DoctorChe
         return []
     queues = [queue.name for queue in config.queues] or ["default"]
     whys = [
-        await why_confined(api, Leaver(namespace, "default", queue))
+        await why_confined(api, OffloadSubject(namespace, "default", queue))
         for namespace in tenancy.all_namespaces()
         for queue in queues
     ]

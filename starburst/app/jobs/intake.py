@@ -6,7 +6,7 @@ import time
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
-from starburst.domain.job import Adopted, Submission
+from starburst.domain.job import Adopted, Site, Submission
 from starburst.runs.ports import AdoptionPort, QueueFullError
 from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
@@ -37,6 +37,10 @@ class JobIntake(AdoptionPort):
     def adopted(self) -> dict[str, Adopted]:
         """Adopted jobs that have not ended, by id."""
         return queries.adopted(self._store)
+
+    def on_cluster(self) -> list[str]:
+        """Every job that has a run on the cluster, by id."""
+        return [job.id for job in self._scheduler.jobs.values() if job.alive and job.site is Site.CLUSTER]
 
     def submit(self, submission: Submission) -> None:
         """Submit an adopted job; idempotent.

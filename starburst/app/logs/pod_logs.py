@@ -13,7 +13,8 @@ from starburst.app.wiring.build import connect
 from starburst.app.wiring.stored import stored_config
 from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over
-from starburst.kube.api import Api, ApiError, CredentialsError, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
 from starburst.store import queries
 from starburst.store.store import Store
 

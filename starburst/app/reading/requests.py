@@ -12,12 +12,12 @@ from typing import Literal
 from starburst.app.reading.sources import ManifestText
 from starburst.domain.job import Submission
 from starburst.store import codec
+from translator.carried import Carried
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
-from translator.manifests.adopt import read_object
 from translator.manifests.arrays import jobs_in
+from translator.manifests.live_object import read_object
 from translator.manifests.manifest import read_firsts
-from translator.tasks.stores import Carried
 
 #: Characters of id suffixes: no look-alikes, and no vowels, so no words.
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -35,6 +35,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
 from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
+from starburst.runs.processes import ProcessRunner
 from starburst.store import queries
 from starburst.store.store import Store
 from translator.manifests.tenancy import Tenancy, rule
@@ -135,17 +136,17 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
             stores=config.stores(),
             admit=partial(_admit, config.tenancy()),
         )
+    run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)
+    checkpoints, max_log = checkpoints_of(home, config), config.home.max_log
     return LocalCloud(
         config.cloud.catalog(),
         home.cloud,
-        checkpoints_of(home, config),
+        ProcessRunner(home.cloud / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log),
         pace=pace,
         now=now,
         lease_s=config.cloud.lease,
         owner="starburst",
         controller=_controller_id(store),
-        run_as=config.on_this_machine().get("cloud", config.cloud).runs_as(home),
-        max_log=config.home.max_log,
     )
 
 
@@ -155,7 +156,7 @@ def values_of(config: Config) -> Source | None:
     if not isinstance(chosen, KubernetesConfig):
         return None
     need_kubernetes()
-    from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - its needs are an extra
 
     return ClusterValues(lambda: connect(chosen), chosen.namespace)
 
@@ -224,21 +225,23 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         )
     need_kubernetes()
     assert tenancy is not None  # as of every Kubernetes
-    from starburst.clusters.kubernetes.adapter import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
-    from starburst.clusters.kubernetes.stuck import Limits  # noqa: PLC0415 - so are its
+    from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - so are its
+    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - so are its
 
+    intake = Store.open(home.database, BUSY_MS)
     return KubernetesCluster(
-        connect=lambda: connect(chosen),
-        desk=JobIntake(
-            store, Store.open(home.database, BUSY_MS), scheduler, config.limits.quota(config.queues)
+        lambda: connect(chosen),
+        JobIntake(store, intake, scheduler, config.limits.quota(config.queues)),
+        ClusterOptions(
+            controller=_controller_id(store),
+            tenancy=tenancy,
+            limits=StartLimits(chosen.bind_limit, chosen.start_limit),
+            logs=home.cluster,
+            read=object_reader(config, chosen, carries(config)),
+            queues=[queue.name for queue in config.queues],
+            reporting=reporting(config, store),
         ),
-        controller=_controller_id(store),
-        tenancy=tenancy,
-        limits=Limits(chosen.bind_limit, chosen.start_limit),
-        read=object_reader(config, chosen, carries(config)),
-        queues=[queue.name for queue in config.queues],
-        logs=home.cluster,
-        reporting=reporting(config, store),
     )
 
 

@@ -24,7 +24,7 @@ from starburst.clouds.sky.runs.storage import NO_STORES
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 #: The tag of every machine that any Starburst rents.
 OWNER = "starburst"
@@ -42,7 +42,7 @@ def sky_cloud(
     controller: str,
     source: Source | None,
     max_log: int,
-    stores: Mapping[str, Store] = NO_STORES,
+    stores: Mapping[str, CloudStorage] = NO_STORES,
     admit: Admit = admit_all,
 ) -> SkyCloud:
     """The cloud that the config describes; `checkpoints` is where those of its runs are brought home to.

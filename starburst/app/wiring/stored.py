@@ -12,7 +12,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.views.snapshot import restore
 from starburst.store import queries
 from starburst.store.store import Store
-from translator.tasks.stores import Carried
+from translator.carried import Carried
 
 
 def live_core(store: Store) -> Scheduler:

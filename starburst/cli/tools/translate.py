@@ -18,21 +18,22 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import connect, need_kubernetes
 from starburst.visible import visible
+from translator.carried import CloudStorage
 from translator.errors import ManifestErrors
-from translator.fidelity import Line, Translation, Verdict
-from translator.field import Field, Report
+from translator.fidelity import FidelityLevel, FieldFidelity, Translation
+from translator.field import Field, ManifestReport
 from translator.manifests.documents import chunks, load
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import NotNowError, UnresolvedError
 from translator.tasks.skypilot import to_skypilot
-from translator.tasks.stores import Store, at_home, read_stores
+from translator.tasks.storage.cloud_volumes import at_home, read_stores
 from translator.tasks.task_yaml import as_yaml
 
 _COLOURS = {
-    Verdict.KEPT: "green",
-    Verdict.APPROXIMATED: "yellow",
-    Verdict.DROPPED: "yellow",
-    Verdict.REFUSED: "bold red",
+    FidelityLevel.KEPT: "green",
+    FidelityLevel.APPROXIMATED: "yellow",
+    FidelityLevel.DROPPED: "yellow",
+    FidelityLevel.REFUSED: "bold red",
 }
 
 
@@ -105,7 +106,9 @@ def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _translated(
-    manifests: Sequence[Mapping[str, Any]], stores: Mapping[str, Store], cluster: KubernetesConfig | None
+    manifests: Sequence[Mapping[str, Any]],
+    stores: Mapping[str, CloudStorage],
+    cluster: KubernetesConfig | None,
 ) -> list[Translation]:
     """The tasks, with defaults of the cluster if it answers; otherwise the reports say so."""
     if cluster is None:
@@ -116,7 +119,7 @@ def _translated(
         to_skypilot(manifest, **given, resolve=wanted.setdefault)
     if wanted:
         need_kubernetes()
-        from starburst.clusters.kubernetes.values import ClusterValues  # noqa: PLC0415 - its needs are an extra
+        from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - its needs are an extra
 
         try:
             values = ClusterValues(lambda: connect(cluster), cluster.namespace)
@@ -152,9 +155,9 @@ def _cluster(settings: _Settings) -> KubernetesConfig | None:
     return found if isinstance(found, KubernetesConfig) else None
 
 
-def _stores(settings: _Settings) -> dict[str, Store]:
+def _stores(settings: _Settings) -> dict[str, CloudStorage]:
     """The field `cloud.volumes`."""
-    report = Report(str(settings.path), 0)
+    report = ManifestReport(str(settings.path), 0)
     stores = read_stores(Field(settings.data, "", report).at("cloud").at("volumes"))
     if report.errors:
         raise UserError("\n".join(map(str, report.errors)))
@@ -181,7 +184,7 @@ def _title(manifest: Mapping[str, Any]) -> str:
     return f"{manifest.get('kind') or 'manifest'} {name or 'without a name'}"
 
 
-def _tell(title: str, report: Sequence[Line]) -> None:
+def _tell(title: str, report: Sequence[FieldFidelity]) -> None:
     """Print the report: a table on a terminal, otherwise plain lines."""
     if title:
         print(visible(f"{title}:"), file=sys.stderr)
@@ -193,7 +196,7 @@ def _tell(title: str, report: Sequence[Line]) -> None:
         print(visible(f"{line.verdict.value:<12}  {line.field:<{fields}}  {line.text}"), file=sys.stderr)
 
 
-def _print_table(report: Sequence[Line]) -> None:
+def _print_table(report: Sequence[FieldFidelity]) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to import, and of no use in a pipe
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

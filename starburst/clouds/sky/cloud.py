@@ -53,7 +53,7 @@ from starburst.runs.debounce import Nudges
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 from starburst.runs.tasks import TaskSet
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 
@@ -112,7 +112,7 @@ class SkyCloud:
         bucket: str | None = None,
         source: Source | None = None,
         max_log: int = MAX_LOG,
-        stores: Mapping[str, Store] = NO_STORES,
+        stores: Mapping[str, CloudStorage] = NO_STORES,
         admit: Admit = admit_all,
         own_prices: bool = False,
         wall: Callable[[], float] = time.time,

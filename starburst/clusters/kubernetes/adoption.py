@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from starburst.aio import in_thread
-from starburst.clusters.kubernetes.leave_rights import Leaving
+from starburst.clusters.kubernetes.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.domain.job import Submission
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import JobView, PodView
-from starburst.kube.recorder import Recorder, Regarding
+from starburst.kube.recorder import Recorder, reference_to
+from starburst.kube.resources import JOBS, PODS, Object
 from starburst.runs.ports import AdoptionPort, QueueFullError
 
 log = structlog.get_logger()
@@ -28,9 +31,6 @@ PAUSE_S = 2.0
 LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
 MAX_ID = 63
 
-#: Reads an object as the job of this id: the job, or what is wrong with it. Never raises for an object.
-Read = Callable[[Object, str], Awaitable[Submission | str]]
-
 
 def adopted_id(name: str, uid: str) -> str:
     """The id of a job that was found: the same however often it is found, and no other object's."""
@@ -38,39 +38,30 @@ def adopted_id(name: str, uid: str) -> str:
     return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
 
 
-def regarding(view: JobView | PodView) -> Regarding:
-    """An object as events name it."""
-    kind, version = ("Job", "batch/v1") if isinstance(view, JobView) else ("Pod", "v1")
-    return Regarding(kind, version, view.namespace, view.name, view.uid)
-
-
 class Adoption:
-    """Hands what is found in at the desk, then marks it as ours. Both can be repeated: ids come from uids.
+    """Hands in the jobs of objects that were found, then marks the objects. Both can be repeated: ids come
+    from uids.
 
-    `found` is told of each object before its job is handed in; `leaving` knows whether the job may leave;
-    `queues` are those there are, none is any.
+    `found` is called with each object before its job is handed in; `rights` knows whether the job may leave
+    for a cloud.
     """
 
     def __init__(
         self,
         api: Api,
         desk: AdoptionPort,
-        controller: str,
+        *,
         recorder: Recorder,
         found: Callable[[str, JobView | PodView], None],
-        *,
-        leaving: Leaving,
-        read: Read,
-        queues: Collection[str] = (),
+        rights: OffloadRights,
+        options: ClusterOptions,
     ) -> None:
         self._api = api
         self._desk = desk
-        self._controller = controller
         self._recorder = recorder
         self._found = found
-        self._leaving = leaving
-        self._read = read
-        self._queues = queues
+        self._rights = rights
+        self._options = options
         self._views: dict[str, JobView | PodView] = {}
         self._refused: dict[str, str] = {}
         #: Objects that were handed in and may not be marked yet.
@@ -133,15 +124,15 @@ class Adoption:
         if there is None or there["metadata"]["uid"] != view.uid or latest is None or latest.deleting:
             return
         job_id = adopted_id(view.name, view.uid)
-        submission = await self._read(there, job_id)
+        submission = await self._options.read(there, job_id)
         if isinstance(submission, str):
             self._refuse(view, submission)
             return
-        if self._queues and submission.job.queue not in self._queues:
-            known = ", ".join(self._queues)
+        if self._options.queues and submission.job.queue not in self._options.queues:
+            known = ", ".join(self._options.queues)
             self._refuse(view, f"there is no queue {submission.job.queue!r}; the queues are {known}")
             return
-        confined = await self._leaving.why_confined(submission)
+        confined = await self._rights.why_confined(submission)
         submission = replace(submission, job=replace(submission.job, confined=confined))
         self._found(job_id, view)
         self._handed_in.add(view.uid)
@@ -151,7 +142,7 @@ class Adoption:
 
     def _mark(self, there: Object, submission: Submission) -> Object:
         metadata: Object = {
-            "labels": {names.JOB: submission.job.id, names.CONTROLLER: self._controller},
+            "labels": {names.JOB: submission.job.id, names.CONTROLLER: self._options.controller},
             "annotations": {names.ADOPTED: "true"},
         }
         limit_s = there["spec"].get("activeDeadlineSeconds")
@@ -168,7 +159,7 @@ class Adoption:
             return
         self._refused[view.uid] = why
         log.warning("not-adopted", object=f"{view.namespace}/{view.name}", why=why)
-        self._recorder.put(regarding(view), "Warning", "NotQueued", why)
+        self._recorder.put(reference_to(view), "Warning", "NotQueued", why)
 
 
 def _waits_for_us(view: JobView | PodView) -> bool:

@@ -16,8 +16,10 @@ from starburst.clusters.kubernetes.manifest import namespace_of
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
-from starburst.kube.api import PODS, Api, ApiError, Object, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.objects import OVER
+from starburst.kube.resources import PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
 
 log = structlog.get_logger()
@@ -95,11 +97,11 @@ class LogKeeper:
         """The whole log, from its beginning; a copy from before is replaced once there is a first piece."""
         item = await self._api.get(PODS, namespace, pod)
         container = item["spec"]["containers"][0]["name"]
-        file: _End | None = None
+        file: _TailFile | None = None
         try:
             async for line in _written(self._api, namespace, pod, container, follow=True):
                 if file is None:
-                    file = _End(_directory(target), self._limit)
+                    file = _TailFile(_directory(target), self._limit)
                 file.write(line)
         finally:
             if file is not None:
@@ -114,7 +116,7 @@ def _directory(target: Path) -> Path:
     return target
 
 
-class _End:
+class _TailFile:
     """A file that keeps the last `limit` bytes written to it, from the beginning of a line on."""
 
     def __init__(self, path: Path, limit: int) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from starburst.domain.job import Site, Workload
 from starburst.kube import names
-from starburst.kube.api import Object
 from starburst.kube.features import Features
+from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
 from translator.manifests.tenancy import CHECKPOINT_VOLUME

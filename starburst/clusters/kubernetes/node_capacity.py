@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from starburst.domain.node import Node
-from starburst.kube.objects import NodeView, PodView, minus, plus, resources
+from starburst.kube.objects import NodeView, PodView, resources
+from translator.podspec import minus, plus
 
-Key = tuple[str, str]
+PodKey = tuple[str, str]
 
 
-class Room:
+class NodeCapacity:
     """Nodes as the core sees them. What our own runs take it counts itself, so their pods are not taken off.
 
     `ours` says whether a pod belongs to a run that the core holds a place for.
@@ -19,7 +20,7 @@ class Room:
     def __init__(self, ours: Callable[[PodView], bool]) -> None:
         self._ours = ours
         self._views: dict[str, NodeView] = {}
-        self._pods: dict[str, dict[Key, PodView]] = {}
+        self._pods: dict[str, dict[PodKey, PodView]] = {}
         self._nodes: dict[str, Node] = {}
         self._stale: set[str] = set()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
@@ -17,44 +16,43 @@ from starburst.clusters.kubernetes.manifest import (
     pod_object,
     withdrawn,
 )
+from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.refusals import is_final, is_full, words
-from starburst.clusters.kubernetes.runs import RunBook, RunKey
-from starburst.clusters.kubernetes.submitter_rights import acting, not_entitled
+from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
+from starburst.clusters.kubernetes.submitter_rights import impersonation_of, not_entitled
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS, Api, ApiError, Object, Resource
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView, read_job, read_pod
+from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import AdoptionPort, Report, Run
-from translator.manifests.tenancy import Tenancy
-
-#: Variables by which a run finds where it can say how far it is.
-Reporting = Callable[[Run], Mapping[str, str]]
 
 
-class Orders:
-    """Writes of one scheduler. Each looks first at what is there, so it can be repeated."""
+class ObjectWriter:
+    """Writes of one scheduler. Each looks first at what is there, so it can be repeated.
+
+    `follow` is called with the namespace of each Job that is about to be created.
+    """
 
     def __init__(
         self,
-        *,
         desk: AdoptionPort,
-        book: RunBook,
-        controller: str,
-        tenancy: Tenancy,
-        logs: Path,
+        registry: RunRegistry,
+        options: ClusterOptions,
         report: Report,
-        reporting: Reporting,
+        follow: Callable[[str], None],
     ) -> None:
         self._desk = desk
-        self._book = book
-        self._controller = controller
-        self._tenancy = tenancy
-        self._logs = logs
+        self._registry = registry
+        self._options = options
+        self._tenancy = options.tenancy
+        self._controller = options.controller
         self._report = report
-        self._reporting = reporting
+        self._follow = follow
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
@@ -84,10 +82,11 @@ class Orders:
             decision=why,
             indexed=features.indexed,
             checkpoints=self._tenancy.checkpoints,
-            reporting=self._reporting(run),
+            reporting=self._options.reporting(run),
         )
+        self._follow(namespace)
         try:
-            await api.create(JOBS, namespace, body, acting=acting(run))
+            await api.create(JOBS, namespace, body, impersonation=impersonation_of(run))
         except ApiError as error:
             # An answer that was lost may have been a yes: the quota is full of this very Job then.
             if error.reason != "AlreadyExists" and not is_full(error):
@@ -95,7 +94,7 @@ class Orders:
             there = await api.find(JOBS, namespace, body["metadata"]["name"])
             if there is None:
                 raise
-            if self._book.key_of(read_job(there)) != (run.job.id, run.attempt):
+            if self._registry.key_of(read_job(there)) != (run.job.id, run.attempt):
                 name = f"{namespace}/{body['metadata']['name']}"
                 raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
 
@@ -136,7 +135,7 @@ class Orders:
 
     async def _cleared(self, api: Api, run: Run, pod: PodView) -> bool:
         """Whether a Pod was the place of an earlier run, which is over, and has been taken away."""
-        key = self._book.key_of(pod)
+        key = self._registry.key_of(pod)
         if key is None or key[0] != run.job.id or key[1] >= run.attempt:
             return False
         if not pod.over and not pod.deleting and not pod.node:
@@ -157,10 +156,10 @@ class Orders:
         resource = _resource(kind)
         there = await api.find(resource, namespace, name)
         view = None if there is None else read_job(there) if kind == "Job" else read_pod(there)
-        unit = self._book.get(key)
+        unit = self._registry.get(key)
         active = unit.active if unit is not None else []
         self._keep_logs(api, key, active)
-        if view is None or self._book.key_of(view) != key:
+        if view is None or self._registry.key_of(view) != key:
             await self._end_strays(api, namespace, key, active, grace_s)
             return
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
@@ -168,7 +167,14 @@ class Orders:
         if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
             del marks[names.STOPPING]  # the first word stands
         body["metadata"] = {"annotations": marks, "uid": view.uid}
-        await api.patch(resource, namespace, name, body)
+        try:
+            await api.patch(resource, namespace, name, body)
+        except ApiError as error:
+            if error.status != 404:  # a 409 is another object of its name: the next try sees it
+                raise
+            # Deleted between the read and the patch: what is left of the run are its pods.
+            await self._end_strays(api, namespace, key, active, grace_s)
+            return
         if not adopted:
             await api.delete(JOBS, namespace, name, uid=view.uid, propagation="Foreground")
         if isinstance(view, PodView):
@@ -202,7 +208,7 @@ class Orders:
         job_id, attempt = key
         selector = f"{names.JOB}={job_id},{names.CONTROLLER}={self._controller}"
         listed = [read_pod(item) for item in await api.list(PODS, namespace, selector)]
-        strays = [pod for pod in listed if not pod.over and self._book.key_of(pod) == key]
+        strays = [pod for pod in listed if not pod.over and self._registry.key_of(pod) == key]
         await self._delete(api, strays or known, grace_s)
         if strays:
             raise RuntimeError(f"{len(strays)} pods of {job_id} are still there")  # asked again after a pause
@@ -211,8 +217,8 @@ class Orders:
 
     def _keep_logs(self, api: Api, key: RunKey, pods: list[PodView]) -> None:
         """Pods of a run that is ended early vanish with all they wrote, unless it is kept."""
-        keeper = LogKeeper(api, self._logs)
-        directory = AttemptDir.of(self._logs, *key).path
+        keeper = LogKeeper(api, self._options.logs)
+        directory = AttemptDir.of(self._options.logs, *key).path
         for number, pod in enumerate(pods):
             if pod.node and not pod.deleting:
                 rank = pod.annotations.get(names.RANK, str(number))

@@ -7,22 +7,24 @@ and a restart needs no memory of what was done.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
-from datetime import datetime, timezone
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import adopted_id, regarding
+from starburst.clusters.kubernetes.adoption import adopted_id
 from starburst.clusters.kubernetes.manifest import withdrawn
-from starburst.clusters.kubernetes.runs import RunBook
+from starburst.clusters.kubernetes.run_registry import RunRegistry
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS, STRATEGIC, Api, ApiError, Object, Resource, UnreachableError
+from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
-from starburst.kube.recorder import Kind, Recorder
+from starburst.kube.recorder import EventType, Recorder, api_time, reference_to
+from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
@@ -52,16 +54,16 @@ PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 CHECK_S = 10.0
 
 
-class Mirror:
+class StatusWriter:
     """Keeps the objects of one scheduler's jobs in step with its records."""
 
     def __init__(
-        self, api: Api, features: Features, desk: AdoptionPort, book: RunBook, recorder: Recorder
+        self, api: Api, features: Features, desk: AdoptionPort, registry: RunRegistry, recorder: Recorder
     ) -> None:
         self._api = api
         self._features = features
         self._desk = desk
-        self._book = book
+        self._registry = registry
         self._recorder = recorder
         #: Adopted objects by job.
         self._objects: dict[str, JobView | PodView] = {}
@@ -83,7 +85,7 @@ class Mirror:
     def object_changed(self, view: JobView | PodView, *, gone: bool) -> None:
         """From the watches: an object of some scheduler's job."""
         job_id = view.labels.get(names.JOB) or adopted_id(view.name, view.uid)
-        if not gone and names.ADOPTED in view.annotations and self._book.is_ours(view):
+        if not gone and names.ADOPTED in view.annotations and self._registry.is_ours(view):
             self._objects[job_id] = view
             self.look(job_id)
         elif gone and job_id in self._objects and self._objects[job_id].uid == view.uid:
@@ -105,8 +107,8 @@ class Mirror:
             if view is None or reason is None:
                 continue
             self._reasons[decision.subject] = decision.reason
-            kind: Kind = "Warning" if decision.kind in WARNINGS else "Normal"
-            self._recorder.put(regarding(view), kind, reason, decision.reason)
+            kind: EventType = "Warning" if decision.kind in WARNINGS else "Normal"
+            self._recorder.put(reference_to(view), kind, reason, decision.reason)
         for job_id in changes.jobs:
             if job_id in self._objects:
                 self.look(job_id)
@@ -169,11 +171,11 @@ class Mirror:
         if isinstance(view, JobView):
             if not view.withdrawn:
                 await self._withdraw(view)  # the change brings us back
-            elif self._book.has_active_pods(view.uid):
+            elif self._registry.has_active_pods(view.uid):
                 self._emptying[view.uid] = record.id
             else:
                 self._emptying.pop(view.uid, None)
-                body = {"status": job_status(view, record, len(record.job.tasks), _now())}
+                body = {"status": job_status(view, record, len(record.job.tasks), api_time(time.time()))}
                 await self._api.patch(JOBS, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         elif not view.node:
             body = {"status": pod_status(record)}
@@ -224,8 +226,15 @@ class Mirror:
 def _conditions(there: Object, state: str, reason: str) -> list[Object]:
     """Those of an object that are not as they should be."""
     known = {found["type"]: found for found in (there.get("status") or {}).get("conditions") or ()}
+    now = api_time(time.time())
     return [
-        {"type": kind, "status": status, "reason": state, "message": reason, "lastTransitionTime": _now()}
+        {
+            "type": kind,
+            "status": status,
+            "reason": state,
+            "message": reason,
+            "lastTransitionTime": now,
+        }
         for kind, status in ((f"starburst.io/{name}", str(name == state)) for name in CONDITIONS)
         if known.get(kind, {}).get("status") != status
     ]
@@ -275,7 +284,3 @@ def _ended(view: JobView | PodView) -> bool:
 
 def _resource(view: JobView | PodView) -> Resource:
     return JOBS if isinstance(view, JobView) else PODS
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

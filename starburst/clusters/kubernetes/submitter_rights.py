@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 
 from starburst.kube.access import Permission
-from starburst.kube.api import Acting, Api
+from starburst.kube.api import Api
 from starburst.kube.reviews import may
+from starburst.kube.transport import Impersonation
 from starburst.runs.ports import Run
 from translator.manifests.tenancy import Tenancy, rule
 
 
-def acting(run: Run) -> Acting | None:
+def impersonation_of(run: Run) -> Impersonation | None:
     """In whose name the object of a run is made; None is ours."""
     submitter = run.workload.submitter
     if not submitter.kubernetes_user:
         return None
-    return Acting(submitter.kubernetes_user, submitter.kubernetes_groups)
+    return Impersonation(submitter.kubernetes_user, submitter.kubernetes_groups)
 
 
 async def not_entitled(api: Api, tenancy: Tenancy, run: Run, namespace: str) -> str:
@@ -28,6 +29,6 @@ async def not_entitled(api: Api, tenancy: Tenancy, run: Run, namespace: str) -> 
     if ruling.errors:
         return "; ".join(error.line for error in ruling.errors)
     for name in ruling.to_ask:
-        if not await may(api, Permission("get", "", "secrets", name=name), namespace, acting(run)):
+        if not await may(api, Permission("get", "", "secrets", name=name), namespace, impersonation_of(run)):
             return f"Kubernetes user {workload.submitter.kubernetes_user} may not get Secret {name} there"
     return ""

@@ -1,8 +1,7 @@
-"""How a task ended, as its supervisor says it: the one door for what stands in an `exit.json`.
+"""How a task ended, as its supervisor wrote it: the only parser of `exit.json`.
 
-A job may be able to write that file, and a rented machine may answer anything in its place, so nothing in it
-is taken on trust. What is not an exit through and through counts as none: as if the supervisor had been
-killed. Standard library only, for the agent on rented machines too.
+A job may be able to write that file, and a rented machine may answer anything in its place, so every field is
+checked. Anything unsound counts as no exit, as if the supervisor had been killed.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ MAX_BYTES = 4096
 MAX_MESSAGE = 1000
 #: Exit codes as shells have them; and signals of Linux.
 MAX_CODE, MAX_SIGNAL = 255, 64
-#: Epoch seconds up to the year 5138.
+#: Epoch seconds at most: the year 5138.
 MAX_TIME = 1e11
 
 
 @dataclass(frozen=True)
 class Exit:
-    """How a task ended, as its shim saw it."""
+    """How a task ended, as its supervisor saw it."""
 
-    #: As shells have it: 128 and the signal's number for one that a signal killed. None: it never ran.
+    #: As shells have it: 128 plus the number of the signal that killed it. None: it never ran.
     exit_code: int | None
     signal: int | None
     ended_by: str
@@ -42,12 +41,12 @@ class Exit:
 
     @property
     def went_well(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether it succeeded, a requested stop included."""
         return self.exit_code == 0 and self.ended_by in (ITSELF, STOP)
 
 
 def read_exit(text: bytes | str) -> Exit | None:
-    """What a file or an answer says in JSON; None if it is no exit."""
+    """The exit in a JSON text; None if it is none."""
     if len(text) > MAX_BYTES:
         return None
     try:
@@ -57,7 +56,7 @@ def read_exit(text: bytes | str) -> Exit | None:
 
 
 def exit_of(said: object) -> Exit | None:
-    """The same of what was decoded already."""
+    """The exit in a decoded JSON value; None if it is none."""
     if not isinstance(said, dict) or said.keys() != Exit.__dataclass_fields__.keys():
         return None
     checks = (
@@ -72,7 +71,7 @@ def exit_of(said: object) -> Exit | None:
 
 
 def load_exit(path: str | os.PathLike[str]) -> Exit | None:
-    """What the file says; None if there is none, or what is there is no exit."""
+    """The exit in a file; None if there is none."""
     text = read_plain(path, MAX_BYTES)
     return None if text is None else read_exit(text)
 

@@ -1,8 +1,8 @@
-"""What a task writes on its way to its log, which has bounds: part of the shim, beside which it lies.
+"""Carries a task's output to its log and bounds the log.
 
-The log keeps the beginning, because who follows it counts its bytes; and of what does not fit the last
-64 KiB, because errors stand at the end. A line of ours says what was left out. A full disk leaves a gap and a
-line that says so; the task runs on.
+The log keeps the beginning of the output, since its followers count bytes, and the last 64 KiB of what
+exceeds the bound, since errors come last; a line in between states how much is missing. A full disk leaves a
+gap and a line that states it; the task runs on.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import threading
 from contextlib import suppress
 
-#: Bytes of a log that are kept, unless somebody says otherwise.
+#: Bytes of a log by default.
 MAX_LOG = 1 << 30
-#: Of what does not fit this much of the end is kept.
+#: Bytes kept of the end of what exceeds the bound; and of a read.
 TAIL = 1 << 16
 BLOCK = 1 << 16
-#: Seconds for the last output, once nothing of the task is alive: somebody else may hold the other end.
+#: Seconds for the last output after the task ended: another process may hold the pipe open.
 LAST_S = 10.0
 
 
 class LogPump:
-    """Brings output from a pipe to the file that is open as `log`, of at most `limit` bytes and the rest."""
+    """A thread that copies from a pipe to the descriptor `log`: `limit` bytes and the tail of the rest."""
 
     def __init__(self, log: int, limit: int) -> None:
         self._log, self._limit = log, limit
@@ -32,17 +32,17 @@ class LogPump:
         self._thread = threading.Thread(target=self._pump, daemon=True)
 
     def redirect(self) -> None:
-        """In the task's process: make the pipe its output."""
+        """In the task's process: make the pipe its stdout and stderr."""
         os.dup2(self._sink, 1)
         os.dup2(self._sink, 2)
 
     def begin(self) -> None:
-        """In the shim, once the task runs: take what comes."""
+        """In the supervisor, once the task runs: start copying."""
         os.close(self._sink)
         self._thread.start()
 
     def end(self) -> None:
-        """Return when all is in the log."""
+        """Wait until all output is in the log."""
         self._thread.join(LAST_S)
 
     def _pump(self) -> None:
@@ -54,7 +54,7 @@ class LogPump:
         self.finish()
 
     def take(self, block: bytes) -> None:
-        """Keep what fits, and the end of the rest."""
+        """Write what fits, and keep the end of the rest."""
         fits, rest = block[: self._room], block[self._room :]
         if fits:
             self._write(fits)
@@ -71,7 +71,7 @@ class LogPump:
         self._tail = self._tail[-TAIL:]
 
     def finish(self) -> None:
-        """Write the end."""
+        """Write the kept end."""
         if self._left_out > len(self._tail):
             self._write(f"[starburst: {self._left_out - len(self._tail)} bytes were left out]\n".encode())
         if self._tail:
@@ -87,7 +87,7 @@ class LogPump:
         self._lost += len(text) - self._write_all(text)
 
     def _write_all(self, text: bytes) -> int:
-        """How many bytes of it the disk took."""
+        """How many bytes the disk took."""
         written = 0
         with suppress(OSError):
             while written < len(text):

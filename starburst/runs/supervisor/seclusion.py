@@ -1,10 +1,10 @@
-"""Keeps a task apart from other users' runs and from ours, by namespaces of the kernel. Part of the shim.
+"""Keeps a task apart from other users' runs and from the scheduler, by namespaces of the kernel.
 
-The process that becomes the task sees an empty directory where the home is, with nothing in it but the task's
-own directories, and no process but those of the task. It has the rights of another account, or, where the
-scheduler is not root, of the scheduler's own account without its privileges. Two processes stand between the
-shim and the task: a stand-in, which ends as the task ends, and the first process of the namespace, with
-which the kernel kills everything in it.
+The process that becomes the task sees the home as an empty directory with nothing but the task's own
+directories in it, and no process but those of the task. It has the rights of another account, or, where the
+scheduler is not root, of the scheduler's own account without its privileges. Two processes stay between the
+supervisor and the task: a stand-in, which ends as the task ends, and the init process of the PID namespace,
+with which the kernel kills everything in the namespace.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter(plan: dict[str, Any]) -> None:
-    """In a child of the shim: go on in the process that is to become the task, with the rights it is to have.
+    """In a child of the supervisor: return in the process that becomes the task, with its rights and view.
 
-    `plan` is what `accounts.py` makes: `uid`, `gid`, `groups` (or a `uid` of None: this account, in a user
-    namespace), `own` (directories to be made for it), `hide`, `keep` (of what is hidden) and `private`
-    (pairs: a directory and what lies there instead).
+    `plan` comes from `accounts.py`: `uid`, `gid`, `groups` (a `uid` of None: this account, in a user
+    namespace), `own` (directories to be made for it), `hide`, `keep` (exceptions from `hide`) and `private`
+    (pairs of a directory and the one to be mounted over it).
 
     Raises:
-        OSError: it cannot be had; its filename is RUN_AS.
+        OSError: the kernel refuses; its filename is RUN_AS.
     """
     try:
         for path in plan["own"]:
@@ -47,9 +47,9 @@ def enter(plan: dict[str, Any]) -> None:
             _enter_user_namespace()
         _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC), "namespaces")
         _see_only(plan)
-        say = _stand_in_for_what_comes()
+        say = _fork_init()
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        _first_of_what_comes(say)
+        _fork_task(say)
         _take_rights(plan)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
@@ -57,7 +57,7 @@ def enter(plan: dict[str, Any]) -> None:
 
 
 def attempt(plan: str) -> None:
-    """Enter, and end; in a process of its own."""
+    """Try a plan (JSON), as the main function of a process: exit with 0 if it can be entered."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
     try:
         enter(json.loads(plan))
@@ -68,7 +68,7 @@ def attempt(plan: str) -> None:
 
 
 def _own(path: str, uid: int | None, gid: int | None) -> None:
-    """Make a directory for the task alone, or hand one over with what lies there and was its owner's."""
+    """Make a directory for the task alone, or hand it over with all in it that has the same owner."""
     os.makedirs(path, 0o700, exist_ok=True)
     top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -80,7 +80,7 @@ def _own(path: str, uid: int | None, gid: int | None) -> None:
             for name in (*directories, *files):
                 if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == before:
                     os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
-        os.fchown(top, uid, gid)  # last: until then it is not done
+        os.fchown(top, uid, gid)  # last: an interrupted walk is begun again
     finally:
         os.close(top)
 
@@ -94,7 +94,7 @@ def _enter_user_namespace() -> None:
 
 
 def _see_only(plan: dict[str, Any]) -> None:
-    """Hide what is to be hidden, but for what is kept."""
+    """Mount over what is to be hidden, and mount what is kept into it."""
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in plan["keep"]}
     lain = {path: os.open(instead, os.O_PATH | os.O_CLOEXEC) for path, instead in plan["private"]}
@@ -102,7 +102,7 @@ def _see_only(plan: dict[str, Any]) -> None:
     for path, folder in lain.items():
         _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
     for path in plan["hide"]:
-        os.makedirs(path, exist_ok=True)  # what lies in its place may be empty
+        os.makedirs(path, exist_ok=True)  # what is mounted above it may be empty
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=711,size=1m")
     for path, folder in kept.items():
         os.makedirs(path, exist_ok=True)
@@ -112,10 +112,10 @@ def _see_only(plan: dict[str, Any]) -> None:
     os.umask(before)
 
 
-def _stand_in_for_what_comes() -> int:
-    """Fork the first process of the new namespace; the parent stays behind, and ends as it is told.
+def _fork_init() -> int:
+    """Fork the init process of the new namespace; the parent stays as a stand-in and ends as the task does.
 
-    Returned in the child: the file in which the wait status of the task is to be written.
+    Returns, in the child, the descriptor to which the task's wait status is to be written.
     """
     heard, say = os.pipe()
     first = os.fork()
@@ -123,7 +123,7 @@ def _stand_in_for_what_comes() -> int:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         return say
     keep_only(LOCK_FD, heard)
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of rights undoes
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of rights has undone
     text = os.read(heard, 32)
     os.waitpid(first, 0)
     _end_like(int(text or signal.SIGKILL))
@@ -131,7 +131,7 @@ def _stand_in_for_what_comes() -> int:
 
 
 def _end_like(status: int) -> None:
-    """End this process as one of that wait status ended."""
+    """End this process in the way that a wait status describes."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -142,13 +142,13 @@ def _end_like(status: int) -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _first_of_what_comes(say: int) -> None:
-    """Fork the task; the parent reaps what dies, and ends when the task has.
+def _fork_task(say: int) -> None:
+    """Fork the task; the parent stays as init, reaps orphans, and ends when the task has.
 
-    A SIGTERM, which only the shim can send it, is passed on; then the task's children have their grace, too.
+    It passes on a SIGTERM, which only the supervisor can send it; then the task's children have grace, too.
     """
     main = os.fork()
-    with suppress(PermissionError):  # each does it, so that it is done when either goes on
+    with suppress(PermissionError):  # both do it, so that it is done when either goes on
         os.setpgid(main, main)
     if main == 0:
         os.close(say)
@@ -175,7 +175,7 @@ def _first_of_what_comes(say: int) -> None:
 
 def _take_rights(plan: dict[str, Any]) -> None:
     if plan["uid"] is not None:
-        for stream in (1, 2):  # so that /dev/stdout can be opened
+        for stream in (1, 2):  # so that the task can open /dev/stdout
             if stat.S_ISFIFO(os.fstat(stream).st_mode):
                 os.fchown(stream, plan["uid"], -1)
         os.setgroups(plan["groups"])

@@ -1,8 +1,8 @@
 """What a killed supervisor left behind: found and killed until nothing of it lives.
 
-Three marks say that a process is a task's: its control group, where there is one; a hard limit that children
-inherit through setsid and an emptied environment, though a process may lower it; and variables of its
-environment.
+Two marks say that a process is a task's: a hard limit that children inherit through setsid and an emptied
+environment, though a process may lower it; and variables of its environment. Where tasks have control groups
+(`cgroups.py`), these find what dropped both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from starburst.runs.supervisor import cgroups
-
 
 def mark_of(directory: str) -> int:
     """The hard limit RLIMIT_RTTIME, in µs, that marks the processes of a task.
@@ -27,15 +25,15 @@ def mark_of(directory: str) -> int:
     return (1 << 61) + int.from_bytes(hashlib.sha256(directory.encode()).digest()[:7], "big")
 
 
-def kill_strays(directory: Path, group: Path | None, variables: Iterable[str]) -> bool:
-    """SIGKILL what is left of the task in this directory; whether there was anything.
+def kill_strays(directory: Path, variables: Iterable[str]) -> bool:
+    """SIGKILL what has a mark of the task in this directory; whether there was anything.
 
     `variables` are NAME=VALUE texts, one of which a process of the task has in its environment.
 
     Raises:
         OSError: it cannot be told, as for want of open files.
     """
-    found = group is not None and cgroups.kill(group)
+    found = False
     mark, marks = str(mark_of(str(directory))).encode(), {text.encode() for text in variables}
     for process in filter(str.isdigit, os.listdir("/proc")):
         # Gone meanwhile, or another user's.

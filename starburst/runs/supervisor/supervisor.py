@@ -69,7 +69,11 @@ class Supervisor:
         self.exit = ReservedFile(self._path("exit.json"))
 
     def run(self, umask: int) -> None:
-        """Start the job with this umask, wait, clear up, and leave `exit.json`."""
+        """Start the task with this umask, wait, clear up, and write `exit.json`.
+
+        Raises:
+            OSError: the machine is short of something for the moment; no exit is written.
+        """
         if read_json(self._path("stop.json")) is not None:
             self.ended_by = STOP
             self._write_exit(None, "stopped before it began")
@@ -95,25 +99,29 @@ class Supervisor:
         self._write_exit(os.waitstatus_to_exitcode(status), self._message())
 
     def _clear_up(self) -> None:
-        """End what is left of the job."""
+        """End what is left of the task."""
         end_children()
         if self.spec.get("cgroup"):
             cgroups.remove(self.spec["cgroup"])
 
     def _secrets(self) -> dict[str, str]:
-        """Variables that are in no other file, and in none from now on."""
+        """Variables with values of Secrets, whose file is removed: no other file has them."""
         secrets: dict[str, str] = read_json(self._path("secrets.json")) or {}
         if secrets:
             os.unlink(self._path("secrets.json"))
         return secrets
 
     def _log(self) -> LogPump | None:
-        """The pump that bounds the log; None where the task writes to the file itself, on rented machines."""
+        """The pump that bounds the log; None on rented machines, whose tasks write to the file itself."""
         max_bytes = self.spec.get("max_log")
         return None if max_bytes is None else LogPump(1, max_bytes)
 
     def _spawn(self, umask: int, log: LogPump | None) -> None:
-        """Start the command; OSError or ValueError if it cannot be started."""
+        """Start the command in a child, which reports by a pipe if that fails; exec closes the pipe.
+
+        Raises:
+            OSError, ValueError: the command cannot be started; `filename` is the field of the job at fault.
+        """
         become_subreaper()
         heard, told = os.pipe()
         supervisor = os.getpid()
@@ -135,13 +143,13 @@ class Supervisor:
             raise ValueError(why) if number is None else OSError(number, why, field)
 
     def _become_job(self, supervisor: int, umask: int, log: LogPump | None, told: int) -> None:
-        """In the child: all that is different for the command, then the command."""
+        """In the child: set session, marks, output, seclusion, limits and signals; then run the command."""
         os.setsid()
         die_with(supervisor)
-        with suppress(ValueError, OSError):  # somebody has set a lower one
+        with suppress(ValueError, OSError):  # a lower limit was set
             resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(self.directory),) * 2)
         if self.spec.get("cgroup"):
-            with suppress(OSError):  # the mark is left
+            with suppress(OSError):  # the limit marks it all the same
                 cgroups.join(self.spec["cgroup"])
         if log is not None:
             log.redirect()
@@ -152,7 +160,7 @@ class Supervisor:
         if self.spec.get("open_files") is not None:
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(self.spec["open_files"], hard), hard))
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         field = "workingDir"
@@ -164,7 +172,7 @@ class Supervisor:
             raise OSError(error.errno, error.strerror, field) from None
 
     def _supervise(self) -> int:
-        """Wait for the main process and, when it was told to end, for its children within the grace too."""
+        """The wait status of the main process; after a stop its children, too, have the grace to end in."""
         while True:
             alone = self._reap()
             now = time.monotonic()
@@ -176,7 +184,7 @@ class Supervisor:
             signal.sigtimedwait(WAKERS, min([*times, look_s]))
 
     def _reap(self) -> bool:
-        """Collect the dead, orphans of the job included; whether no child is left."""
+        """Reap ended children, orphans of the task included; whether no child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -189,7 +197,7 @@ class Supervisor:
                 self.ended = boottime()
 
     def _look(self, now: float) -> None:
-        """End the job if there is a reason to."""
+        """End the task if there is a reason to."""
         stop = read_json(self._path("stop.json"))
         if stop is not None:
             self._end(STOP, now + stop["grace_s"])
@@ -203,7 +211,7 @@ class Supervisor:
     def _lease_passed(self) -> bool:
         try:
             return lease_left_s(read_json(self.spec["lease"])) <= 0
-        except OSError as error:  # which says nothing of the lease
+        except OSError as error:  # a shortage says nothing about the lease
             return error.errno not in FULL_DISK
         except ValueError:
             return True
@@ -216,7 +224,7 @@ class Supervisor:
         self.kill_time = min(self.kill_time, kill_time)
 
     def _signal(self, number: int) -> None:
-        if self.status is None:  # until it is reaped its number cannot be another's
+        if self.status is None:  # not reaped yet, so the number is still its own
             os.killpg(self.pid, number)
 
     def _refusal(self, error: Exception) -> str:

@@ -26,7 +26,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
@@ -59,7 +59,7 @@ class Life:
     exec_: bool = False
     controller: str = "c"
     source: Source | None = None
-    stores: Mapping[str, Store] = field(default_factory=dict)
+    stores: Mapping[str, CloudStorage] = field(default_factory=dict)
     own_prices: bool = False
     lease_s: float = 900.0
     launch_limit_s: float = 1800.0

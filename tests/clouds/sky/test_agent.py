@@ -29,19 +29,19 @@ NAME = "a/1/0"
 class Machine:
     """A home directory with the agent in it, as `ssh.py` puts it there."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, name: str = NAME) -> None:
+        self.home, self.name = home, name
         self.agent = home / "agent.pyz"
         home.mkdir(parents=True)
         self.agent.write_bytes(agent_archive())
         self.path = f"{home / 'bin'}:{os.environ['PATH']}"
-        self.dir = home / "starburst" / "runs" / NAME
+        self.dir = home / "starburst" / "runs" / name
 
     def _argv(self, *args: str) -> list[str]:
         return [sys.executable, "-I", str(self.agent), *args]
 
     def tend(self, **ask: Any) -> dict[str, Any]:
-        ask.setdefault("look", {NAME: 0})
+        ask.setdefault("look", {self.name: 0})
         done = subprocess.run(
             self._argv("tend"),
             input=json.dumps(ask),
@@ -51,12 +51,12 @@ class Machine:
             env=self.env(),
         )
         ranks: dict[str, Any] = json.loads(done.stdout)["ranks"]
-        found: dict[str, Any] = ranks.get(NAME, {})
+        found: dict[str, Any] = ranks.get(self.name, {})
         return found
 
-    def run(self, name: str = NAME, gpus: str = "") -> subprocess.Popen[bytes]:
+    def run(self, name: str = "", gpus: str = "") -> subprocess.Popen[bytes]:
         """What a queue does."""
-        directory = str(self.home / "starburst" / "runs" / name)
+        directory = str(self.home / "starburst" / "runs" / (name or self.name))
         return subprocess.Popen(self._argv("run", directory), env=self.env(CUDA_VISIBLE_DEVICES=gpus))
 
     def env(self, **more: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of
 from tests.clouds.sky.test_crashes import Death
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
-from translator.tasks.runtime_values import Found, NotNowError, UnresolvedError, Values
+from translator.tasks.runtime_values import NotNowError, ReferencedData, RuntimeValues, UnresolvedError
 
 LOGIN, LIMITS = Reference(SECRET, "ns", "login"), Reference(CONFIG_MAP, "ns", "limits")
 
@@ -39,7 +39,7 @@ class Cluster:
     denied: str = ""
     asked: int = 0
 
-    async def __call__(self, manifest: str) -> Found:
+    async def __call__(self, manifest: str) -> ReferencedData:
         self.asked += 1
         await asyncio.sleep(0.1)
         if self.down:
@@ -47,7 +47,7 @@ class Cluster:
             raise NotNowError("no route to host")
         if self.denied:
             raise UnresolvedError(self.denied)
-        return Found("ns", self.data)
+        return ReferencedData("ns", self.data)
 
 
 def manifest(*command: str) -> str:
@@ -251,7 +251,7 @@ def test_a_container_takes_its_command_and_settings_anew() -> None:
         "env": {"STARBURST_RANK": "0", "URL": "db://$(PASSWORD)"},
         "docker": {"name": "n", "image": made.image, "options": made.options},
     }
-    values = Values({"LR": "0.1", "PEM": "a\nb"}, {"URL": "db://s3cret"}, ("new", "--lr=0.1"))
+    values = RuntimeValues({"LR": "0.1", "PEM": "a\nb"}, {"URL": "db://s3cret"}, ("new", "--lr=0.1"))
     found = filled(spec, values)
     assert found["docker"]["rest"] == ["--workdir=/w", "--entrypoint=new", "--", "me/train", "--lr=0.1"]
     assert found["docker"]["env_file"].splitlines()[:2] == ["LR=0.1", "STARBURST_RANK=0"]
@@ -265,5 +265,7 @@ def test_a_secret_cannot_change_the_settings_of_the_container_engine() -> None:
     box = {"image": "me/train", "options": container("n", workload, Resources(), {}).options}
     spec = {"command": ["x"], "cwd": None, "env": {}, "docker": box}
     with pytest.raises(UnresolvedError, match="a Secret's value cannot be given as DOCKER_HOST"):
-        filled(spec, Values({}, {"DOCKER_HOST": "tcp://me"}, ("x",)))
-    assert filled({**spec, "docker": None}, Values({}, {"PATH": "/x"}, ("x",)))["secrets"] == {"PATH": "/x"}
+        filled(spec, RuntimeValues({}, {"DOCKER_HOST": "tcp://me"}, ("x",)))
+    assert filled({**spec, "docker": None}, RuntimeValues({}, {"PATH": "/x"}, ("x",)))["secrets"] == {
+        "PATH": "/x"
+    }

@@ -23,7 +23,7 @@ from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of
 from tests.clouds.sky.test_agent import NAME, Machine, spec, text
-from translator.tasks.stores import Bucket, SkyVolume
+from translator.carried import Bucket, SkyVolume
 
 SETS, COPIED, HOMES = Bucket("s3://lab/sets"), Bucket("s3://lab/sets", "COPY"), SkyVolume("homes")
 STORES = {"pvc/sets": SETS, "hostPath:/sets": SETS, "pvc/homes": HOMES}

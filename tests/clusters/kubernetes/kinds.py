@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from starburst.kube.api import JOBS, PODS
+from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.scene import a_job, a_pod
 from tests.kube_unit.store import Object
 

@@ -6,23 +6,26 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kubernetes.aio.client import ApiClient, Configuration
 
 from starburst.app.reading.requests import FoundObject, read
-from starburst.clusters.kubernetes.adapter import KubernetesCluster
-from starburst.clusters.kubernetes.stuck import Limits
+from starburst.clusters.kubernetes.cluster import KubernetesCluster
+from starburst.clusters.kubernetes.options import ClusterOptions
+from starburst.clusters.kubernetes.stalled_runs import StartLimits
 from starburst.core.model.actions import Slot
 from starburst.core.model.decisions import Decision
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
-from starburst.domain.job import Adopted, Job, Phase, Site, Submission, Workload
+from starburst.domain.job import ANYBODY, Adopted, Job, Phase, Site, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import names
-from starburst.kube.api import EVENTS, JOBS, PODS, Api, Resource
+from starburst.kube.api import Api
+from starburst.kube.resources import EVENTS, JOBS, PODS, Resource
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.world import PatientApi, World, run
 from tests.kube_unit.store import Object, RefusedError
@@ -57,6 +60,9 @@ class FakeDesk:
             and not (job_id in self.records and self.records[job_id].phase.is_end)
         }
 
+    def on_cluster(self) -> list[str]:
+        return [each.id for each in self.records.values() if each.alive and each.site is Site.CLUSTER]
+
     def submit(self, submission: Submission) -> None:
         self.submissions.setdefault(submission.job.id, submission)
 
@@ -81,13 +87,15 @@ class Scene:
         """A new process."""
         self.cluster = KubernetesCluster(
             self._connect,
-            desk=self.desk,
-            controller=ME,
-            tenancy=self.tenancy,
-            limits=Limits(BIND_LIMIT_S, START_LIMIT_S),
-            logs=self._logs,
-            read=self._read,
-            queues=self.queues,
+            self.desk,
+            ClusterOptions(
+                controller=ME,
+                tenancy=self.tenancy,
+                limits=StartLimits(BIND_LIMIT_S, START_LIMIT_S),
+                logs=self._logs,
+                read=self._read,
+                queues=self.queues,
+            ),
         )
 
     async def _read(self, obj: Object, job_id: str) -> Submission | str:
@@ -152,13 +160,21 @@ class Scene:
     # The scheduler.
 
     def submit(
-        self, job_id: str = "a", *, args: tuple[str, str] = ("5", "0"), tasks: int = 1, **spec: Any
+        self,
+        job_id: str = "a",
+        *,
+        args: tuple[str, str] = ("5", "0"),
+        tasks: int = 1,
+        namespace: str = NS,
+        **spec: Any,
     ) -> JobRecord:
         """A job that came by `starburst submit`."""
         manifest = a_job("its-name", args=args, tasks=tasks, **spec)
+        manifest["metadata"]["namespace"] = namespace
         del manifest["metadata"]["labels"]
         job = Job(job_id, "its-name", (Resources(1, 1000, 0),) * tasks, grace_s=20.0)
-        self.desk.submit(Submission(job, Workload(manifest=json.dumps(manifest))))
+        submitter = replace(ANYBODY, namespaces=(namespace,)) if namespace != NS else ANYBODY
+        self.desk.submit(Submission(job, Workload(manifest=json.dumps(manifest), submitter=submitter)))
         return self.take_up(job_id)
 
     def take_up(self, job_id: str) -> JobRecord:

@@ -9,7 +9,7 @@ import pytest
 from starburst.core.model.events import CancelRequested
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS
+from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
 
@@ -33,6 +33,29 @@ def test_deleting_it_cancels_it_wherever_it_is(tmp_path: Path, kind: str, where:
             assert set(scene.ends) == {(job_id, 1, "stopped")}
         assert set(scene.cancels) == {job_id}
         await scene.until(lambda: scene.find(resource, "train") is None)
+        assert scene.pods() == []
+
+    play(tmp_path, act)
+
+
+@KINDS
+def test_a_stop_of_an_object_that_vanishes_under_it_is_done(tmp_path: Path, kind: str) -> None:
+    async def act(scene: Scene) -> None:
+        item, resource = an_object(kind, "500", "0")
+        job_id = await scene.adopt(item)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        scene.world.fail("PATCH", says=names.STOPPING, status=404, reason="NotFound")
+        scene.world.delete(resource, NS, "train")
+        for _ in range(100):
+            try:
+                await scene.cluster.stop(job_id, 1, 5.0)
+            except RuntimeError:  # its pods are still there: the performer asks again after a pause
+                await scene.pass_time(1.0)
+            else:
+                break
+        await scene.until(lambda: scene.ends)
+        assert set(scene.ends) == {(job_id, 1, "stopped")}
         assert scene.pods() == []
 
     play(tmp_path, act)

@@ -9,8 +9,8 @@ import pytest
 
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.api import JOBS
 from starburst.kube.errors import UnreachableError
+from starburst.kube.resources import JOBS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
 

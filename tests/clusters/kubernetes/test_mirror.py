@@ -7,7 +7,7 @@ from pathlib import Path
 
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.api import JOBS
+from starburst.kube.resources import JOBS
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, play
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from starburst.core.model.events import NodesChanged
 from starburst.domain.job import Phase
-from starburst.kube.api import NODES, PODS
+from starburst.kube.resources import NODES, PODS
 from tests.clusters.kubernetes.scene import Scene, a_job, play
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from starburst.domain.job import Phase, Site
 from starburst.kube import names
-from starburst.kube.api import JOBS, PODS
+from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
 
 SERVERS = pytest.mark.parametrize("minor", ["20", "29"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.node_capacity import Room
+from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.domain.constraints import Taint
 from starburst.domain.node import Node
 from starburst.domain.resources import MILLI
@@ -18,14 +18,14 @@ from tests.clusters.kubernetes.views import a_node, a_pod, running, succeeded
 MIB = 2**20
 
 
-def room(*nodes: NodeView, ours: frozenset[str] = frozenset()) -> Room:
-    made = Room(lambda pod: pod.name in ours)
+def room(*nodes: NodeView, ours: frozenset[str] = frozenset()) -> NodeCapacity:
+    made = NodeCapacity(lambda pod: pod.name in ours)
     for node in nodes:
         made.node_changed(None, node)
     return made
 
 
-def cpus(room: Room) -> dict[str, float]:
+def cpus(room: NodeCapacity) -> dict[str, float]:
     return {node.name: node.capacity.cpu_milli / MILLI for node in room.nodes()}
 
 
@@ -61,7 +61,7 @@ def test_pods_of_ours_take_none_for_the_core_counts_them() -> None:
 
 def test_whose_a_pod_is_is_asked_again_when_told_to_look() -> None:
     ours: set[str] = set()
-    r = Room(lambda pod: pod.name in ours)
+    r = NodeCapacity(lambda pod: pod.name in ours)
     r.node_changed(None, a_node())
     r.pod_changed(None, running(a_pod()))
     assert cpus(r) == {"n0": 7}
@@ -131,7 +131,7 @@ class Model:
         ]
 
 
-def apply(model: Model, r: Room, kind: str, name: str, amount: int, *, look: bool) -> None:
+def apply(model: Model, r: NodeCapacity, kind: str, name: str, amount: int, *, look: bool) -> None:
     """One event of the watches, of those that can be."""
     if kind == "look":
         r.look_again(set(NODES))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from starburst.core.model.events import RunStarted
 from starburst.kube import names
-from starburst.kube.api import PODS
+from starburst.kube.resources import PODS
 from tests.clusters.kubernetes.scene import NS, Scene, play
 
 

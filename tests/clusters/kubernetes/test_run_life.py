@@ -9,8 +9,8 @@ import pytest
 
 from starburst.core.model.events import RunStarted
 from starburst.kube import names
-from starburst.kube.api import JOBS
 from starburst.kube.errors import UnreachableError
+from starburst.kube.resources import JOBS
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.scene import Scene, a_job, play
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from starburst.domain.job import Phase
-from starburst.kube.api import JOBS
 from starburst.kube.errors import UnreachableError
+from starburst.kube.resources import JOBS
 from tests.clusters.kubernetes.scene import NS, Scene, play
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.runs import DELETED, RunBook
+from starburst.clusters.kubernetes.run_registry import DELETED, RunRegistry
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
@@ -23,7 +23,7 @@ class Reader:
     """A book, fed with the states of objects in their order; None takes the last one away."""
 
     def __init__(self, *, restarts: bool = False) -> None:
-        self.book = RunBook(ME, lambda _: restarts)
+        self.book = RunRegistry(ME, lambda _: restarts)
         self._last: dict[str, View] = {}
 
     def see(self, *views: View) -> list[Event]:

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from starburst.clusters.kubernetes.runs import RunBook
-from starburst.clusters.kubernetes.stuck import Limits, stuck
+from starburst.clusters.kubernetes.run_registry import RunRegistry
+from starburst.clusters.kubernetes.stalled_runs import StartLimits, why_stalled
 from starburst.core.model.events import RunEnded, RunStarted
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, START_LIMIT_S, Scene, play
 from tests.clusters.kubernetes.views import ME, a_job, a_pod
 
-LIMITS = Limits(60.0, 1800.0)
+LIMITS = StartLimits(60.0, 1800.0)
 
 
 def judged(**pod: Any) -> tuple[str, float]:
     """What is said of a Job with one such pod."""
-    book, job = RunBook(ME), a_job()
+    book, job = RunRegistry(ME), a_job()
     book.job_changed(None, job)
     book.pod_changed(None, a_pod(job=job, **pod))
     (unit,) = book
-    return stuck(unit, LIMITS)
+    return why_stalled(unit, LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from starburst.clusters.kubernetes.values import CONFIG_MAPS, SECRETS, ClusterValues
+from starburst.clusters.kubernetes.config_data import CONFIG_MAPS, SECRETS, ClusterValues
 from starburst.kube.api import Api
 from starburst.kube.errors import CredentialsError
 from tests.kube_unit.server import FakeServer
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
-from translator.tasks.runtime_values import Found, Here, NotNowError, UnresolvedError, evaluate
+from translator.tasks.runtime_values import NotNowError, ReferencedData, TaskHost, UnresolvedError, evaluate
 
 LOGIN, LIMITS = Reference(SECRET, "team", "login"), Reference(CONFIG_MAP, "team", "limits")
 
@@ -47,10 +47,10 @@ def play(act: Callable[[FakeServer, ClusterValues], Any]) -> Any:
 
 
 def test_all_that_a_manifest_names_is_read_and_decoded() -> None:
-    async def act(server: FakeServer, values: ClusterValues) -> Found:
+    async def act(server: FakeServer, values: ClusterValues) -> ReferencedData:
         return await values(manifest())
 
-    found: Found = play(act)
+    found: ReferencedData = play(act)
     assert found.namespace == "team"
     assert found.data[LIMITS] == {"a": "1"}
     login = found.data[LOGIN]
@@ -58,14 +58,14 @@ def test_all_that_a_manifest_names_is_read_and_decoded() -> None:
     assert login["password"] == "s3cret"
     assert login["raw"].encode(errors="surrogateescape") == b"\xff\x00", "no text, and whole all the same"
     assert json.loads(json.dumps(login)) == login
-    assert evaluate(json.loads(manifest()), found, Here(0, "", "")).plain == {"a": "1"}
+    assert evaluate(json.loads(manifest()), found, TaskHost(0, "", "")).plain == {"a": "1"}
 
 
 def test_what_is_not_there_is_none_and_the_manifests_namespace_comes_first() -> None:
-    async def act(server: FakeServer, values: ClusterValues) -> Found:
+    async def act(server: FakeServer, values: ClusterValues) -> ReferencedData:
         return await values(manifest("other"))
 
-    found: Found = play(act)
+    found: ReferencedData = play(act)
     assert found.namespace == "other"
     assert set(found.data.values()) == {None}
 

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from starburst.kube import names
-from starburst.kube.api import JOBS, NODES, PODS, STRATEGIC, Api
+from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.resources import JOBS, NODES, PODS
 from tests.kube_unit.server import Asked, FakeServer, Watcher
 from tests.kube_unit.store import Address, Object, RefusedError
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from translator.fidelity import Translation
-from translator.field import Field, Report
+from translator.field import Field, ManifestReport
 from translator.manifests.documents import chunks, load
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.skypilot import to_skypilot
-from translator.tasks.stores import read_stores
+from translator.tasks.storage.cloud_volumes import read_stores
 from translator.tasks.task_yaml import as_yaml
 
 CASES = Path(__file__).parent / "cases"
@@ -62,7 +62,7 @@ def translations(name: str) -> list[Translation]:
     """What the manifests of a case become."""
     first, _, _ = (CASES / f"{name}.yaml").read_text().partition("\n")
     given = first.removeprefix("# given:").split() if first.startswith("# given:") else []
-    volumes = read_stores(Field(VOLUMES, "", Report("", 0))) if "volumes" in given else {}
+    volumes = read_stores(Field(VOLUMES, "", ManifestReport("", 0))) if "volumes" in given else {}
     resolve = CLUSTER.get if "cluster" in given else None
     return [to_skypilot(manifest, volumes=volumes, resolve=resolve) for manifest in manifests(name)]
 

@@ -10,7 +10,7 @@ import yaml
 
 from tests.translator.skypilot import goldens
 from tests.translator.skypilot.goldens import CASES, REPORT, TASK, VALUES_OF_SECRETS
-from translator.fidelity import Verdict
+from translator.fidelity import FidelityLevel
 from translator.manifests.hints import PREFIX
 
 NAMES = goldens.names()
@@ -60,7 +60,7 @@ def test_no_value_of_a_secret_is_seen_outside_the_secrets(name):
 
 def test_the_verdicts_all_occur():
     verdicts = {line.verdict for name in NAMES for each in goldens.translations(name) for line in each.report}
-    assert verdicts == set(Verdict)
+    assert verdicts == set(FidelityLevel)
 
 
 def test_only_what_starburst_reads_is_kept_of_its_own_keys():

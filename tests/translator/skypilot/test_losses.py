@@ -7,17 +7,17 @@ import pytest
 from tests.translator.manifests import errors, job, pod
 from translator.manifests import manifest
 from translator.manifests import pod as pods
-from translator.tasks import container, losses
+from translator.tasks import container, untranslated
 from translator.tasks.skypilot import to_skypilot
 
 
 @pytest.mark.parametrize(
     ("known", "spoken_of"),
     [
-        (manifest._METADATA, losses.METADATA),
-        (manifest._JOB_SPEC, losses.JOB_SPEC),
-        (pods.POD_SPEC, losses.POD_SPEC),
-        (container.CONTAINER, losses.CONTAINER),
+        (manifest._METADATA, untranslated._METADATA),
+        (manifest._JOB_SPEC, untranslated._JOB_SPEC),
+        (pods.POD_SPEC, untranslated._POD_SPEC),
+        (container.CONTAINER, untranslated._CONTAINER),
     ],
     ids=["metadata", "job", "pod", "container"],
 )

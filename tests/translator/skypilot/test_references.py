@@ -8,7 +8,7 @@ import pytest
 
 from tests.translator.manifests import job
 from tests.translator.skypilot.goldens import CLUSTER
-from translator.fidelity import Verdict
+from translator.fidelity import FidelityLevel
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.skypilot import to_skypilot
 
@@ -126,4 +126,7 @@ def test_a_login_that_is_none_is_told_by_its_name_alone(config):
     manifest = job("POD/imagePullSecrets", [{"name": "registry"}])
     found = to_skypilot(manifest, resolve=lambda _: {".dockerconfigjson": config})
     (line,) = (line for line in found.report if "imagePullSecrets" in line.field)
-    assert (line.verdict, line.text) == (Verdict.DROPPED, "holds no login of docker.io, or is not needed")
+    assert (line.verdict, line.text) == (
+        FidelityLevel.DROPPED,
+        "holds no login of docker.io, or is not needed",
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from translator.field import Field, Report
-from translator.tasks.stores import Bucket, SkyVolume, find_store, read_stores
+from translator.carried import Bucket, SkyVolume
+from translator.field import Field, ManifestReport
+from translator.tasks.storage.cloud_volumes import find_store, read_stores
 
 
 def stores(mapping: object) -> tuple[dict[str, object], list[str]]:
     """What a mapping says, and what is wrong with it."""
-    report = Report("starburst.yaml", 0)
+    report = ManifestReport("starburst.yaml", 0)
     return dict(read_stores(Field(mapping, "cloud.volumes", report))), [str(error) for error in report.errors]
 
 
@@ -33,7 +34,7 @@ def test_a_bucket_is_a_url_or_one_with_a_mode_and_a_volume_is_a_name():
 def test_the_nearest_directory_stands_in_for_what_is_below_it():
     raw = {"hostPath:/data/raw": {"volume": "raw"}}
     mapping = {"hostPath:/": "s3://all", "hostPath:/data": "s3://data", **raw}
-    found = read_stores(Field(mapping, "", Report("", 0)))
+    found = read_stores(Field(mapping, "", ManifestReport("", 0)))
     assert find_store(found, "hostPath:", "/data/x/y") == (Bucket("s3://data"), "x/y")
     assert find_store(found, "hostPath:", "/data/raw/2026/") == (SkyVolume("raw"), "2026")
     assert find_store(found, "hostPath:", "/data") == (Bucket("s3://data"), "")

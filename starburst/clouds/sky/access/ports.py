@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.money import Money
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 
 class SkyError(Exception):
@@ -148,7 +148,7 @@ class LaunchSpec:
     #: A bucket's URL, mounted there at `BUCKET`; None is no bucket.
     bucket: str | None = None
     #: What else is mounted, and where.
-    mounts: tuple[tuple[str, Store], ...] = ()
+    mounts: tuple[tuple[str, CloudStorage], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

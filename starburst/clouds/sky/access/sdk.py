@@ -32,7 +32,7 @@ from starburst.clouds.sky.access.ports import (
 )
 from starburst.clouds.sky.access.threads import in_thread
 from starburst.domain.money import Money
-from translator.tasks.stores import Bucket, SkyVolume
+from translator.carried import Bucket, SkyVolume
 
 T = TypeVar("T")
 

@@ -111,7 +111,7 @@ def kill_strays(path: str) -> bool:
     A container outlives the client that was killed, so it is removed by its name.
     """
     found = kill_group(path)
-    found |= strays.kill_strays(Path(path), None, [f"STARBURST_RUN={run_id(path)}"])
+    found |= strays.kill_strays(Path(path), [f"STARBURST_RUN={run_id(path)}"])
     spec = facts(os.path.join(path, "spec.json")) or {}
     return found or not remove_container(spec.get("docker"))
 

@@ -24,7 +24,7 @@ from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.machines.sightings import Sightings
 from starburst.clouds.sky.offers import Place
 from starburst.domain.clock import Pace
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class Launching:
         idle_minutes: int,
         limit_s: float,
         bucket: str | None,
-        mounts: tuple[tuple[str, Store], ...],
+        mounts: tuple[tuple[str, CloudStorage], ...],
         own_prices: bool,
     ) -> None:
         self._api = api

@@ -38,7 +38,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.runs.ports import Report
 from starburst.runs.tasks import TaskSet
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class SkyMachines:
         idle_minutes: int,
         launch_limit_s: float,
         bucket: str | None,
-        mounts: tuple[tuple[str, Store], ...],
+        mounts: tuple[tuple[str, CloudStorage], ...],
         own_prices: bool,
     ) -> None:
         self._api = api

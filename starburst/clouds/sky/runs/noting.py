@@ -14,8 +14,8 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
 from starburst.runs.ports import Run
+from translator.carried import CloudStorage
 from translator.tasks.runtime_values import UnresolvedError
-from translator.tasks.stores import Store
 
 
 def noted(
@@ -23,7 +23,7 @@ def noted(
     takes: Callable[[str], bool],
     admit: Admit,
     late: Callable[[Workload], str | None],
-    stores: Mapping[str, Store],
+    stores: Mapping[str, CloudStorage],
     *,
     bucket: bool,
 ) -> tuple[RunNote, RunEnded | None]:

@@ -38,7 +38,7 @@ from starburst.runs.files import directory_name
 from starburst.runs.outcome import verdict
 from starburst.runs.ports import Report, Run
 from starburst.runs.tasks import TaskSet
-from translator.tasks.stores import Store
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 
@@ -86,7 +86,7 @@ class SkyRuns:
         max_log: int = MAX_LOG,
         bucket: bool = False,
         source: Source | None = None,
-        stores: Mapping[str, Store] = NO_STORES,
+        stores: Mapping[str, CloudStorage] = NO_STORES,
         admit: Admit = admit_all,
         wall: Callable[[], float] = time.time,
     ) -> None:

@@ -21,12 +21,19 @@ from starburst.clouds.sky.runs.spec import filled
 from starburst.domain.job import Workload
 from starburst.runs.ports import Run
 from starburst.runs.tasks import TaskSet
-from translator.tasks.runtime_values import Found, Here, NotNowError, UnresolvedError, evaluate, is_late
+from translator.tasks.runtime_values import (
+    NotNowError,
+    ReferencedData,
+    TaskHost,
+    UnresolvedError,
+    evaluate,
+    is_late,
+)
 
 log = structlog.get_logger()
 
 #: Reads what a manifest (JSON) refers to. Raises NotNowError, UnresolvedError.
-Source = Callable[[str], Awaitable[Found]]
+Source = Callable[[str], Awaitable[ReferencedData]]
 
 #: Whether a run may have what it takes from the cluster. Raises UnresolvedError.
 Admit = Callable[[Run], None]
@@ -48,7 +55,7 @@ class LateValues:
         self._source = source
         self._tasks = tasks
         self._give_up = give_up
-        self._found: dict[tuple[str, int], Found] = {}
+        self._found: dict[tuple[str, int], ReferencedData] = {}
         #: Address and host name of each machine that was heard of.
         self._machines: dict[str, tuple[str, str]] = {}
 
@@ -69,7 +76,7 @@ class LateValues:
         found = self._found.get(note.key)
         if found is None or note.late is None or rank.where not in self._machines:
             return None
-        here = Here(note.number(rank), *self._machines[rank.where])
+        here = TaskHost(note.number(rank), *self._machines[rank.where])
         try:
             return filled(rank.spec, evaluate(json.loads(note.late), found, here))
         except UnresolvedError as error:

@@ -12,7 +12,7 @@ from starburst.core.model.actions import Slot
 from starburst.domain.job import Site
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from translator.tasks.runtime_values import UnresolvedError, Values
+from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 
 #: Set by whoever runs a task, whatever its user sets.
 _OURS = ("STARBURST_", "JOB_COMPLETION_INDEX")
@@ -55,7 +55,7 @@ def spec_of(run: Run, slot: Slot, volumes: list[dict[str, Any]], *, bucket: bool
     }
 
 
-def filled(spec: dict[str, Any], values: Values) -> dict[str, Any]:
+def filled(spec: dict[str, Any], values: RuntimeValues) -> dict[str, Any]:
     """A task's spec with its values in it; those of Secrets under `secrets`.
 
     Raises:

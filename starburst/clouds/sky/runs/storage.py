@@ -13,16 +13,16 @@ from typing import Any
 
 from starburst.clouds.sky.runs.docker import runs_in_container
 from starburst.domain.job import Workload
-from translator.tasks.mounts import told
+from translator.carried import Bucket, CloudStorage
 from translator.tasks.runtime_values import mounts_of
-from translator.tasks.stores import Bucket, Store
+from translator.tasks.storage.mounts import told
 
-NO_STORES: Mapping[str, Store] = MappingProxyType({})
+NO_STORES: Mapping[str, CloudStorage] = MappingProxyType({})
 #: Where they are mounted.
 ROOT = "~/starburst-volumes"
 
 
-def place(store: Store) -> str:
+def place(store: CloudStorage) -> str:
     """Where a store is on every machine that has it.
 
     The name is made of what it is: a machine that was rented before a key of the config came to mean another
@@ -32,12 +32,12 @@ def place(store: Store) -> str:
     return f"{ROOT}/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
-def all_mounts(stores: Mapping[str, Store]) -> tuple[tuple[str, Store], ...]:
+def all_mounts(stores: Mapping[str, CloudStorage]) -> tuple[tuple[str, CloudStorage], ...]:
     """What is mounted on a machine, and where; what two keys mean is mounted once."""
     return tuple(sorted({place(store): store for store in stores.values()}.items(), key=lambda pair: pair[0]))
 
 
-def volumes_of(workload: Workload, stores: Mapping[str, Store]) -> list[dict[str, Any]]:
+def volumes_of(workload: Workload, stores: Mapping[str, CloudStorage]) -> list[dict[str, Any]]:
     """The volumes of a run as the agent takes them.
 
     Raises:

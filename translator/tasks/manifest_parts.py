@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from translator.field import Field, Report
-from translator.manifests.adopt import as_submitted
+from translator.field import Field, ManifestReport
+from translator.manifests.live_object import as_submitted
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ManifestParts:
     """A manifest taken apart; `job` is absent if it is a Pod."""
 
     root: Field
@@ -32,7 +32,7 @@ class Parts:
         return self.job.at("completionMode").value == "Indexed"
 
 
-def take_apart(manifest: Mapping[str, Any]) -> Parts:
+def split_manifest(manifest: Mapping[str, Any]) -> ManifestParts:
     """The pieces of a manifest; what the API server has written into it is left out.
 
     An absent piece is an absent field; mistakes of form go to the report of `root`.
@@ -40,7 +40,9 @@ def take_apart(manifest: Mapping[str, Any]) -> Parts:
     metadata = manifest.get("metadata")
     stored = isinstance(metadata, dict) and metadata.get("uid")
     root = Field(
-        as_submitted(manifest) if stored else dict(manifest), "", Report("", 0, native=True, leaves=False)
+        as_submitted(manifest) if stored else dict(manifest),
+        "",
+        ManifestReport("", 0, native=True, leaves=False),
     )
     root.report.namespace = root.at("metadata").at("namespace").text() or ""
     spec = root.at("spec")
@@ -50,4 +52,4 @@ def take_apart(manifest: Mapping[str, Any]) -> Parts:
     containers = pod_spec.at("containers")
     first = containers.items()[0] if isinstance(containers.value, list) and containers.value else containers
     absent = Field(None, "spec", root.report)
-    return Parts(root, root.at("metadata"), spec if of_job else absent, template, pod_spec, first)
+    return ManifestParts(root, root.at("metadata"), spec if of_job else absent, template, pod_spec, first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from starburst.clusters.kubernetes.runs import Unit
+from starburst.clusters.kubernetes.run_registry import RunObject
 from starburst.kube.objects import JobView
 
 #: With these a container is on its way; a big image takes its time.
@@ -14,14 +14,14 @@ AT_WORK = ("CrashLoopBackOff", "PodInitializing", "Error", "Completed")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StartLimits:
     """Wall seconds until a run is taken back: what cannot be bound or made, and what just does not start."""
 
     bind_s: float
     start_s: float
 
 
-def stuck(unit: Unit, limits: Limits) -> tuple[str, float]:
+def why_stalled(unit: RunObject, limits: StartLimits) -> tuple[str, float]:
     """Why a live run cannot go on, and how long it may stay so; ("", 0) if it can, or nobody knows better."""
     if isinstance(unit.view, JobView) and not unit.view.end:
         if unit.view.withdrawn:
@@ -33,7 +33,7 @@ def stuck(unit: Unit, limits: Limits) -> tuple[str, float]:
     return ("", 0.0) if unit.told_started else _not_starting(unit, limits)
 
 
-def _not_starting(unit: Unit, limits: Limits) -> tuple[str, float]:
+def _not_starting(unit: RunObject, limits: StartLimits) -> tuple[str, float]:
     """Bound pods whose containers do not come up; one that says why comes first."""
     waiting = [
         pod for pod in unit.active if pod.node and pod.phase == "Pending" and pod.reason not in AT_WORK

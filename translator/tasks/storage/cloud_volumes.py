@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from translator.carried import Bucket, CloudStorage, SkyVolume
 from translator.field import Field, Fields
 
 #: Kinds of volumes that can be mapped, and how each is named as a key.
@@ -19,46 +19,9 @@ _BUCKET_FIELDS = Fields("a bucket", read=("source", "mode"))
 _VOLUME_FIELDS = Fields("a volume", read=("volume",))
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A bucket, or a part of one, and SkyPilot's way of mounting it."""
-
-    source: str
-    mode: str = "MOUNT"
-
-    def below(self, path: str) -> Bucket:
-        """A directory in it."""
-        return Bucket("/".join(part for part in (self.source, path.strip("/")) if part), self.mode)
-
-
-@dataclass(frozen=True, slots=True)
-class SkyVolume:
-    """A volume that SkyPilot knows by name, or a directory in it."""
-
-    name: str
-    sub_path: str = ""
-
-    def below(self, path: str) -> SkyVolume:
-        """A directory in it."""
-        return SkyVolume(self.name, "/".join(part for part in (self.sub_path, path.strip("/")) if part))
-
-
-Store = Bucket | SkyVolume
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What jobs that leave for a cloud are given there of their cluster.
-
-    That is the values of its ConfigMaps and Secrets, and `stores` for its volumes.
-    """
-
-    stores: Mapping[str, Store] = field(default_factory=dict)
-
-
-def read_stores(mapping: Field) -> dict[str, Store]:
+def read_stores(mapping: Field) -> dict[str, CloudStorage]:
     """The mapping of a config file; what is wrong with it goes to the field's report."""
-    found: dict[str, Store] = {}
+    found: dict[str, CloudStorage] = {}
     for key, entry in mapping.entries().items():
         if not _KEY.fullmatch(key) or "$" in key:
             entry.refuse(f"no volume is named like this; write {KEYS}", show=False)
@@ -69,7 +32,7 @@ def read_stores(mapping: Field) -> dict[str, Store]:
     return found
 
 
-def at_home(stores: Mapping[str, Store], namespace: str) -> dict[str, Store]:
+def at_home(stores: Mapping[str, CloudStorage], namespace: str) -> dict[str, CloudStorage]:
     """The same, where pvc/NAME and pvc/NAMESPACE/NAME both name a claim of this namespace.
 
     Without this the first is a claim of manifests that name no namespace, and of no other.
@@ -84,7 +47,9 @@ def at_home(stores: Mapping[str, Store], namespace: str) -> dict[str, Store]:
     return found
 
 
-def stand_in(stores: Mapping[str, Store], source: Field, kind: str) -> tuple[str, tuple[Store, str] | None]:
+def stand_in(
+    stores: Mapping[str, CloudStorage], source: Field, kind: str
+) -> tuple[str, tuple[CloudStorage, str] | None]:
     """The key that a volume's source has in the config; the store that is mapped, and the path within it."""
     if kind == "persistentVolumeClaim":
         namespace = source.report.namespace
@@ -95,7 +60,7 @@ def stand_in(stores: Mapping[str, Store], source: Field, kind: str) -> tuple[str
     return prefix + path, find_store(stores, prefix, path)
 
 
-def find_store(stores: Mapping[str, Store], kind: str, path: str) -> tuple[Store, str] | None:
+def find_store(stores: Mapping[str, CloudStorage], kind: str, path: str) -> tuple[CloudStorage, str] | None:
     """The store mapped to the nearest directory of a host's or server's path, and the rest of the path."""
     rest: list[str] = []
     parts = path.strip("/").split("/") if path.strip("/") else []
@@ -108,7 +73,7 @@ def find_store(stores: Mapping[str, Store], kind: str, path: str) -> tuple[Store
         rest.append(parts.pop())
 
 
-def _store(entry: Field) -> Store | None:
+def _store(entry: Field) -> CloudStorage | None:
     if isinstance(entry.value, str):
         return _bucket(entry, "MOUNT")
     if not isinstance(entry.value, dict):

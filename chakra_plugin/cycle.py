@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from chakra_plugin.gangs import Gang
-from chakra_plugin.pending import Standing
+from chakra_plugin.scheduling_queue import Disposition
 from starburst.kube import names
 from starburst.kube.objects import PodView
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SchedulerOptions:
     """How to schedule."""
 
     scheduler: str = names.CHAKRA
@@ -19,6 +19,8 @@ class Options:
     preempt: bool = False
     #: Seconds for which members of a gang keep their places while their bindings fail.
     gang_timeout_s: float = 300.0
+    #: Pods of these namespaces only; none is all.
+    namespaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Bind:
     node: str
     rank: int | None
     #: As it was when this was decided.
-    standing: Standing
+    standing: Disposition
     #: Epoch seconds: when the pod was first seen to wait, and when this was decided.
     since: float
     decided_at: float
@@ -50,7 +52,7 @@ class Preemption:
 
 
 @dataclass(slots=True)
-class Round:
+class Cycle:
     """What one round decided."""
 
     binds: list[Bind] = field(default_factory=list)

@@ -36,7 +36,7 @@ _POD_ENDS = {"Succeeded": "Complete", "Failed": "Failed"}
 
 
 @dataclass(slots=True)
-class Unit:
+class RunObject:
     """The object a run is, a Job or a bare Pod, and the pods that belong to it."""
 
     key: RunKey
@@ -95,7 +95,7 @@ class Unit:
         return self.view.over or self.view.phase == "Running"
 
     def end(self, restarts: Callable[[str], bool]) -> RunEnded | None:
-        """How it ended, once nothing of it is alive; `restarts` as `RunBook` has it."""
+        """How it ended, once nothing of it is alive; `restarts` as `RunRegistry` has it."""
         view, stopping = self.view, self.stopping
         if self.active:
             return None
@@ -161,7 +161,7 @@ def _was_taken(pod: PodView) -> bool:
     return pod.deleting or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
 
 
-class RunBook:
+class RunRegistry:
     """All runs of one scheduler. Told of changes of Jobs and pods, it tells what they mean.
 
     `restarts` says of a job whether its failed containers are restarted in place.
@@ -170,16 +170,16 @@ class RunBook:
     def __init__(self, controller: str, restarts: Callable[[str], bool] = lambda _: False) -> None:
         self._controller = controller
         self._restarts = restarts
-        self._units: dict[RunKey, Unit] = {}
+        self._units: dict[RunKey, RunObject] = {}
         self._by_uid: dict[str, RunKey] = {}
         #: Pods by the uid of the Job that owns them.
         self._pods: dict[str, dict[tuple[str, str], PodView]] = {}
         self._news: dict[RunKey, None] = {}
 
-    def __iter__(self) -> Iterator[Unit]:
+    def __iter__(self) -> Iterator[RunObject]:
         return iter(list(self._units.values()))
 
-    def get(self, key: RunKey) -> Unit | None:
+    def get(self, key: RunKey) -> RunObject | None:
         """One run, if anything of it was seen."""
         return self._units.get(key)
 
@@ -248,7 +248,7 @@ class RunBook:
         if unit is None or (unit.gone and unit.told_end and unit.view.uid != view.uid):
             if new is None:
                 return
-            unit = self._units[key] = Unit(key, view, self._pods.setdefault(view.uid, {}))
+            unit = self._units[key] = RunObject(key, view, self._pods.setdefault(view.uid, {}))
         elif unit.view.uid != view.uid:
             return  # not the object that this run is
         before = self._by_uid.get(view.uid, key)
@@ -279,7 +279,7 @@ class RunBook:
         self._news.clear()
         return events
 
-    def _events_of(self, unit: Unit) -> Iterator[Event]:
+    def _events_of(self, unit: RunObject) -> Iterator[Event]:
         if not unit.told_started and not unit.gone and unit.started():
             unit.told_started = True
             yield RunStarted(*unit.key)
@@ -291,7 +291,7 @@ class RunBook:
             unit.told_end = True
             yield end
 
-    def _forget(self, unit: Unit) -> None:
+    def _forget(self, unit: RunObject) -> None:
         """Drop a run whose object is gone and told."""
         self._units.pop(unit.key, None)
         if self._by_uid.get(unit.view.uid) == unit.key:

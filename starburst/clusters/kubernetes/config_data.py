@@ -6,12 +6,11 @@ import base64
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from starburst.kube.api import Api, ApiError, CredentialsError, Resource, UnreachableError
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.resources import CONFIG_MAPS, SECRETS
 from translator.manifests.references import SECRET, Reference
-from translator.tasks.runtime_values import Found, NotNowError, UnresolvedError, references
-
-CONFIG_MAPS = Resource("v1", "configmaps")
-SECRETS = Resource("v1", "secrets")
+from translator.tasks.runtime_values import NotNowError, ReferencedData, UnresolvedError, references
 
 
 class ClusterValues:
@@ -21,7 +20,7 @@ class ClusterValues:
         self._connect = connect
         self._namespace = namespace
 
-    async def __call__(self, manifest: str) -> Found:
+    async def __call__(self, manifest: str) -> ReferencedData:
         """All that a manifest, as JSON, refers to.
 
         Raises:
@@ -30,7 +29,7 @@ class ClusterValues:
         """
         parsed = json.loads(manifest)
         namespace = parsed["metadata"].get("namespace") or self._namespace
-        return Found(namespace, await self.read(references(parsed, namespace)))
+        return ReferencedData(namespace, await self.read(references(parsed, namespace)))
 
     async def read(self, wanted: Collection[Reference]) -> dict[Reference, Mapping[str, str] | None]:
         """The data of each; None is not there. Raises as above."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from chakra_plugin.cache import Cache, Room
+from chakra_plugin.cache import Cache, NodeInfo
 from chakra_plugin.demand import Demand
 from chakra_plugin.filters import admits
 from starburst.kube.objects import MIB
@@ -21,7 +21,7 @@ def triple(found: dict[str, int]) -> Amount:
     return gpus, found.get("cpu", 0), found.get("memory", 0) // MIB
 
 
-class Ranking:
+class NodeRanking:
     """Nodes that fit a demand, the best first; ties go to the node that was known first.
 
     Rooms that changed since the last question are looked at again, all others are not: a pod costs as much as
@@ -33,12 +33,12 @@ class Ranking:
         self._amount = triple(dict(demand.requests))
         self._cache = cache
         self._score = score
-        self._heap: list[tuple[Any, int, int, Room]] = []
+        self._heap: list[tuple[Any, int, int, NodeInfo]] = []
         self._seen = len(cache.log)
         for room in cache.nodes():
             self._look(room)
 
-    def best(self) -> Room | None:
+    def best(self) -> NodeInfo | None:
         """The best node of now, or None."""
         log, heap = self._cache.log, self._heap
         for room in dict.fromkeys(log[self._seen :]):
@@ -51,7 +51,7 @@ class Ranking:
             heappop(heap)
         return None
 
-    def _look(self, room: Room) -> None:
+    def _look(self, room: NodeInfo) -> None:
         if room.view is not None and admits(self._demand, room):
             score = self._score(triple(room.free), triple(room.view.allocatable), self._amount)
             heappush(self._heap, (score, room.order, room.stamp, room))

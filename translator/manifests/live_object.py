@@ -10,11 +10,11 @@ from typing import Any
 
 from starburst.domain.job import Adopted, Submission
 from starburst.domain.user import USER_IS, is_user
+from translator.carried import Carried
 from translator.errors import ManifestErrors
-from translator.field import Field, Report
+from translator.field import Field, ManifestReport
 from translator.manifests.hints import OWN_KEYS, PREFIX
 from translator.manifests.manifest import API_VERSIONS, has_kind, submission
-from translator.tasks.stores import Carried
 
 #: Of an object's metadata, what its user gave; all else is the server's.
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -58,7 +58,7 @@ def read_object(
         uid=str(metadata.get("uid") or ""),
     )
     source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
-    manifest = Field(as_submitted(obj), "", Report(source, document=0, native=True, carries=carries))
+    manifest = Field(as_submitted(obj), "", ManifestReport(source, document=0, native=True, carries=carries))
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)

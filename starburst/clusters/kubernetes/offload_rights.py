@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from starburst.core.model.events import LeaveRuled
 from starburst.domain.job import CloudChoice, Submission
-from starburst.kube.access import leave
-from starburst.kube.api import Api, ApiError, UnreachableError
+from starburst.kube.access import offload_permission
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.reviews import account_may
 from starburst.runs.ports import AdoptionPort, Report
 
@@ -27,7 +28,7 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class OffloadSubject:
     """All that an answer depends on."""
 
     namespace: str
@@ -35,7 +36,7 @@ class Leaver:
     queue: str
 
 
-def leaver_of(submission: Submission) -> Leaver | None:
+def offload_subject_of(submission: Submission) -> OffloadSubject | None:
     """Who leaves if an adopted job does; None of jobs that were submitted, or never leave."""
     workload, job = submission.workload, submission.job
     if workload.adopted is None or job.cloud is CloudChoice.NEVER:
@@ -44,13 +45,13 @@ def leaver_of(submission: Submission) -> Leaver | None:
     spec = manifest.get("spec") or {}
     spec = (spec.get("template") or {}).get("spec") or {} if workload.adopted.kind == "Job" else spec
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    return Leaver(workload.adopted.namespace, str(account), job.queue)
+    return OffloadSubject(workload.adopted.namespace, str(account), job.queue)
 
 
-async def why_confined(api: Api, who: Leaver) -> str:
+async def why_confined(api: Api, who: OffloadSubject) -> str:
     """Why jobs of this kind stay on the cluster, in a sentence with the mend; "" if they may leave."""
     try:
-        if await account_may(api, leave(who.queue), who.namespace, who.account):
+        if await account_may(api, offload_permission(who.queue), who.namespace, who.account):
             return ""
     except (ApiError, UnreachableError) as error:
         asked = f"whether service account {who.account} of {who.namespace} may use queue {who.queue}"
@@ -65,7 +66,7 @@ async def why_confined(api: Api, who: Leaver) -> str:
     )
 
 
-class Leaving:
+class OffloadRights:
     """Asks for every adopted job that may still leave, in rounds, and reports what has changed."""
 
     def __init__(self, api: Api, desk: AdoptionPort, report: Report) -> None:
@@ -73,16 +74,16 @@ class Leaving:
         self._desk = desk
         self._report = report
         #: Who leaves, by job.
-        self._who: dict[str, Leaver] = {}
+        self._who: dict[str, OffloadSubject] = {}
         #: The answers of this round.
-        self._answers: dict[Leaver, str] = {}
+        self._answers: dict[OffloadSubject, str] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def begin(self) -> None:
         """Ask about every job that is known already."""
         for job_id in self._desk.adopted():
             submission = self._desk.submission(job_id)
-            who = None if submission is None else leaver_of(submission)
+            who = None if submission is None else offload_subject_of(submission)
             if who is not None:
                 self._who[job_id] = who
         await self._round()
@@ -95,7 +96,7 @@ class Leaving:
 
     async def why_confined(self, submission: Submission) -> str:
         """Why a job that was just found stays on the cluster, by an answer that is at most a round old."""
-        who = leaver_of(submission)
+        who = offload_subject_of(submission)
         if who is None:
             return ""
         self._who[submission.job.id] = who
@@ -115,11 +116,11 @@ class Leaving:
             if record is not None and record.confined != answers[who]:
                 self._report(LeaveRuled(job_id, answers[who]))
 
-    async def _ask(self, who: Leaver) -> str:
+    async def _ask(self, who: OffloadSubject) -> str:
         async with self._slots:
             return await why_confined(self._api, who)
 
-    def _who_may_leave(self) -> dict[str, Leaver]:
+    def _who_may_leave(self) -> dict[str, OffloadSubject]:
         """By job, of those that have no run."""
         found = {}
         for job_id, who in list(self._who.items()):

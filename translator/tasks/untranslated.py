@@ -1,10 +1,16 @@
-"""Fields of Jobs and Pods that stay behind when a job leaves for a cloud, each with the reason."""
+"""Fields of Jobs and Pods without a counterpart in a task: kept, dropped or refused, each with the reason."""
 
 from __future__ import annotations
 
-from translator.fidelity import Losses
+from starburst.domain.job import CloudChoice
+from translator.fidelity import Fidelity, UntranslatedFields
 from translator.field import ONLY_THE_CLUSTER
+from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
 from translator.manifests.manifest import SERVERS_METADATA
+from translator.tasks.manifest_parts import ManifestParts
+
+#: Wishes for the machine, which become its `resources`.
+_READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key != "runtime")
 
 _SERVERS = "is the API server's"
 _RETRIES = "failed commands are not run again there"
@@ -14,12 +20,12 @@ _HOSTS = f"a task has no part in the machine's own namespaces; {ONLY_THE_CLUSTER
 _TERMINAL = "no terminal is there"
 _MESSAGE = "there is no pod status to write it to"
 
-METADATA = Losses(
+_METADATA = UntranslatedFields(
     translated=("name", "generateName", "namespace", "labels", "annotations"),
     dropped=dict.fromkeys(SERVERS_METADATA, _SERVERS),
 )
 
-JOB_SPEC = Losses(
+_JOB_SPEC = UntranslatedFields(
     translated=(
         "activeDeadlineSeconds",
         "backoffLimit",
@@ -42,7 +48,7 @@ JOB_SPEC = Losses(
     refused={"successPolicy": f"a task succeeds when all its nodes do; {ONLY_THE_CLUSTER}"},
 )
 
-POD_SPEC = Losses(
+_POD_SPEC = UntranslatedFields(
     translated=(
         "activeDeadlineSeconds",
         "affinity",
@@ -95,7 +101,7 @@ POD_SPEC = Losses(
     },
 )
 
-CONTAINER = Losses(
+_CONTAINER = UntranslatedFields(
     translated=(
         "args",
         "command",
@@ -126,3 +132,52 @@ CONTAINER = Losses(
     },
     refused={"volumeDevices": f"block devices do not go along; {ONLY_THE_CLUSTER}"},
 )
+
+
+def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:
+    """Add what becomes of every field that no other module translates to the fidelity report."""
+    _METADATA.judge(parts.metadata, fidelity)
+    _JOB_SPEC.judge(parts.job, fidelity)
+    _POD_SPEC.judge(parts.spec, fidelity)
+    _CONTAINER.judge(parts.container, fidelity)
+    _judge_metadata(parts, hints, fidelity)
+    for kind, what in (("initContainers", "the init container"), ("containers", "the container")):
+        for other in parts.spec.at(kind).items():
+            if other.path != parts.container.path:
+                name = other.at("name").value or "without a name"
+                fidelity.refused(other, f"{what} {name} does not go along; {ONLY_THE_CLUSTER}")
+    for security in (parts.spec.at("securityContext"), parts.container.at("securityContext")):
+        if security.at("privileged").value:
+            mend = f"SkyPilot runs no privileged containers; {ONLY_THE_CLUSTER}"
+            fidelity.refused(security.at("privileged"), mend)
+        if security.entries().keys() - {"privileged"}:
+            fidelity.dropped(security, "the command runs as the user that SkyPilot finds in the image")
+    if parts.spec.at("os").at("name").value == "windows":
+        fidelity.refused(parts.spec.at("os"), f"rented machines run Linux; {ONLY_THE_CLUSTER}")
+    elif parts.spec.at("os").value:
+        fidelity.kept(parts.spec.at("os"), "rented machines run Linux")
+    runtime = parts.spec.at("runtimeClassName")
+    if runtime.value == "nvidia":
+        fidelity.kept(runtime, "machines with GPUs have NVIDIA's runtime")
+    elif runtime.value:
+        fidelity.dropped(runtime, "the machine's own container runtime is used")
+
+
+def _judge_metadata(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:
+    """The namespace, the annotations, and what is said of pods alone."""
+    if parts.metadata.at("namespace").value:
+        fidelity.dropped(parts.metadata.at("namespace"), "a cloud has none; Secrets are looked up in it")
+    for kind in ("labels", "annotations"):
+        for key, note in parts.metadata.at(kind).entries().items():
+            if key == f"{PREFIX}cloud" and hints.cloud is CloudChoice.NEVER:
+                fidelity.refused(note, "this job does not leave the cluster")
+            elif key in _READ_ELSEWHERE:
+                continue
+            elif key.startswith(PREFIX):
+                fidelity.kept(note, "is read by Starburst")
+            elif kind == "annotations":
+                fidelity.dropped(note, "is for software of the cluster")
+    if parts.template is not parts.root:
+        for field in parts.template.at("metadata").entries().values():
+            if field.value:
+                fidelity.dropped(field, "is of pods, and there are none")

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY
 from translator.field import Field
-from translator.tasks.stores import Bucket, Store, stand_in
+from translator.tasks.storage.cloud_volumes import stand_in
 
 #: Volumes whose data lies elsewhere, where the config may map a store to them.
 MAPPED = ("persistentVolumeClaim", "nfs")
@@ -24,14 +25,14 @@ class Mount:
 
     path: str
     #: None is a directory of the attempt's own, empty at its start.
-    store: Store | None
+    store: CloudStorage | None
     #: A path within that; of the attempt's directories the first part is the volume's number.
     below: str
     read_only: bool
 
 
 def read_mounts(
-    spec: Field, container: Field, stores: Mapping[str, Store], *, in_container: bool
+    spec: Field, container: Field, stores: Mapping[str, CloudStorage], *, in_container: bool
 ) -> list[Mount]:
     """The mounts of a pod; what is wrong with them, or is another thing in a cloud, goes to its report."""
     volumes = {volume.at("name").text(): (n, volume) for n, volume in enumerate(spec.at("volumes").items())}
@@ -49,7 +50,7 @@ def read_mounts(
 
 
 def _volume(
-    volume: Field, number: int, mounts: list[Field], stores: Mapping[str, Store], *, in_container: bool
+    volume: Field, number: int, mounts: list[Field], stores: Mapping[str, CloudStorage], *, in_container: bool
 ) -> Iterator[Mount]:
     kinds = [key for key, found in volume.entries().items() if key != "name" and found.value is not None]
     kind = kinds[0] if kinds else "emptyDir"  # as Kubernetes has it
@@ -72,7 +73,7 @@ def _volume(
 
 
 def _stored(
-    source: Field, mounts: list[Field], store: Store, below: str, *, in_container: bool
+    source: Field, mounts: list[Field], store: CloudStorage, below: str, *, in_container: bool
 ) -> Iterator[Mount]:
     if in_container:
         if mounts:
@@ -86,7 +87,7 @@ def _stored(
         mount.at("mountPath").refuse(f"{why}; {mend}")
 
 
-def _mounted(source: Field, mounts: list[Field], store: Store | None, below: str) -> Iterator[Mount]:
+def _mounted(source: Field, mounts: list[Field], store: CloudStorage | None, below: str) -> Iterator[Mount]:
     for mount in mounts:
         path, sub_path = mount.at("mountPath"), mount.at("subPath")
         where, within = path.text() or "", f"{below}/{sub_path.text() or ''}".strip("/")
@@ -101,6 +102,6 @@ def _mounted(source: Field, mounts: list[Field], store: Store | None, below: str
             yield Mount(where, store, within, read_only)
 
 
-def told(store: Store) -> str:
+def told(store: CloudStorage) -> str:
     """A store as its user knows it."""
     return store.source if isinstance(store, Bucket) else f"SkyPilot's volume {store.name}"

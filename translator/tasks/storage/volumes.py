@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY, Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
-from translator.tasks.shell import File, Live
-from translator.tasks.stores import Bucket, Store, stand_in
+from translator.tasks.shell import File, ShellExpression
+from translator.tasks.storage.cloud_volumes import stand_in
 
 _SHARED_MEMORY = "/dev/shm"
 _WRITABLE = "it can be written to in the cloud"
@@ -32,7 +33,7 @@ class Storage:
 class Mounting:
     """Turns the volumes that a container mounts into a `Storage`."""
 
-    stores: Mapping[str, Store]
+    stores: Mapping[str, CloudStorage]
     lookup: Lookup
     fidelity: Fidelity
     storage: Storage = field(default_factory=Storage)
@@ -108,7 +109,7 @@ class Mounting:
         if source.at("readOnly").flag():
             self.fidelity.approximated(source.at("readOnly"), _WRITABLE)
 
-    def _mount(self, source: Field, mount: Field, store: Store) -> None:
+    def _mount(self, source: Field, mount: Field, store: CloudStorage) -> None:
         path = _path(mount)
         if isinstance(store, Bucket):
             self.storage.file_mounts[path] = {"source": store.source, "mode": store.mode}
@@ -153,11 +154,11 @@ class Mounting:
             if below and below != file:
                 continue
             path = _path(mount) if below else f"{_path(mount)}/{file}"
-            content: str | Live = text
+            content: str | ShellExpression = text
             if kind == "secret":
                 variable = f"STARBURST_FILE_{len(self.storage.secrets)}"
                 self.storage.secrets[variable] = text
-                content, mode = Live(f"${{{variable}}}"), 0o400 if mode is None else mode
+                content, mode = ShellExpression(f"${{{variable}}}"), 0o400 if mode is None else mode
             self.storage.files.append(File(path, (content,), mode))
             written.append(path)
         return written

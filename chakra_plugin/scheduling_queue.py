@@ -19,11 +19,11 @@ FIRST_BACKOFF_S = 1.0
 LAST_BACKOFF_S = 10.0
 
 #: −priority, epoch seconds of creation, a number that no other pod has.
-Order = tuple[int, float, int]
+QueueOrder = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodShape:
     """Pods of one shape can stand in for each other."""
 
     demand: Demand
@@ -31,40 +31,40 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InvalidPod:
     """The pod itself is wrong; no change of the cluster will help."""
 
     why: str
 
 
 #: What is to be done with a pod.
-Standing = Shape | Gang | Hold | Fault
+Disposition = PodShape | Gang | Hold | InvalidPod
 
 
 @dataclass(slots=True)
-class Entry:
+class QueuedPod:
     """A pod that waits."""
 
     pod: PodView
-    order: Order
+    order: QueueOrder
     #: Epoch seconds at which it was first seen to wait.
     since: float
-    standing: Standing
+    standing: Disposition
     #: In none of the lines before that time.
     not_before: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class PendingGroup:
     """Pods that fit or fail together: of one shape, or one gang."""
 
-    key: Shape | Gang
-    waiting: dict[str, Entry] = field(default_factory=dict)
+    key: PodShape | Gang
+    waiting: dict[str, QueuedPod] = field(default_factory=dict)
     #: Why it fits nowhere; "" while it was not tried.
     blocked: str = ""
-    _heap: list[tuple[Order, str]] = field(default_factory=list)
+    _heap: list[tuple[QueueOrder, str]] = field(default_factory=list)
 
-    def first(self) -> Entry:
+    def first(self) -> QueuedPod:
         """The one whose turn it is; the line is not empty."""
         heap = self._heap
         while True:
@@ -73,7 +73,7 @@ class Line:
                 return entry
             heappop(heap)
 
-    def join(self, entry: Entry) -> None:
+    def join(self, entry: QueuedPod) -> None:
         """A pod waits in this line."""
         self.waiting[entry.pod.uid] = entry
         heappush(self._heap, (entry.order, entry.pod.uid))
@@ -82,19 +82,19 @@ class Line:
             heapify(self._heap)
 
 
-class Queue:
+class SchedulingQueue:
     """All lines, and the pods that are in none: held, faulty, or waiting after an error."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.ready: dict[Line, None] = {}
-        self.blocked: dict[Line, None] = {}
-        self._lines: dict[Shape | Gang, Line] = {}
-        self._groups: dict[object, dict[Line, None]] = {}
+        self.entries: dict[str, QueuedPod] = {}
+        self.ready: dict[PendingGroup, None] = {}
+        self.blocked: dict[PendingGroup, None] = {}
+        self._lines: dict[PodShape | Gang, PendingGroup] = {}
+        self._groups: dict[object, dict[PendingGroup, None]] = {}
         self._asleep: list[tuple[float, str]] = []
         self._counter = 0
 
-    def put(self, pod: PodView, standing: Standing, now: float, since: float | None = None) -> None:
+    def put(self, pod: PodView, standing: Disposition, now: float, since: float | None = None) -> None:
         """A pod waits, is another than it was, or is to be treated in another way than before."""
         known = self.entries.get(pod.uid)
         if known is not None and known.standing == standing:
@@ -102,23 +102,23 @@ class Queue:
             return
         if known is not None:
             self.remove(pod.uid)
-            entry = Entry(pod, known.order, known.since, standing, known.not_before)
+            entry = QueuedPod(pod, known.order, known.since, standing, known.not_before)
         else:
             self._counter += 1
             order = (-pod.priority, pod.created_at, self._counter)
-            entry = Entry(pod, order, now if since is None else since, standing)
+            entry = QueuedPod(pod, order, now if since is None else since, standing)
         self.entries[pod.uid] = entry
         if entry.not_before <= now:
             self._join(entry)
 
-    def remove(self, uid: str) -> Entry | None:
+    def remove(self, uid: str) -> QueuedPod | None:
         """A pod waits no more."""
         entry = self.entries.pop(uid, None)
         if entry is not None:
             self._leave(entry)
         return entry
 
-    def back(self, entry: Entry) -> None:
+    def back(self, entry: QueuedPod) -> None:
         """A pod that was removed waits again, in its old place."""
         self.entries[entry.pod.uid] = entry
         self._join(entry)
@@ -143,14 +143,14 @@ class Queue:
         """When the next of them wakes."""
         return self._asleep[0][0] if self._asleep else None
 
-    def block(self, line: Line, why: str) -> None:
+    def block(self, line: PendingGroup, why: str) -> None:
         """It fits nowhere."""
         line.blocked = why
         if line in self.ready:
             del self.ready[line]
             self.blocked[line] = None
 
-    def unblock(self, line: Line) -> None:
+    def unblock(self, line: PendingGroup) -> None:
         """It is worth a try again; what was said of it stays true until then."""
         if line in self.blocked:
             del self.blocked[line]
@@ -161,7 +161,7 @@ class Queue:
         for line in self._groups.get(group, ()):
             self.unblock(line)
 
-    def line(self, shape: Shape) -> Line | None:
+    def line(self, shape: PodShape) -> PendingGroup | None:
         """The line of a shape, if somebody waits in it."""
         return self._lines.get(shape)
 
@@ -171,33 +171,33 @@ class Queue:
         if entry is None:
             return ""
         standing = entry.standing
-        if isinstance(standing, Fault):
+        if isinstance(standing, InvalidPod):
             return standing.why
         if isinstance(standing, Hold):
             return standing.why if standing.told else ""
         line = self._lines.get(standing)
         return line.blocked if line is not None else ""
 
-    def reasons(self) -> Iterator[tuple[Entry, str]]:
+    def reasons(self) -> Iterator[tuple[QueuedPod, str]]:
         """Every pod of which there is something to say, with its words."""
         return ((entry, why) for uid, entry in self.entries.items() if (why := self.reason(uid)))
 
-    def _join(self, entry: Entry) -> None:
+    def _join(self, entry: QueuedPod) -> None:
         standing = entry.standing
-        if isinstance(standing, (Hold, Fault)):
+        if isinstance(standing, (Hold, InvalidPod)):
             return
         line = self._lines.get(standing)
         if line is None:
-            line = self._lines[standing] = Line(standing)
+            line = self._lines[standing] = PendingGroup(standing)
             self.ready[line] = None
             self._groups.setdefault(_group(line), {})[line] = None
         line.join(entry)
         if isinstance(standing, Gang):
             self.unblock(line)
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: QueuedPod) -> None:
         standing = entry.standing
-        line = None if isinstance(standing, (Hold, Fault)) else self._lines.get(standing)
+        line = None if isinstance(standing, (Hold, InvalidPod)) else self._lines.get(standing)
         if line is None or line.waiting.pop(entry.pod.uid, None) is None or line.waiting:
             return
         del self._lines[line.key]
@@ -209,7 +209,7 @@ class Queue:
             del self._groups[_group(line)]
 
 
-def _group(line: Line) -> object:
+def _group(line: PendingGroup) -> object:
     if isinstance(line.key, Gang):
         return line.key
     return line.key.directive.group if line.key.directive else None

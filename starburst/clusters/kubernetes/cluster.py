@@ -1,0 +1,205 @@
+"""Kubernetes as the on-prem cluster: runs are Jobs that Chakra binds, capacity is what the server says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from starburst.aio import first_of
+from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
+from starburst.clusters.kubernetes.object_writer import ObjectWriter
+from starburst.clusters.kubernetes.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.options import ClusterOptions
+from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
+from starburst.clusters.kubernetes.status_writer import StatusWriter
+from starburst.clusters.kubernetes.sweeper import Sweeper
+from starburst.clusters.kubernetes.watcher import ClusterWatcher
+from starburst.core.model.events import Event, RunEnd
+from starburst.core.state import Changes
+from starburst.kube.access import READ_JOBS
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.features import Features, detect
+from starburst.kube.recorder import Recorder
+from starburst.kube.reviews import may
+from starburst.runs.ports import AdoptionPort, Report, Run
+
+log = structlog.get_logger()
+
+#: Wall seconds between tries to reach the server at the start.
+PAUSE_S = 2.0
+#: Statuses of a server that is only about to come up, or has too much to do.
+NOT_NOW = (429, 500, 502, 503, 504)
+
+
+class KubernetesCluster:
+    """A `Cluster` of a Kubernetes. Its memory is a cache: a restart reads everything from the API server.
+
+    Where the account may read the Jobs of all namespaces, one watch covers them, and a Job with a queue's
+    label is adopted from any. Else Jobs are watched in the namespaces of the config, and in those of known
+    runs and adopted jobs; a run that starts in another namespace adds it.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[Api]], desk: AdoptionPort, options: ClusterOptions
+    ) -> None:
+        self._connect = connect
+        self._desk = desk
+        self._options = options
+        self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
+        #: Reports from before `watch` was called.
+        self._early: list[Event] = []
+        self._report: Report = self._early.append
+        self._registry = RunRegistry(options.controller, self._restarts)
+        self._writer = ObjectWriter(desk, self._registry, options, self._tell, self._follow)
+        self._watcher: ClusterWatcher | None = None
+        #: Namespaces in which runs were started by this process.
+        self._namespaces: set[str] = set()
+        #: The reasons of placements whose runs have not been started yet, by job.
+        self._placements: dict[str, str] = {}
+
+    def _tell(self, event: Event) -> None:
+        self._report(event)
+
+    def _follow(self, namespace: str) -> None:
+        self._namespaces.add(namespace)
+        if self._watcher is not None:
+            self._watcher.watch_jobs(namespace)
+
+    async def start(self, run: Run) -> None:
+        """See `RunSite`."""
+        api, features = await self._server()
+        await self._writer.start(api, features, run, self._placements.get(run.job.id, ""))
+        self._placements.pop(run.job.id, None)
+
+    async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+        """See `RunSite`."""
+        self._placements.pop(job_id, None)
+        await self._end((job_id, attempt), RunEnd.STOPPED, grace_s)
+
+    async def _end(self, key: RunKey, how: RunEnd, grace_s: float, why: str = "") -> None:
+        api, features = await self._server()
+        await self._writer.end(api, features, key, how, grace_s, why=why)
+
+    async def _displace(self, key: RunKey, how: RunEnd, why: str) -> None:
+        record = self._desk.record(key[0])
+        await self._end(key, how, 0.0 if record is None else record.job.grace_s, why)
+
+    def _restarts(self, job_id: str) -> bool:
+        submission = self._desk.submission(job_id)
+        return submission is not None and restarts_in_place(submission.workload)
+
+    async def watch(self, report: Report) -> None:
+        """See `RunSite`."""
+        self._report = report
+        for event in self._early:
+            report(event)
+        self._early.clear()
+        api, features = await self._reached()
+        recorder = Recorder(api, "starburst")
+        status_writer = StatusWriter(api, features, self._desk, self._registry, recorder)
+        rights = OffloadRights(api, self._desk, report)
+        adoption = Adoption(
+            api,
+            self._desk,
+            recorder=recorder,
+            found=status_writer.found,
+            rights=rights,
+            options=self._options,
+        )
+        sweeper = Sweeper(self._desk, self._registry, self._displace, self._options.limits)
+        watcher = ClusterWatcher(
+            api,
+            desk=self._desk,
+            registry=self._registry,
+            status_writer=status_writer,
+            adoption=adoption,
+            rights=rights,
+            sweeper=sweeper,
+            report=report,
+        )
+        try:
+            for namespace in await self._job_namespaces(api):
+                watcher.watch_jobs(namespace)
+            self._watcher = watcher
+            parts = {
+                "watches": watcher.run(),
+                "status": status_writer.run(),
+                "adoption": adoption.run(),
+                "events": recorder.run(),
+                "sweeper": sweeper.run(),
+                "offload rights": rights.run(),
+            }
+            await first_of(parts)  # none ends by itself: until one fails or we are cancelled
+        finally:
+            self._watcher = None
+            await watcher.close()
+            await self._writer.close()
+            await api.close()
+            self._connecting = None
+
+    def nudge(self) -> None:
+        """See `RunSite`. Watches report changes at once."""
+
+    def told(self, changes: Changes) -> None:
+        """See `Cluster`."""
+        for decision in changes.decisions:
+            if decision.kind == "placed":
+                self._placements[decision.subject] = decision.reason
+        if self._watcher is not None:
+            self._watcher.told(changes)
+
+    async def _job_namespaces(self, api: Api) -> set[str]:
+        """Where Jobs are watched; "" is all namespaces."""
+        while True:
+            try:
+                if all([await may(api, each) for each in READ_JOBS]):
+                    return {""}
+                break
+            except UnreachableError as error:
+                log.warning("cluster-unreachable", error=str(error))
+            except ApiError as error:
+                if error.status not in NOT_NOW:
+                    log.warning("rights-unknown", error=str(error))
+                    break
+            await asyncio.sleep(PAUSE_S)
+        namespaces = {*self._options.tenancy.all_namespaces(), *self._namespaces}
+        namespaces.update(adopted.namespace for adopted in self._desk.adopted().values())
+        for job_id in self._desk.on_cluster():
+            submission = self._desk.submission(job_id)
+            if submission is not None:
+                namespaces.add(namespace_of(submission.workload, self._options.tenancy.namespace))
+        return namespaces
+
+    async def _reached(self) -> tuple[Api, Features]:
+        """The server, once it answers; at the start it may not be up yet."""
+        while True:
+            try:
+                return await self._server()
+            except UnreachableError as error:
+                log.warning("cluster-unreachable", error=str(error))
+            except ApiError as error:
+                if error.status not in NOT_NOW:
+                    raise
+                log.warning("cluster-not-ready", error=str(error))
+            await asyncio.sleep(PAUSE_S)
+
+    async def _server(self) -> tuple[Api, Features]:
+        """The server, connected to once; a failed try is made again by the next call."""
+        connecting = self._connecting
+        if connecting is None or (
+            connecting.done() and (connecting.cancelled() or connecting.exception() is not None)
+        ):
+            connecting = self._connecting = asyncio.create_task(self._first_contact())
+        return await asyncio.shield(connecting)
+
+    async def _first_contact(self) -> tuple[Api, Features]:
+        api = await self._connect()
+        try:
+            return api, await detect(api)
+        except BaseException:
+            await api.close()
+            raise

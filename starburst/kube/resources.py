@@ -1,0 +1,38 @@
+"""Kinds of objects as the API addresses them, and what is used of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+#: An object as JSON: the library's models are not used, for they drop fields that they do not know.
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object: API version ("batch/v1"), plural, and whether its objects are in namespaces."""
+
+    api_version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
+        """The URL path of one object, of a namespace's objects or, without a namespace, of all objects."""
+        root = "api" if "/" not in self.api_version else "apis"
+        parts = [root, self.api_version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts += [self.plural, *(quote(part, safe="") for part in (name, sub) if part)]
+        return "/" + "/".join(parts)
+
+
+NODES = Resource("v1", "nodes", namespaced=False)
+NAMESPACES = Resource("v1", "namespaces", namespaced=False)
+PODS = Resource("v1", "pods")
+EVENTS = Resource("v1", "events")
+CONFIG_MAPS = Resource("v1", "configmaps")
+SECRETS = Resource("v1", "secrets")
+JOBS = Resource("batch/v1", "jobs")
+LEASES = Resource("coordination.k8s.io/v1", "leases")

@@ -1,0 +1,40 @@
+"""What jobs that leave for a cloud are given there of their cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket or a part of one, as a URL, and SkyPilot's mode of mounting it."""
+
+    source: str
+    mode: str = "MOUNT"
+
+    def below(self, path: str) -> Bucket:
+        """A directory in it."""
+        return Bucket("/".join(part for part in (self.source, path.strip("/")) if part), self.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class SkyVolume:
+    """A volume that SkyPilot knows by name, or a directory in it."""
+
+    name: str
+    sub_path: str = ""
+
+    def below(self, path: str) -> SkyVolume:
+        """A directory in it."""
+        return SkyVolume(self.name, "/".join(part for part in (self.sub_path, path.strip("/")) if part))
+
+
+CloudStorage = Bucket | SkyVolume
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The values of ConfigMaps and Secrets, and `stores` for volumes, by the keys of `cloud.volumes`."""
+
+    stores: Mapping[str, CloudStorage] = field(default_factory=dict)
