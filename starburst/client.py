@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from starburst.transport import NotFoundError, RefusedError, StarburstError, Transport, UnreachableError
+from starburst.server_connection import (
+    NotFoundError,
+    RefusedError,
+    ServerConnection,
+    StarburstError,
+    UnreachableError,
+)
 
 __all__ = ["Client", "NotFoundError", "RefusedError", "StarburstError", "UnreachableError"]
 
@@ -49,14 +55,14 @@ class Client:
             StarburstError: the server is not a URL, or the token would be sent unencrypted.
         """
         self._sleep = sleep
-        self._transport = Transport(
+        self._connection = ServerConnection(
             server, token, timeout_s=timeout_s, tries=tries, sleep=sleep, insecure=insecure
         )
-        self.server = self._transport.server
+        self.server = self._connection.server
 
     def close(self) -> None:
         """Close the connections."""
-        self._transport.close()
+        self._connection.close()
 
     def __enter__(self) -> Client:
         return self
@@ -135,7 +141,7 @@ class Client:
         """
         rows: list[JsonRow] = []
         for part in _parts(names, PAGE):
-            rows += self._transport.ask("POST", f"/jobs/{how}", again=True, json={"names": part}).json()
+            rows += self._connection.ask("POST", f"/jobs/{how}", again=True, json={"names": part}).json()
         return rows
 
     def logs(
@@ -154,9 +160,9 @@ class Client:
         """
         asked = _given({"attempt": attempt, "rank": rank, "follow": str(follow).lower()})
         path, silent = f"/jobs/{_quoted(job)}/logs", True
-        first = self._transport.tries
+        first = self._connection.tries
         tries = math.inf if follow else first
-        for event in self._transport.events(path, asked, first=first, tries=tries, away=note):
+        for event in self._connection.events(path, asked, first=first, tries=tries, away=note):
             data = json.loads(event.data) if event.data else {}
             if event.name == "log":
                 silent = False
@@ -224,7 +230,7 @@ class Client:
 
     def watch(self, after: int | None = None) -> Iterator[JsonRow]:
         """Decisions as they are made, from now on or after a row; resumes broken connections without loss."""
-        for event in self._transport.events("/watch", {}, "" if after is None else str(after)):
+        for event in self._connection.events("/watch", {}, "" if after is None else str(after)):
             if event.data:
                 yield json.loads(event.data)
 
@@ -240,23 +246,23 @@ class Client:
             after = page[-1][key]
 
     def _get(self, path: str, **asked: Any) -> list[JsonRow]:
-        rows: list[JsonRow] = self._transport.ask("GET", path, again=True, params=_given(asked)).json()
+        rows: list[JsonRow] = self._connection.ask("GET", path, again=True, params=_given(asked)).json()
         return rows
 
     def _one(self, path: str) -> JsonRow:
-        row: JsonRow = self._transport.ask("GET", path, again=True).json()
+        row: JsonRow = self._connection.ask("GET", path, again=True).json()
         return row
 
     def _submit(self, body: str, kind: str, asked: Mapping[str, Any]) -> list[JsonRow]:
         params = {name: value for name, value in asked.items() if value}
         more = {"params": params, "content": body.encode(), "headers": {"Content-Type": kind}}
-        rows: list[JsonRow] = self._transport.ask(
+        rows: list[JsonRow] = self._connection.ask(
             "POST", "/jobs", again=bool(asked.get("dry_run")), **more
         ).json()
         return rows
 
     def _steer(self, job: str, how: str) -> JsonRow:
-        row: JsonRow = self._transport.ask("POST", f"/jobs/{_quoted(job)}/{how}", again=True).json()
+        row: JsonRow = self._connection.ask("POST", f"/jobs/{_quoted(job)}/{how}", again=True).json()
         return row
 
 

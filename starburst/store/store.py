@@ -62,7 +62,7 @@ _action_done = update(actions).where(actions.c.key == bindparam("action_key"))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class UserRequest:
     """A request of a user: "submit" with a submission, or "cancel", "hold", "release" without one."""
 
     seq: int
@@ -216,12 +216,12 @@ class Store:
                 conn.execute(before.where(requests.c.job_id.in_(chunk)))
             _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
 
-    def requests(self, limit: int) -> list[Request]:
+    def requests(self, limit: int) -> list[UserRequest]:
         """The oldest requests that no step has taken up."""
         columns = (requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
         with self.read() as conn:
             return [
-                Request(seq, kind, job_id, codec.decode(Submission, body) if kind == "submit" else None)
+                UserRequest(seq, kind, job_id, codec.decode(Submission, body) if kind == "submit" else None)
                 for seq, kind, job_id, body in conn.execute(
                     select(*columns).order_by(requests.c.seq).limit(limit)
                 )

@@ -161,7 +161,7 @@ def test_no_byte_is_lost_or_doubled_however_often_the_line_is_cut(
         Cutter(server, lambda: budget.choice([1, 150, 400, budget.randrange(900, 2000)])) as line,
         Client(line.url, sleep=lambda _: time.sleep(0.001)) as client,
     ):
-        client._transport.tries = 1000
+        client._connection.tries = 1000
         follower = Follower(client)
         for n in range(25):
             for rank in wrote:

@@ -44,7 +44,7 @@ class UnreachableError(StarburstError):
     """The server does not answer."""
 
 
-class Transport:
+class ServerConnection:
     """The connections to one server.
 
     Idempotent requests are repeated with exponential backoff while the server is unreachable or busy. Other
