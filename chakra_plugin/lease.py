@@ -1,14 +1,14 @@
 """Leader election with a Lease, as Kubernetes' own components do it: of many processes one at most leads.
 
-The rules are those of client-go's leaderelection package. What a process knows of another's clock is nothing:
-a follower counts the Lease's duration on its own monotonic clock, from the moment at which it saw the Lease
+The rules are those of client-go's leaderelection package. No process relies on the clock of another one: a
+follower counts the Lease's duration on its own monotonic clock, from the moment at which it saw the Lease
 change last. The holder counts its shorter deadline from the moment at which it *sent* the last renewal that
 succeeded. The one begins after the server's write and the other before it, so leaderships do not overlap as
-long as the rates of the clocks differ by less than duration : deadline. Somebody who deletes the Lease by
-hand breaks this; nothing can mend that.
+long as the rates of the clocks differ by less than duration : deadline. A Lease that is deleted by hand
+breaks this guarantee.
 
-A leader's call may still arrive after its time: what it writes has to be guarded by the server anyhow, as a
-binding is.
+A call of a former leader may still arrive after its deadline: the server has to guard what it writes in any
+case, as it does for a binding.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import structlog
 
+from starburst.aio import answer_within, running
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, UnreachableError
 from starburst.kube.resources import LEASES, Object
@@ -33,11 +34,12 @@ log = structlog.get_logger()
 #: A follower looks again after between one and 1 + JITTER retry periods (client-go's JitterFactor).
 JITTER = 1.2
 
-Run = Callable[[Callable[[], bool]], Awaitable[None]]
+#: What the leader does, given a function that says whether it still leads.
+Run = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
 class LeaseLostError(Exception):
-    """The Lease could not be renewed in time, or somebody else has it; what ran under it was cancelled."""
+    """The Lease was not renewed in time, or another process holds it; what ran under it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,17 @@ TIMING = Timing()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A process that wants a Lease."""
+    """A process that wants to hold a Lease."""
 
     namespace: str
     name: str
-    #: Of this process alone, not only of its host.
+    #: Unique to this process, not only to its host.
     identity: str
     timing: Timing = TIMING
 
     @property
     def lease(self) -> str:
-        """Its name for people."""
+        """Name for people."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -92,17 +94,17 @@ class Seen:
 
     @property
     def version(self) -> str:
-        """Its resource version."""
+        """Resource version."""
         return str(self.lease["metadata"]["resourceVersion"])
 
     @property
     def holder(self) -> str:
-        """Identity of who has it; "" if nobody has."""
+        """Identity of the holder, "" if there is none."""
         return str(self._spec("holderIdentity") or "")
 
     @property
     def expires_at(self) -> float:
-        """From when on it may be taken from its holder."""
+        """When another process may take it, by the observer's clock."""
         return self.at + float(self._spec("leaseDurationSeconds") or 0)
 
     def _spec(self, field: str) -> Any:
@@ -111,40 +113,40 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Nobody has it, or nobody any more: take it."""
+    """The Lease has no holder, or its holder's time has passed: take it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """It is ours: say so again."""
+    """The Lease is ours: renew it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Somebody else has it, until this moment at least."""
+class Follow:
+    """Another process holds the Lease, until this moment at least."""
 
     until: float
 
 
 def observe(before: Seen | None, lease: Object | None, now: float) -> Seen | None:
-    """What is known after a look; a Lease that did not change is as old as before."""
+    """The knowledge after a look; a Lease that did not change is as old as before."""
     if lease is None:
         return None
     seen = Seen(lease, now)
     return before if before is not None and before.version == seen.version else seen
 
 
-def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Wait:
+def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Follow:
     """What to do about a Lease."""
     if seen is None or not seen.holder:
         return Acquire()
     if seen.holder == identity:
         return Renew()
-    return Acquire() if now > seen.expires_at else Wait(seen.expires_at)
+    return Acquire() if now > seen.expires_at else Follow(seen.expires_at)
 
 
 def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
-    """The Lease to write to take it or to renew it; the times in it are for people to read."""
+    """The body that takes or renews the Lease; the times in it are for people to read."""
     ours = {
         "holderIdentity": by.identity,
         "leaseDurationSeconds": by.timing.duration_s,
@@ -165,7 +167,7 @@ def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
 
 
 def released(seen: Seen, wall: str) -> Object:
-    """The Lease to write when we are done: anybody may take it at once."""
+    """The body that gives the Lease back: any process may take it at once."""
     spec = {**seen.lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": wall}
     return {**seen.lease, "spec": spec}
 
@@ -184,13 +186,13 @@ async def lead(
 ) -> None:
     """Wait until this process holds the Lease, then do `run(still_leading)` for as long as it does.
 
-    `identity` must be of this process alone, not only of its host. `still_leading()` turns false by the
-    clock, the moment at which the last renewal is `timing.deadline_s` old, whatever else hangs. When run has
-    ended, also because lead is cancelled, the Lease is given back.
+    `identity` must be unique to this process, not only to its host. `still_leading()` turns false by the
+    clock, at the moment at which the last renewal is `timing.deadline_s` old, whatever else hangs. When `run`
+    has ended, also because `lead` is cancelled, the Lease is given back.
 
     Raises:
         LeaseLostError: the Lease was lost; run was cancelled and has ended.
-        Exception: whatever run raises.
+        Exception: what `run` raised.
     """
     who = Candidate(namespace, name, identity, timing)
     elector = _Elector(api, who, clock)
@@ -200,18 +202,15 @@ async def lead(
         if not elector.leading():
             await sleep(draw.uniform(timing.retry_s, (1 + JITTER) * timing.retry_s))
     log.info("leading", lease=who.lease, identity=identity)
-    keeper = asyncio.ensure_future(elector.keep(sleep))
-    term = asyncio.ensure_future(run(elector.leading))
     try:
-        await asyncio.wait({term, keeper}, return_when=asyncio.FIRST_COMPLETED)
-        lost = not term.done()
+        async with running(elector.keep(sleep), "lease") as keeper:
+            try:
+                async with running(run(elector.leading), "term") as term:
+                    await asyncio.wait({term, keeper}, return_when=asyncio.FIRST_COMPLETED)
+                    lost = not term.done()
+            finally:  # renewed until run has ended: no other process may begin while it cleans up
+                elector.stop()
     finally:
-        # Renewed until run is over: nobody else may begin while it puts things away.
-        term.cancel()
-        await asyncio.gather(term, return_exceptions=True)
-        elector.stop()
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
         await elector.release()
     if lost:
         raise LeaseLostError(f"lease {who.lease}: not renewed for {timing.deadline_s} s, or taken")
@@ -219,7 +218,7 @@ async def lead(
 
 
 class _Elector:
-    """What one process knows of the Lease, and until when it leads."""
+    """One process's knowledge of the Lease, and until when it leads."""
 
     def __init__(self, api: Api, who: Candidate, clock: Callable[[], float]) -> None:
         self._api = api
@@ -230,46 +229,48 @@ class _Elector:
         self._stopped = False
 
     def leading(self) -> bool:
-        """Whether the Lease is ours beyond doubt."""
+        """Whether the Lease is surely ours."""
         return not self._stopped and self._clock() < self._until
 
     def stop(self) -> None:
-        """Lead no more."""
+        """Stop leading."""
         self._stopped = True
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Renew for as long as that works."""
+        """Renew until that fails for too long."""
         while self.leading():
             await sleep(min(self._who.timing.retry_s, max(0.0, self._until - self._clock())))
             if self.leading():
                 await self.look()
 
     async def look(self) -> None:
-        """Read the Lease, and take or renew it if we may; trouble is logged, the next look may do better."""
-        limit_s = self._who.timing.deadline_s / 2  # so that a connection that hangs leaves time for another
+        """Read the Lease, and take or renew it if we may; errors are logged, the next look may succeed."""
+        limit_s = self._who.timing.deadline_s / 2  # a call that hangs leaves time for another one
         if self.leading():
             limit_s = min(limit_s, self._until - self._clock())
         try:
-            await asyncio.wait_for(self._look(), limit_s)
-        except (ApiError, UnreachableError, asyncio.TimeoutError) as error:
-            if not (isinstance(error, ApiError) and error.status == 409):  # another one was faster
+            with answer_within(limit_s):
+                await self._look()
+        except (ApiError, UnreachableError, TimeoutError) as error:
+            if not (isinstance(error, ApiError) and error.status == 409):  # another process was faster
                 log.warning("lease-trouble", lease=self._who.lease, error=repr(error))
 
     async def _look(self) -> None:
         await self._read()
         todo = decide(self._seen, self._who.identity, self._clock())
-        if isinstance(todo, Wait):
-            self._until = -math.inf  # if it was ours, it is no more
+        if isinstance(todo, Follow):
+            self._until = -math.inf  # no longer ours, if it was
             return
         sent_at = self._clock()
         await self._write(held(self._seen, self._who, _wall()))
         self._until = sent_at + self._who.timing.deadline_s
 
     async def release(self) -> None:
-        """Give it back, if it is ours; a try is enough, since it runs out by itself."""
+        """Give the Lease back if it is ours; one try is enough, for it expires by itself."""
         try:
-            await asyncio.wait_for(self._release(), self._who.timing.deadline_s / 2)
-        except (ApiError, UnreachableError, asyncio.TimeoutError) as error:
+            with answer_within(self._who.timing.deadline_s / 2):
+                await self._release()
+        except (ApiError, UnreachableError, TimeoutError) as error:
             log.warning("lease-not-released", lease=self._who.lease, error=repr(error))
 
     async def _release(self) -> None:
@@ -282,7 +283,7 @@ class _Elector:
         self._seen = observe(self._seen, lease, self._clock())
 
     async def _write(self, lease: Object) -> None:
-        """Create it, or update it if it is still of the version that we know."""
+        """Create the Lease, or update the version that we know."""
         if self._seen is None:
             lease = await self._api.create(LEASES, self._who.namespace, lease)
         else:

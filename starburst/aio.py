@@ -72,9 +72,9 @@ class TaskSet:
         return key in self._tasks
 
     def ensure(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
-        """The running task of this key; a new one that does `work` if there is none."""
+        """The task of this key that goes on, also if it was cancelled; a new one if there is none."""
         task = self._tasks.get(key)
-        if task is None:
+        if task is None or task.done():
             task = self._tasks[key] = asyncio.create_task(work(), name=str(key))
             task.add_done_callback(partial(self._ended, key))
         return task

@@ -14,6 +14,7 @@ from typing import Any
 import aiomqtt
 import structlog
 
+from starburst.aio import Backoff, first_of
 from starburst.bus.messages import Message, Topics
 from starburst.bus.outbox import Outbox, follow
 
@@ -100,18 +101,17 @@ class MqttBus:
 
     async def run(self) -> None:
         """Go on until cancelled. No broker, none that takes what it is sent, a disk: all is tried again."""
-        pause_s = FIRST_PAUSE_S
+        backoff = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)
         while True:
             try:
                 async with self._client() as client:
-                    pause_s = FIRST_PAUSE_S
+                    backoff.reset()
                     await self._converse(client)
             except (aiomqtt.MqttError, OSError, UnicodeDecodeError) as error:
                 self._note(str(error) or type(error).__name__)
             except Exception:  # whatever is wrong with the bus, the scheduler goes on
                 log.exception("bus-failed")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+            await backoff.pause()
 
     def _client(self) -> _Client:
         client = _Client(
@@ -136,20 +136,13 @@ class MqttBus:
         await self._send(client, [Message(self._topics.status, ONLINE, retain=True)])
         log.info("bus-online", broker=f"{self._broker.host}:{self._broker.port}")
         self._problem = ""
-        tasks = [asyncio.create_task(work) for work in (self._publish(client), self._listen(client))]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
+            await first_of({"publish": self._publish(client), "listen": self._listen(client)})
         except asyncio.CancelledError:
             client.timeout = FAREWELL_S
             with suppress(aiomqtt.MqttError):  # the last will is for those who cannot say it
                 await self._send(client, [Message(self._topics.status, OFFLINE, retain=True)])
             raise
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _publish(self, client: _Client) -> None:
         cursor = await asyncio.to_thread(self._outbox.cursor)

@@ -5,7 +5,6 @@ The records are the cloud's own truth. They are no part of the scheduler's store
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import time
@@ -14,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from starburst.aio import TaskSet, Wake
 from starburst.clouds.catalog import LocalOffer
 from starburst.clouds.machine_dir import ClosedBill, LaunchFailure, LaunchRecord, MachineDir, machines_under
 from starburst.core.model.events import (
@@ -26,11 +26,10 @@ from starburst.core.model.events import (
 )
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Instance, InstancePhase, Offer
+from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import ProcessRunner, RunHost, unwatched
 from starburst.runs.supervisor.lease import LEASE_GRACE_S
-from starburst.runs.tasks import TaskSet
-from starburst.runs.waiting import waited_out
 from translator.tasks.runtime_values import taken
 
 NOT_HERE = (
@@ -78,7 +77,7 @@ class LocalCloud:
         self._runner = runner
         self._report: Report = unwatched
         self._tasks = TaskSet()
-        self._wake = asyncio.Event()
+        self._wake = Wake()
 
     @cached_property
     def _alive(self) -> dict[str, tuple[MachineDir, LaunchRecord]]:
@@ -134,14 +133,14 @@ class LocalCloud:
         if not machine.path.exists():
             self._rent(machine, offer)
         self._tell(machine)
-        self._wake.set()
+        self._wake.ring()
 
     async def terminate(self, instance_id: str) -> None:
         """See `Cloud`."""
         machine = self._machine(instance_id)
         if instance_id in self._alive:
             machine.ask_termination()
-            self._wake.set()
+            self._wake.ring()
             return
         never = ClosedBill(self._now(), self._now())
         if not machine.claim(self._tags(machine), never):
@@ -169,7 +168,7 @@ class LocalCloud:
         if machine.launch() is None or machine.ending() is not None:
             raise ValueError(f"no machine {instance_id!r} is alive; see `starburst instances`")
         machine.preempt(self._now())
-        self._wake.set()
+        self._wake.ring()
 
     def _machine(self, instance_id: str) -> MachineDir:
         controller, _, intent = instance_id.rpartition("/")
@@ -244,12 +243,8 @@ class LocalCloud:
         """Report machines that come up, and end those that were given back, preempted or left alone."""
         up: set[str] = set()
         while True:
-            self._wake.clear()
-            pause_s = await waited_out(partial(self._look, up))
-            # Not wait_for: before Python 3.12 it can swallow the cancellation that is to end us.
-            timer = asyncio.get_running_loop().call_later(max(pause_s, SHORTEST_PAUSE_S), self._wake.set)
-            await self._wake.wait()
-            timer.cancel()
+            pause_s = await until_done(partial(self._look, up))
+            await self._wake.wait(max(pause_s, SHORTEST_PAUSE_S))
 
     def _look(self, up: set[str]) -> float:
         """Poll once; `up` are machines reported as ready. Returns wall seconds until the next poll."""
@@ -276,17 +271,17 @@ class LocalCloud:
 
         After a lease has passed, runs have their grace, as their supervisors give it; it is not billed.
         """
-        preempted_at = await waited_out(machine.preempted_at)
+        preempted_at = await until_done(machine.preempted_at)
         why, grace_s = "given back" if preempted_at is None else "preempted", 0.0
-        if await waited_out(machine.lease_left_s) <= 0:
+        if await until_done(machine.lease_left_s) <= 0:
             why, grace_s = "left alone until its lease passed", LEASE_GRACE_S
         lost = await self._runner.evacuate(machine.lease_path, f"its machine was {why}", grace_s)
-        lease_end = await waited_out(partial(self._lease_end, machine))
+        lease_end = await until_done(partial(self._lease_end, machine))
         ended_at = min(self._now(), lease_end, math.inf if preempted_at is None else preempted_at)
         ending = ClosedBill(launch.launched_at, max(ended_at, launch.launched_at), preempted_at is not None)
-        await waited_out(partial(machine.end, ending))
+        await until_done(partial(machine.end, ending))
         del self._alive[self._id(machine)]
-        await waited_out(partial(self._tell, machine))
+        await until_done(partial(self._tell, machine))
         for end in lost:
             self._report(end)
 

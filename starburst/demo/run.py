@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from anyio import fail_after
 from rich.console import Console
 from rich.live import Live
 
 from sim.gantt import gantt
 from sim.world import SimJob
+from starburst.aio import running
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import CloudConfig
@@ -100,16 +102,15 @@ class _Demo:
 
     async def run(self) -> None:
         stop = asyncio.Event()
-        controller = asyncio.create_task(self.controller.run(stop))
-        submitter = asyncio.create_task(self._submit())
-        try:
-            with self._screen() as live:
-                await asyncio.wait_for(self._until_done(controller, live), LIMIT_S)
-            await submitter
-        finally:
-            submitter.cancel()
-            stop.set()
-            await controller
+        async with running(self.controller.run(stop), "controller") as controller:
+            try:
+                async with running(self._submit(), "submitter") as submitter:
+                    with self._screen() as live, fail_after(LIMIT_S):
+                        await self._until_done(controller, live)
+                    await submitter
+            finally:
+                stop.set()
+                await controller
 
     async def _submit(self) -> None:
         """As another process would: over a connection of its own."""
@@ -119,7 +120,7 @@ class _Demo:
                 await asyncio.sleep(max(0.0, began + job.arrival_s - time.monotonic()))
                 store.submit([job.submission], time.time())
 
-    async def _until_done(self, controller: asyncio.Task[None], live: Live | None) -> None:
+    async def _until_done(self, controller: asyncio.Task[object], live: Live | None) -> None:
         while not self._done():
             if controller.done():
                 controller.result()

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from starburst.aio import Debounce, TaskSet, Wake
 from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
-from starburst.runs.debounce import Nudges
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
 from starburst.runs.outcome import verdict
+from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
 from starburst.runs.supervisor.cgroups import group_of
 from starburst.runs.supervisor.log_pump import MAX_LOG
 from starburst.runs.supervisor.progress_report import VARIABLE
-from starburst.runs.tasks import TaskSet
-from starburst.runs.waiting import waited_out
 
 #: Seconds between looks at something that is about to happen.
 RETRY_S = 0.02
@@ -34,8 +33,8 @@ RETRY_S = 0.02
 LOOK_AGAIN_S = 30.0
 #: Seconds for which ends of runs that are over are waited for before the other runs are listed.
 OVER_S = 10.0
-#: Seconds between looks at progress reports.
-HEAR_S = 5.0
+#: Seconds between looks at progress reports; and at least, however many hints come.
+HEAR_S, NUDGE_S = 5.0, 2.0
 
 NO_COMMAND = (
     "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
@@ -81,8 +80,8 @@ class ProcessRunner:
         self._followers = TaskSet()
         self._children: set[int] = set()
         self._held: dict[tuple[str, int], RunEnded | None] = {}
-        self._hearing = asyncio.Event()
-        self._nudges = Nudges(self._hearing.set)
+        self._hearing = Wake()
+        self._nudges = Debounce(self._hearing.ring, NUDGE_S)
 
     @cached_property
     def _attempts(self) -> dict[tuple[str, int], AttemptDir]:
@@ -121,7 +120,7 @@ class ProcessRunner:
 
     def nudge(self) -> None:
         """Look at progress reports now."""
-        self._nudges.nudge()
+        self._nudges.hint()
 
     async def evacuate(self, lease: Path, message: str, most_grace_s: float = 0.0) -> list[RunEnded]:
         """End the runs on the machine of this lease, each within its own grace and `most_grace_s`.
@@ -130,12 +129,12 @@ class ProcessRunner:
         """
         here = _resolved(lease)
         live = list(self._live.items())
-        keys = [key for key, attempt in live if here in await waited_out(partial(_leases, attempt), key)]
+        keys = [key for key, attempt in live if here in await until_done(partial(_leases, attempt), key)]
         self._held.update(dict.fromkeys(keys))
         for key in keys:
             attempt = self._live[key]
-            grace_s = min(most_grace_s, await waited_out(partial(_grace_s, attempt), key))
-            await waited_out(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()), key)
+            grace_s = min(most_grace_s, await until_done(partial(_grace_s, attempt), key))
+            await until_done(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()), key)
         await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
         return [end for key in keys if (end := self._held.pop(key, None)) is not None]
 
@@ -143,14 +142,14 @@ class ProcessRunner:
         """Report every known run, SiteSynced, and then changes, until cancelled."""
         self._report = report
         try:
-            live = await waited_out(lambda: list(self._live.values()))
-            over = [self._follower(attempt) for attempt in live if await waited_out(attempt.over)]
+            live = await until_done(lambda: list(self._live.values()))
+            over = [self._follower(attempt) for attempt in live if await until_done(attempt.over)]
             if over:
                 await asyncio.wait(over, timeout=OVER_S)
             for attempt in self._attempts.values():
-                if await waited_out(attempt.started):
+                if await until_done(attempt.started):
                     report(RunStarted(*attempt.key))
-                await waited_out(partial(self._resume, attempt), attempt.key)
+                await until_done(partial(self._resume, attempt), attempt.key)
             report(SiteSynced(self._site, frozenset(self._attempts)))
             self._followers.ensure("progress", self._hear)
             await self._followers.until_failure()
@@ -256,7 +255,7 @@ class ProcessRunner:
 
     async def _follow(self, attempt: AttemptDir) -> None:
         """Take an attempt from whatever state it is in to its end, with retries."""
-        end = await waited_out(partial(self._outcome, attempt), attempt.key)
+        end = await until_done(partial(self._outcome, attempt), attempt.key)
         self._live.pop(attempt.key, None)
         if end.end is RunEnd.LOST and attempt.key in self._held:
             self._held[attempt.key] = end
@@ -284,10 +283,7 @@ class ProcessRunner:
         """Report progress of runs whenever it has changed."""
         heard: dict[tuple[str, int], Progress] = {}
         while True:
-            timer = asyncio.get_running_loop().call_later(HEAR_S, self._hearing.set)
-            await self._hearing.wait()
-            timer.cancel()
-            self._hearing.clear()
+            await self._hearing.wait(HEAR_S)
             heard = {key: told for key, told in heard.items() if key in self._live}
             for key, attempt in list(self._live.items()):
                 try:
@@ -352,14 +348,11 @@ async def _dead(rank: RankDir) -> None:
 
 
 async def _readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(fd, ready.set)
-    timer = loop.call_later(LOOK_AGAIN_S, ready.set)
+    loop, ready = asyncio.get_running_loop(), Wake()
+    loop.add_reader(fd, ready.ring)
     try:
-        await ready.wait()
+        await ready.wait(LOOK_AGAIN_S)
     finally:
-        timer.cancel()
         loop.remove_reader(fd)
 
 

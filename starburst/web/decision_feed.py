@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from itertools import count
 from typing import NamedTuple
 
 import structlog
+from anyio import move_on_after
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.exc import SQLAlchemyError
 
+from starburst.aio import TaskSet
 from starburst.app.jobs.serializers import Keys, decision_keys
 from starburst.app.jobs.visibility import as_seen
 from starburst.store import pages
@@ -56,14 +58,15 @@ class DecisionFeed:
         #: The last known sequence number, and the event that is set when it changes.
         self._head = 0
         self._changed = asyncio.Event()
-        #: Running queries by queues, start and limit.
-        self._looks: dict[tuple[QueueScope, int, int], asyncio.Task[FeedBatch]] = {}
+        #: The poll, and running queries by queues, start and limit.
+        self._tasks = TaskSet()
+        self._polls = count()
 
     def __enter__(self) -> DecisionFeed:
         """Register a stream."""
         self._watching += 1
         if self._polling is None:
-            self._polling = asyncio.create_task(self._poll(), name="news")
+            self._polling = self._tasks.ensure(("poll", next(self._polls)), self._poll)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,17 +78,14 @@ class DecisionFeed:
     async def after(self, queues: QueueScope, seq: int, limit: int) -> FeedBatch:
         """The first `limit` rows after `seq` about jobs of these queues."""
         key = (None if queues is None else tuple(queues), seq, limit)
-        look = self._looks.get(key)
-        if look is None:
-            look = self._looks[key] = asyncio.create_task(run_in_threadpool(self._look, *key))
-            look.add_done_callback(lambda _: self._looks.pop(key))
+        look = self._tasks.ensure(key, lambda: run_in_threadpool(self._look, *key))
         return await asyncio.shield(look)  # one cancelled stream does not cancel the query of the others
 
     async def beyond(self, seq: int, limit_s: float) -> None:
         """Wait until a row after `seq` may exist, at most `limit_s` wall seconds."""
         if self._head <= seq:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), limit_s)
+            with move_on_after(limit_s):
+                await self._changed.wait()
 
     def _look(self, queues: QueueScope, seq: int, limit: int) -> FeedBatch:
         rows, end = pages.decisions(self._store, queues, after_seq=seq, limit=limit)

@@ -13,6 +13,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from starburst.aio import running
 from starburst.app.jobs.submitting import ReadManifests
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
@@ -71,11 +72,8 @@ async def submission_body(
     submission_limits: SubmissionLimits = request.app.state.submission_limits
     async with submission_limits.of(context.principal.key):
         gone = Event()
-        watching = asyncio.create_task(_watch(request, gone))
-        try:
+        async with running(_watch(request, gone), "watch of a client"):
             yield SubmissionBody(texts, partial(shared().read, gone=gone.is_set))
-        finally:
-            watching.cancel()
 
 
 async def _watch(request: Request, gone: Event) -> None:

@@ -224,6 +224,27 @@ def test_a_leader_that_comes_back_under_its_name_goes_on_at_once() -> None:
     assert (server.read() or {})["spec"]["leaseTransitions"] == 4
 
 
+@pytest.mark.parametrize("looks_after_s", [0.0, 2.0], ids=["candidate", "leader"])
+def test_a_cancellation_at_any_moment_ends_it_also_one_that_comes_with_an_answer(
+    looks_after_s: float,
+) -> None:
+    async def scene(rounds: int) -> None:
+        server = Server()
+        first = asyncio.ensure_future(elect(Line(server), "a", until_cancelled))
+        await asyncio.sleep(looks_after_s)
+        for _ in range(rounds):  # of the loop; a look takes about ten
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait({first}, timeout=60.0)
+        assert first.cancelled()
+        writes = len(server.holders)
+        await asyncio.sleep(60.0)
+        assert len(server.holders) == writes, "nobody goes on to renew it"
+
+    for rounds in range(40):
+        virtual.run(scene(rounds))
+
+
 # Everything at once.
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from chakra_plugin.lease import Acquire, Candidate, Renew, Seen, Timing, Wait, decide, held, observe, released
+from chakra_plugin.lease import (
+    Acquire,
+    Candidate,
+    Follow,
+    Renew,
+    Seen,
+    Timing,
+    decide,
+    held,
+    observe,
+    released,
+)
 from tests.chakra.lease_server import lease
 
 WALL = "2026-01-02T03:04:05.000006Z"
@@ -25,7 +36,7 @@ def test_our_own_lease_is_renewed_however_old_it_is() -> None:
 
 def test_anothers_lease_is_left_alone_for_the_duration_that_it_names() -> None:
     seen = Seen(lease("other", duration_s=15), at=100.0)
-    assert decide(seen, "me", 115.0) == Wait(115.0)
+    assert decide(seen, "me", 115.0) == Follow(115.0)
     assert decide(seen, "me", 115.001) == Acquire()
 
 

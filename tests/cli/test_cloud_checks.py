@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from starburst.aio import in_thread
 from starburst.app.config.sites import SkyConfig
 from starburst.app.doctor import cloud_checks as module
 from starburst.app.doctor.cloud_checks import cloud_checks
 from starburst.app.doctor.doctor import DoctorCheck
 from starburst.clouds.sky.access.ports import (
     CloudAccess,
-    CredentialsError,
     LaunchSpec,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.access.sdk import reasons_of
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.clouds.sky.machines.naming import Naming
 from tests.cli.conftest import Cli
 from tests.clouds.sky import fake
@@ -214,15 +214,15 @@ def raising(error: SkyError) -> type[Line]:
     ("error", "line"),
     [
         (
-            UnreachableError(
+            SkyUnreachableError(
                 "HTTPConnectionPool(host='127.0.0.1', port=9): Max retries exceeded with url: /api/health "
                 "(Caused by NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7f>: "
                 "Failed to establish a new connection: [Errno 111] Connection refused'))"
             ),
             f"{ADDRESS} does not answer (Connection refused); sky api start",
         ),
-        (UnreachableError("x" * 1000), f"{ADDRESS} does not answer; sky api start"),
-        (CredentialsError("401"), f"{ADDRESS} wants to know who you are; sky api login -e {ADDRESS}"),
+        (SkyUnreachableError("x" * 1000), f"{ADDRESS} does not answer; sky api start"),
+        (SkyCredentialsError("401"), f"{ADDRESS} wants to know who you are; sky api login -e {ADDRESS}"),
         (SkyError("your SkyPilot is too old for it"), f"{ADDRESS}: your SkyPilot is too old for it"),
     ],
 )

@@ -8,19 +8,20 @@ import pytest
 
 from starburst.app.config.home import Home
 from starburst.app.doctor.unknown_machines import machine_checks
-from starburst.clouds.sky.access.ports import CloudId
-from starburst.clouds.sky.journal import FileNotes, MachineNote, save_machine
+from starburst.clouds.sky.access.ports import InstanceRef
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from tests.cli.conftest import Cli
 
-AT = CloudId("aws", "us-east-1", "i-0abc")
+AT = InstanceRef("aws", "us-east-1", "i-0abc")
 
 
 def note(
-    home: Path, id_: str, *, forgotten: bool, at: CloudId | None = AT, ended_at: float | None = None
+    home: Path, id_: str, *, forgotten: bool, at: InstanceRef | None = AT, ended_at: float | None = None
 ) -> None:
-    made = MachineNote(id_, "aws/us-east-1/p3.2xlarge", False, 1.0, ready=True, launched_at=1.0)
+    made = MachineEntry(id_, "aws/us-east-1/p3.2xlarge", False, 1.0, ready=True, launched_at=1.0)
     made.forgotten, made.at, made.ended_at = forgotten, at, ended_at
-    save_machine(FileNotes(home / "cloud" / "sky" / "notes"), made)
+    save_machine(FileJournal(home / "cloud" / "sky" / "notes"), made)
 
 
 @pytest.mark.parametrize("command", ["status", "instances"])

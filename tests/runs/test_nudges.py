@@ -1,4 +1,4 @@
-"""Hints are passed on at once, and however many come, not more often than every two seconds."""
+"""A nudge has a runner look at once; how often nudges are passed on is tested with the async kit."""
 
 from __future__ import annotations
 
@@ -11,37 +11,7 @@ import pytest
 
 from starburst.core.model.events import Progress
 from starburst.runs import processes
-from starburst.runs.debounce import NUDGE_S, Nudges
-from tests.app.virtual import run, wall
 from tests.runs.harness import PLACES, a_runner, shell, until, watching
-
-
-def looks(nudged_at: list[float]) -> list[float]:
-    """When nudges at these times bring a look about."""
-
-    async def main() -> list[float]:
-        began, seen = wall(), list[float]()
-        nudges = Nudges(lambda: seen.append(round(wall() - began, 3)))
-        for at in nudged_at:
-            await asyncio.sleep(began + at - wall())
-            nudges.nudge()
-        await asyncio.sleep(5 * NUDGE_S)
-        return seen
-
-    return run(main())
-
-
-def test_one_nudge_is_one_look_at_once() -> None:
-    assert looks([1.0]) == [1.0]
-
-
-def test_nudges_far_apart_are_looked_after_each() -> None:
-    assert looks([0.0, 2.5, 7.0]) == [0.0, 2.5, 7.0]
-
-
-def test_of_many_none_is_lost_and_looks_are_two_seconds_apart() -> None:
-    assert looks([0.0, *(0.5 + 0.01 * number for number in range(300))]) == [0.0, 2.0, 4.0]
-    assert looks([0.0, 1.9, 3.9]) == [0.0, 2.0, 4.0]
 
 
 @pytest.mark.processes

@@ -15,7 +15,8 @@ from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, OWNER, Naming
 from starburst.core.model.events import SiteSynced
 from tests.app.virtual import run
-from tests.clouds.sky.fake import FakeSky, Vm
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_vm import Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready, reaper_of
 
 OURS = Naming("starburst", "c")

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access import archive
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError
-from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, UnreachableError, UnsafeError
-from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError, UnsafeError
+from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.agent.build import agent_path
-from starburst.clouds.sky.runs import archive
 from tests.clouds.sky.test_ssh import ACCESS, contact, machine, run
 
 __all__ = ["contact", "machine"]  # fixtures
@@ -43,9 +43,9 @@ def said(machine: Path) -> list[str]:
 
 
 def test_first_contact_asks_for_the_key_and_nothing_is_said_before_it_is_pinned(
-    contact: SshContact, machine: Path
+    contact: SshTransport, machine: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", SECRET))
+    run(contact.call("c", ACCESS, "exchange", SECRET))
     first, *others = said(machine)
     assert first.endswith("bash -c true")
     assert "StrictHostKeyChecking=accept-new" in first
@@ -55,33 +55,35 @@ def test_first_contact_asks_for_the_key_and_nothing_is_said_before_it_is_pinned(
 
 
 def test_a_machine_with_another_key_than_at_first_is_told_nothing(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     (tmp_path / "seen.key").write_text("another-key")
     for call in (
-        contact.call("c", ACCESS, "tend", SECRET),
+        contact.call("c", ACCESS, "exchange", SECRET),
         contact.send("c", ACCESS, tmp_path, "~/x"),
         contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
     ):
         with pytest.raises(SkyError, match="its ssh host key is not the one of the first contact") as told:
             run(call)
-        assert not isinstance(told.value, UnreachableError), "it answers, but it is not the machine we know"
+        assert not isinstance(told.value, SkyUnreachableError), (
+            "it answers, but it is not the machine we know"
+        )
     assert not list(machine.rglob("secrets.json"))
 
 
 def test_the_key_is_remembered_by_the_next_scheduler_and_forgotten_with_its_machine(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     (tmp_path / "seen.key").write_text("another-key")
-    second = SshContact(tmp_path / "ours")
+    second = SshTransport(tmp_path / "ours")
     try:
         with pytest.raises(SkyError, match="not trusted"):
-            run(second.call("c", ACCESS, "tend", {}))
-        assert run(second.call("other", ACCESS, "tend", {}))["ranks"] == {}
+            run(second.call("c", ACCESS, "exchange", {}))
+        assert run(second.call("other", ACCESS, "exchange", {}))["ranks"] == {}
         second.forget("c")
-        assert run(second.call("c", ACCESS, "tend", {}))["ranks"] == {}
+        assert run(second.call("c", ACCESS, "exchange", {}))["ranks"] == {}
     finally:
         second.close()
     pinned = list((tmp_path / "ours" / "hosts").iterdir())
@@ -89,9 +91,9 @@ def test_the_key_is_remembered_by_the_next_scheduler_and_forgotten_with_its_mach
     assert not any(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in pinned)
 
 
-def test_two_machines_share_no_connection_even_at_one_address(contact: SshContact, machine: Path) -> None:
+def test_two_machines_share_no_connection_even_at_one_address(contact: SshTransport, machine: Path) -> None:
     for cluster in ("c", "d"):
-        run(contact.call(cluster, ACCESS, "tend", {}))
+        run(contact.call(cluster, ACCESS, "exchange", {}))
     paths = {part for line in said(machine) for part in line.split() if part.startswith("ControlPath=/")}
     assert len(paths) == 2
 
@@ -99,20 +101,20 @@ def test_two_machines_share_no_connection_even_at_one_address(contact: SshContac
 # --- answers ----------------------------------------------------------------------------------------------
 
 
-def test_a_machine_that_answers_without_end_is_cut_off(contact: SshContact, machine: Path) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+def test_a_machine_that_answers_without_end_is_cut_off(contact: SshTransport, machine: Path) -> None:
+    run(contact.call("c", ACCESS, "exchange", {}))
     program = machine / agent_path().removeprefix("~/")
     program.write_text("import os\nwhile True: os.write(1, b'x' * 65536)")
     with pytest.raises(AnswerError, match=f"more than {ANSWER_BYTES >> 10} KiB"):
-        run(contact.call("c", ACCESS, "tend", {}))
+        run(contact.call("c", ACCESS, "exchange", {}))
 
 
-def test_what_its_agent_complains_of_does_nothing_to_a_terminal(contact: SshContact, machine: Path) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+def test_what_its_agent_complains_of_does_nothing_to_a_terminal(contact: SshTransport, machine: Path) -> None:
+    run(contact.call("c", ACCESS, "exchange", {}))
     program = machine / agent_path().removeprefix("~/")
     program.write_text("raise SystemExit('\\x1b]0;owned\\x07')")
     with pytest.raises(SkyError) as told:
-        run(contact.call("c", ACCESS, "tend", {}))
+        run(contact.call("c", ACCESS, "exchange", {}))
     assert str(told.value).isprintable()
 
 
@@ -129,7 +131,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_a_link_in_place_of_a_jobs_checkpoints_hands_out_nothing_of_this_host(
-    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+    contact: SshTransport, machine: Path, tmp_path: Path, home: Path
 ) -> None:
     here = tmp_path / "checkpoints" / "a"
     here.parent.mkdir()
@@ -140,7 +142,7 @@ def test_a_link_in_place_of_a_jobs_checkpoints_hands_out_nothing_of_this_host(
 
 
 def test_a_link_within_them_goes_as_a_link(
-    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+    contact: SshTransport, machine: Path, tmp_path: Path, home: Path
 ) -> None:
     here = tmp_path / "checkpoints" / "a"
     here.mkdir(parents=True)
@@ -155,7 +157,7 @@ def test_a_link_within_them_goes_as_a_link(
 
 
 def test_a_link_in_their_place_on_a_machine_is_not_followed_and_ours_stay(
-    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+    contact: SshTransport, machine: Path, tmp_path: Path, home: Path
 ) -> None:
     here = tmp_path / "checkpoints" / "a"
     here.mkdir(parents=True)
@@ -169,7 +171,7 @@ def test_a_link_in_their_place_on_a_machine_is_not_followed_and_ours_stay(
 
 
 def test_a_link_in_place_of_ours_is_replaced_and_not_written_through(
-    contact: SshContact, machine: Path, tmp_path: Path, home: Path
+    contact: SshTransport, machine: Path, tmp_path: Path, home: Path
 ) -> None:
     there = machine / "starburst" / "checkpoints" / "a"
     there.mkdir(parents=True)
@@ -218,7 +220,7 @@ def answering(machine: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes) -> 
     ids=["dots", "root", "through a link", "through a link to /", "hard link", "pipe", "device"],
 )
 def test_nothing_of_a_hostile_archive_is_planted_outside(
-    contact: SshContact,
+    contact: SshTransport,
     machine: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -242,7 +244,7 @@ def test_nothing_of_a_hostile_archive_is_planted_outside(
 
 
 def test_what_comes_has_no_rights_of_others_and_can_be_removed(
-    contact: SshContact, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    contact: SshTransport, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shut = (member("shut", tarfile.DIRTYPE, mode=0), b"")
     answering(machine, monkeypatch, archive_of((member("root", mode=0o6755), b"x"), shut))
@@ -255,7 +257,7 @@ def test_what_comes_has_no_rights_of_others_and_can_be_removed(
 
 
 def test_what_comes_is_bounded_and_leaves_the_disk_some_room(
-    contact: SshContact, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    contact: SshTransport, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(machine, monkeypatch, archive_of((member("large"), bytes(1 << 20))))
     here = tmp_path / "a"
@@ -270,7 +272,7 @@ def test_what_comes_is_bounded_and_leaves_the_disk_some_room(
 
 
 def test_files_that_only_root_can_read_come_home_too(
-    contact: SshContact, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    contact: SshTransport, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An image whose user is root leaves such; here a tar that fails for whoever did not come by sudo."""
     tools = tmp_path / "bin"
@@ -356,7 +358,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def test_ssh_itself_keeps_to_the_pinned_key(tmp_path: Path, server: Server) -> None:
     def login(cluster: str) -> str:
-        made = SshContact(tmp_path / "ours")  # a connection of its own each time, as after a restart
+        made = SshTransport(tmp_path / "ours")  # a connection of its own each time, as after a restart
         try:
             code, out, _ = run(made._run(cluster, access, "cat; exit 3", b"for that machine alone"))
             return f"{code} {out.decode()}"
@@ -374,7 +376,7 @@ def test_ssh_itself_keeps_to_the_pinned_key(tmp_path: Path, server: Server) -> N
     assert login("d") == "3 for that machine alone", "the address belongs to another machine now"
 
 
-def test_directories_go_and_come_by_ssh_itself(contact: SshContact, tmp_path: Path, server: Server) -> None:
+def test_directories_go_and_come_by_ssh_itself(contact: SshTransport, tmp_path: Path, server: Server) -> None:
     access = server.start()
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()

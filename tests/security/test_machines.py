@@ -8,10 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import signal
-import subprocess
-import sys
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +15,9 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, tended, visible
-from starburst.clouds.sky.access.ports import SkyError
-from starburst.clouds.sky.agent import task_control
+from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError, decoded, parse_exchange, visible
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
 from starburst.clouds.sky.machines import fitness
-from starburst.clouds.sky.runs import checkpoints, endings
-from starburst.clouds.sky.runs.docker import container
-from starburst.clouds.sky.runs.logs import Logs
 from starburst.core.model.events import (
     InstanceGone,
     InstanceReachable,
@@ -36,16 +27,10 @@ from starburst.core.model.events import (
     RunEnded,
     RunStarted,
 )
-from starburst.domain.images import is_image
-from starburst.domain.job import Workload
-from starburst.domain.resources import Resources
-from starburst.runs.attempt_dir import log_path
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import FakeSky, Line, Vm
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_vm import Vm
 from tests.clouds.sky.life import Life, of, play, ready, run_of
-from tests.clouds.sky.test_agent import Machine, spec
-from tests.translator.manifests import errors
-from tests.translator.manifests import job as translated
 
 A, B = "a/1/0", "b/1/0"
 EVIL: tuple[Any, ...] = (
@@ -202,7 +187,7 @@ def test_an_answer_is_bounded_and_its_words_do_nothing_to_a_terminal() -> None:
     assert visible("\x1b]0;owned\x07\r\n\u202eevil") == r"\x1b]0;owned\x07\r\n\u202eevil"
     assert len(visible("x" * 10_000)) < 310
     with pytest.raises(AnswerError) as told:
-        tended({"\x1b[31m": 1})
+        parse_exchange({"\x1b[31m": 1})
     assert str(told.value).isprintable()
 
 
@@ -272,145 +257,6 @@ def test_a_machine_that_is_cut_off_is_not_unfit_for_that(tmp_path: Path) -> None
     play(tmp_path, story)
 
 
-# --- what is held back ------------------------------------------------------------------------------------
-
-
-class Withheld(Line):
-    """A machine that gives no checkpoints; `takes_s` is how long it takes about it."""
-
-    takes_s = 0.0
-
-    async def fetch(self, *_what: Any) -> None:
-        self.sky.calls["fetch"] += 1
-        await asyncio.sleep(self.takes_s)
-        raise SkyError("tar: step: Cannot open: Permission denied")
-
-
-@pytest.fixture
-def withheld(monkeypatch: pytest.MonkeyPatch) -> type[Withheld]:
-    monkeypatch.setattr("tests.clouds.sky.life.Line", Withheld)
-    monkeypatch.setattr(Withheld, "takes_s", 0.0)
-    return Withheld
-
-
-def kept(life: Life) -> Path:
-    """A checkpoint of before."""
-    step = life.home / "checkpoints" / "a" / "step"
-    step.parent.mkdir(parents=True)
-    step.write_text("1")
-    return step
-
-
-def test_checkpoints_that_a_machine_does_not_give_are_lost_after_some_tries_and_the_end_is_known(
-    tmp_path: Path, withheld: type[Withheld]
-) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        step = kept(life)
-        await ready(life)
-        await life.cloud.start(run_of("a", 20, 3, checkpoint=True))
-        end = await life.heard(RunEnded)
-        assert (end.end, end.exit_code) == (RunEnd.EXITED, 3)
-        assert "checkpoint lost: tar: step: Cannot open: Permission denied" in end.message
-        assert sky.calls["fetch"] == checkpoints.TRIES
-        assert step.read_text() == "1"
-        assert "checkpoint lost" in log_path(life.home / "runs", "a", 1).read_text()
-        await life.cloud.terminate("i-1")
-        await life.heard(InstanceGone)
-        assert not sky.alive()
-
-    play(tmp_path, story)
-
-
-def test_a_stop_outranks_checkpoints_that_take_for_ever(tmp_path: Path, withheld: type[Withheld]) -> None:
-    withheld.takes_s = 1e6
-
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        await life.cloud.start(run_of("a", 20, checkpoint=True))
-        while not sky.calls["fetch"]:
-            await asyncio.sleep(1)
-        at = wall()
-        await life.cloud.stop("a", 1, 30.0)
-        end = await life.heard(RunEnded)
-        assert (end.end, end.exit_code) == (RunEnd.EXITED, 0)
-        assert wall() - at < 35
-
-    play(tmp_path, story)
-
-
-def test_a_run_that_was_stopped_has_minutes_and_a_second_stop_leaves_it_none(
-    tmp_path: Path, withheld: type[Withheld]
-) -> None:
-    withheld.takes_s = 1e6
-
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        for job in "ab":
-            await life.cloud.start(run_of(job, 5000, checkpoint=True))
-            await life.heard(RunStarted, lambda event, job=job: event.job_id == job)  # type: ignore[misc]
-            await life.cloud.stop(job, 1, 5.0)
-        at = wall()
-        await asyncio.sleep(60)
-        assert not life.of(RunEnded)
-        await life.cloud.stop("b", 1, 0.0)
-        await life.heard(RunEnded, of("b"))
-        assert wall() - at < 70
-        assert (await life.heard(RunEnded, of("a"))).end is RunEnd.STOPPED
-        assert wall() - at < checkpoints.STOPPED_S + 20
-
-    play(tmp_path, story)
-
-
-def test_a_machine_that_says_for_ever_that_there_is_more_output_holds_no_run(tmp_path: Path) -> None:
-    line = base64.b64encode(zlib.compress(b"x")).decode()
-
-    async def story(life: Life, sky: FakeSky) -> None:
-        await two_jobs(life)
-        sky.forge = tampering(A, more=True)
-        assert (await life.heard(RunEnded, of("a"))).exit_code == 0, "none came: there is no more"
-        sky.forge = tampering(B, more=True, log=line)
-        at = wall()
-        await life.cloud.stop("b", 1, 5.0)
-        await life.heard(RunEnded, of("b"))
-        assert wall() - at < endings.DRAIN_S + 30
-
-    play(tmp_path, story)
-
-
-def test_a_machine_that_never_ends_what_it_is_told_to_end_is_unreachable(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await two_jobs(life, 5000)
-        sky.forge = tampering(A, over=False, exit=None)
-        at = wall()
-        await life.cloud.stop("a", 1, 5.0)
-        assert "does not end, though it was told to" in (await life.heard(InstanceUnreachable)).why
-        assert wall() - at < endings.OVERDUE_S + 60
-        await life.cloud.terminate("i-1")
-        assert (await life.heard(RunEnded, of("a"))).end is RunEnd.STOPPED
-
-    play(tmp_path, story)
-
-
-def test_a_job_that_removes_its_own_directory_is_lost_and_is_not_started_there_again(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await two_jobs(life)
-        sky.forge = tampering(A, known=False, began=False, started=False, over=False)
-        end = await life.heard(RunEnded, of("a"))
-        assert (end.end, end.message) == (RunEnd.LOST, "its files are gone from its machine")
-        assert sky.vms[0].tasks[A].begun == 1
-        assert (await life.heard(RunEnded, of("b"))).exit_code == 0
-
-    play(tmp_path, story)
-
-
-def test_a_log_without_end_fills_no_disk(tmp_path: Path) -> None:
-    logs, path = Logs(tmp_path, most=1000), tmp_path / "log"
-    while (seen := logs.seen(path)) is not None:
-        logs.write(path, seen, b"x" * 300)
-    logs.write(path, 1200, b"y" * 300)
-    assert path.read_text() == "x" * 1000 + "\nstarburst: the log ends here, at 1000 bytes\n"
-
-
 # --- notes ------------------------------------------------------------------------------------------------
 
 
@@ -437,196 +283,5 @@ def test_a_run_whose_note_tells_only_where_it_is_ends_there_before_it_counts_as_
         async with Life(sky, life.home) as second:
             assert (await second.heard(RunEnded, of("a"))).end is RunEnd.LOST
             assert sky.vms[0].tasks[A].exit is not None, "no second copy can live beside it"
-
-    play(tmp_path, story)
-
-
-# --- a job's files on its machine: the real agent ---------------------------------------------------------
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
-
-
-def all_of(machine: Machine, **ask: Any) -> dict[str, Any]:
-    """A whole answer, of two tasks."""
-    ask.setdefault("look", {A: 0, B: 0})
-    argv = [sys.executable, "-I", str(machine.agent), "tend"]
-    done = subprocess.run(
-        argv, input=json.dumps(ask), capture_output=True, text=True, check=True, env=machine.env(), timeout=20
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-HOSTILE = {
-    "exit.json is half a fact": "printf '{' >../exit.json",
-    "exit.json is another's": "printf '{\"evil\":1}' >../exit.json",
-    "exit.json is a directory": "mkdir ../exit.json",
-    "exit.json is a pipe": "mkfifo ../exit.json",
-    "exit.json is a link": "ln -s /dev/zero ../exit.json",
-    "the log is a pipe": "rm ../log; mkfifo ../log",
-    "the log is a device": "rm ../log; ln -s /dev/zero ../log",
-    "the lock is a directory": "rm ../lock; mkdir ../lock",
-    "spec.json is nonsense": "printf x >../spec.json",
-    "stop.json is nonsense": "printf '[' >../stop.json",
-    "cpus.json is nonsense": 'printf \'{"cpus":"all"}\' >../cpus.json',
-}
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("trick", HOSTILE)
-def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
-    machine: Machine, trick: str
-) -> None:
-    shell = f"{HOSTILE[trick]}; kill -9 $PPID"
-    specs = {A: spec("sh", "-c", shell), B: spec("sh", "-c", "echo fine")}
-    all_of(machine, lease_s=100, specs=specs, look={})
-    for name in (A, B):
-        machine.run(name).wait(20)
-    for _ in range(100):  # what is left of the job is ended first
-        answer = tended(all_of(machine), (A, B))
-        if answer.tasks[A].over:
-            break
-    assert not answer.broken
-    assert (answer.tasks[A].over, answer.tasks[A].exit) == (True, None)
-    neighbour = answer.tasks[B].exit
-    assert neighbour is not None
-    assert (neighbour.exit_code, answer.tasks[B].log) == (0, b"fine\n")
-
-
-@pytest.mark.processes
-def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_over(machine: Machine) -> None:
-    started = "until [ -e ~/starburst/runs/a/1/0/started.json ]; do sleep 0.05; done"
-    shell = f"{started}; echo $$ >~/pid; rm -rf ~/starburst/runs/a; exec sleep 60"
-    all_of(machine, lease_s=100, specs={A: {**spec("sh", "-c", shell), "cwd": "/"}}, look={})
-    process = machine.run()
-    while not (machine.home / "pid").exists() or (machine.home / "starburst" / "runs" / "a").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    for _ in range(100):
-        state = all_of(machine, stops={A: 0.0}, look={A: 0})["ranks"][A]
-        if state["over"]:
-            break
-    assert state["over"]
-    pid = int((machine.home / "pid").read_text())
-    stat = Path(f"/proc/{pid}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
-    process.kill()
-    process.wait(20)
-
-
-@pytest.mark.processes
-def test_the_lease_is_renewed_last_and_one_that_nobody_can_read_has_passed(machine: Machine) -> None:
-    assert not all_of(machine, lease_s=100, look={})["lapsed"]
-    (machine.home / "starburst" / "lease.json").write_text('{"until": "never"}')
-    assert all_of(machine, lease_s=100, look={})["lapsed"]
-
-
-@pytest.mark.processes
-def test_a_stop_that_a_job_wrote_itself_gives_it_no_longer_grace(machine: Machine) -> None:
-    shell = (
-        "trap '' TERM; printf '{\"grace_s\": 1e9}' >../stop.json; touch ../ready; while :; do sleep 0.1; done"
-    )
-    machine.tend(lease_s=100, specs={A: spec("sh", "-c", shell)})
-    process = machine.run()
-    while not (machine.dir / "ready").exists():
-        time.sleep(0.02)
-    machine.tend(stops={A: 0.1})
-    process.wait(20)
-    assert machine.tend()["exit"]["signal"] == signal.SIGKILL
-
-
-@pytest.mark.parametrize("pid", [-1, 0, 1, True, "1", 10**30])
-def test_a_job_cannot_have_the_agent_signal_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: Any
-) -> None:
-    signalled: list[int] = []
-
-    def kill(number: int, _signal: int) -> None:
-        if not -(2**31) < number < 2**31:
-            raise OverflowError
-        signalled.append(number)
-
-    monkeypatch.setattr(task_control.os, "kill", kill)
-    (tmp_path / "started.json").write_text(json.dumps({"shim": pid}))
-    task_control.tell(str(tmp_path), 1.0)
-    assert signalled == []
-
-
-@pytest.mark.processes
-def test_output_is_bounded_however_many_tasks_there_are(machine: Machine) -> None:
-    size = LOG_BYTES
-    specs = {name: spec("sh", "-c", f"head -c {size} /dev/urandom") for name in (A, B)}
-    all_of(machine, lease_s=100, specs=specs, look={})
-    for name in (A, B):
-        machine.run(name).wait(20)
-    answer = all_of(machine)
-    assert len(json.dumps(answer)) < ANSWER_BYTES / 2
-    parts = tended(answer, (A, B)).tasks
-    assert [(len(part.log), part.more) for part in parts.values()] == [(size // 2, True)] * 2
-
-
-# --- words of a job that could be options -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "--volume=/:/host",
-        "-v=/:/host",
-        "",
-        "busybox --privileged",
-        "busybox\n--privileged",
-        "Busybox",
-        "a//b",
-        "../b",
-        "b:" + "x" * 129,
-        "x" * 600,
-    ],
-)
-def test_what_is_no_name_of_an_image_is_refused(image: str) -> None:
-    assert not is_image(image)
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "busybox",
-        "me/train:2",
-        "localhost:5000/local/busybox:entry",
-        "nvcr.io/nvidia/pytorch:24.05-py3",
-        "[::1]:5000/a_b/c__d-e.f",
-        "ghcr.io/Org.example/x".lower(),
-        "busybox@sha256:" + "0" * 64,
-        "registry.example.com:5000/a/b:v1.2_3@sha256:" + "f" * 64,
-    ],
-)
-def test_names_of_images_are_taken(image: str) -> None:
-    assert is_image(image)
-
-
-def test_no_word_of_a_job_stands_where_an_option_could() -> None:
-    workload = Workload(("--privileged", "--pid=host"), image="busybox", working_dir="--rm")
-    rest = container("n", workload, Resources(), {}).rest
-    assert rest == ["--workdir=--rm", "--entrypoint=--privileged", "--", "busybox", "--pid=host"]
-
-
-def test_a_manifest_with_such_an_image_is_refused_at_submission() -> None:
-    told = errors(translated("CONTAINER/image", "--volume=/:/host"))
-    assert "is no name of an image: write it as registry/repository:tag" in str(told)
-
-
-def test_a_run_of_such_an_image_is_refused_before_any_machine_hears_of_it(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life)
-        made = run_of("a", 10)
-        workload = Workload(made.workload.command, image="--volume=/:/host")
-        await life.cloud.start(type(made)(made.job, 1, made.slots, workload))
-        end = await life.heard(RunEnded)
-        assert end.end is RunEnd.REFUSED
-        assert "is no name of an image" in end.message
-        assert not sky.vms[0].tasks
 
     play(tmp_path, story)

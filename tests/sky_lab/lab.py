@@ -18,10 +18,11 @@ from typing import Any, TypeAlias, TypeVar
 from starburst.clouds.sky.access.cloud_api import ProvisionApi
 from starburst.clouds.sky.access.ports import SkyApi
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.journal import FileNotes
-from starburst.clouds.sky.offers import Wanted, cached, catalog_offers
+from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.offers import OfferFilter, cached, catalog_offers
 from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner, Runner
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.model.actions import Slot
@@ -104,28 +105,30 @@ class Life:
     api: SkyApi = field(default_factory=SdkApi)
     zones: ZoneNames = field(default_factory=ZoneNames)
     cloud: SkyCloud = field(init=False)
-    _contact: SshContact = field(init=False)
+    _transport: SshTransport = field(init=False)
     _watch: asyncio.Task[None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._contact = SshContact(self.home / "ssh")
-        runner: Runner = ExecRunner(self.api) if self.exec_ else RayRunner(self._contact)
-        self.cloud = SkyCloud(
-            self.api,
-            self._contact,
-            ProvisionApi(),
-            runner,
-            FileNotes(self.home / "notes"),
-            offers=cached(lambda: catalog_offers("aws", Wanted(TYPES), self.zones)),
-            home=self.home,
-            checkpoints=self.home / "checkpoints",
-            pace=Pace(),
-            now=time.time,
+        self._transport = SshTransport(self.home / "ssh")
+        runner: Runner = ExecRunner(self.api) if self.exec_ else RayRunner(self._transport)
+        settings = SkySettings(
             owner="starburst-tests",
             controller=self.controller,
+            logs=self.home / "runs",
+            checkpoints=self.home / "checkpoints",
             lease_s=self.lease_s,
             idle_minutes=1,
         )
+        context = SkyContext(
+            self.api,
+            ProvisionApi(),
+            self._transport,
+            runner,
+            FileJournal(self.home / "notes"),
+            SkyClock(time.time, Pace()),
+            settings,
+        )
+        self.cloud = SkyCloud(context, cached(lambda: catalog_offers("aws", OfferFilter(TYPES), self.zones)))
 
     async def __aenter__(self) -> Life:
         self._watch = asyncio.create_task(self.cloud.watch(self.events.append))
@@ -135,7 +138,7 @@ class Life:
         self._watch.cancel()
         with suppress(asyncio.CancelledError):
             await self._watch
-        self._contact.close()
+        self._transport.close()
 
     async def offer(self, name: str) -> Offer:
         offers = (await self.heard(OffersChanged)).offers
@@ -170,9 +173,7 @@ class Life:
 
     def host(self, instance_id: str) -> str:
         """The address of a machine that is ready."""
-        access = self.cloud._machines.access(instance_id)
-        assert access is not None
-        return access.host
+        return self.cloud.machines[instance_id].access().host
 
 
 def job(name: str, instance_id: str, script: str, gpus: int = 0, attempt: int = 1, **more: Any) -> Run:

@@ -60,7 +60,7 @@ async def measure(home: Path) -> None:
         for number in range(4):
             await life.cloud.start(job(f"four-{number}", "i-1", SCRIPT, gpus=1))
         say("four at once", *[await first_line(life, f"four-{number}", since) for number in range(4)])
-        for names in ((), (life.cloud._machines.naming.cluster("i-1"),)):
+        for names in ((), (life.cloud.machines["i-1"].cluster,)):
             since = time.time()
             await life.api.clusters(refresh=names)
             say(f"listing, refresh={bool(names)}", round(time.time() - since, 1))

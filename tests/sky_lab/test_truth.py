@@ -41,7 +41,7 @@ def named(part: str) -> list[str]:
 
 async def story(home: Path, controller: str) -> None:
     async with Life(home, controller) as life:
-        naming = life.cloud._machines.naming
+        naming = life.cloud._context.naming
         debug = naming.cluster("debug")
         by_hand = asyncio.create_task(launch_by_hand(life, debug))
         offer = await life.offer("aws/us-east-1/c7i.xlarge")
@@ -75,10 +75,11 @@ async def launch_by_hand(life: Life, cluster: str) -> None:
 
 def instances(life: Life) -> dict[str, str]:
     """EC2's ids by ours."""
-    notes = life.cloud._machines.notes
-    found = {id_: note.at.instance for id_, note in notes.items() if note.at is not None}
-    assert found.keys() == notes.keys(), "the cloud named both when they came up"
-    assert all(note.armed for note in notes.values())
+    machines = life.cloud.machines
+    entries = {id_: machine.entry for id_, machine in machines.items()}
+    found = {id_: entry.at.instance for id_, entry in entries.items() if entry.at is not None}
+    assert found.keys() == entries.keys(), "the cloud named both when they came up"
+    assert all(entry.armed for entry in entries.values())
     return found
 
 
@@ -90,7 +91,7 @@ def described(instance: str) -> dict[str, Any]:
 
 async def forgotten(life: Life, *ids: str) -> None:
     end = time.monotonic() + 120
-    while not all(life.cloud._machines.notes[id_].forgotten for id_ in ids):
+    while not all(life.cloud.machines[id_].entry.forgotten for id_ in ids):
         assert time.monotonic() < end, "nobody noticed"
         await asyncio.sleep(0.5)
 
@@ -99,7 +100,7 @@ async def without_tags(life: Life, instance: str) -> None:
     """Somebody removes everything that is written on an instance, and SkyPilot takes it for gone."""
     tags = [{"Key": tag["Key"]} for tag in described(instance)["Tags"]]
     ec2().delete_tags(Resources=[instance], Tags=tags)
-    cluster = life.cloud._machines.naming.cluster("i-1")
+    cluster = life.cloud.machines["i-1"].cluster
     end = time.monotonic() + 60
     while await life.api.clusters(refresh=[cluster]):
         assert time.monotonic() < end, "SkyPilot finds it without tags"

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from starburst.clouds.sky.access.sdk import load
-from starburst.clouds.sky.offers import Place, Wanted, catalog_offers
+from starburst.clouds.sky.offers import OfferFilter, OfferName, catalog_offers
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.model.events import InstanceGone, InstanceReady, OffersChanged
 from starburst.domain.money import Money
@@ -47,7 +47,7 @@ def dear_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_every_zone_that_is_offered_is_one_that_skypilot_knows_and_its_id_is_not(dear_zone: str) -> None:
     from sky.catalog import aws_catalog
 
-    found = catalog_offers("aws", Wanted(), ZoneNames())
+    found = catalog_offers("aws", OfferFilter(), ZoneNames())
     names = {(offer.region, zone) for offer in found for zone in (offer.zone, *dict(offer.zones)) if zone}
     assert {region for region, _ in names} == {"us-east-1", "us-west-2"}
     for region, zone in names:
@@ -70,7 +70,7 @@ async def story(home: Path, controller: str) -> None:
     async with Life(home, controller) as life:
         offers = (await life.heard(OffersChanged)).offers
         (dear,) = [offer for offer in offers if offer.price_per_hour == Money.of(DEAR)]
-        assert Place.of(dear.name) == Place("aws", "us-east-1", dear.zone, KIND, spot=True)
+        assert OfferName.parse(dear.name) == OfferName("aws", "us-east-1", dear.zone, KIND, spot=True)
         await life.cloud.launch("i-1", dear)
         assert (await life.heard(InstanceReady)).rate == Money.of(DEAR)
         (vm,) = [row for row in (line.split("\t") for line in lab("vms").splitlines()) if row[5] == "running"]

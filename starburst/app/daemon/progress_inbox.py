@@ -15,6 +15,7 @@ from math import inf
 from threading import Lock
 from urllib.parse import quote
 
+from starburst.aio import Wake, first_of
 from starburst.app.config import Config
 from starburst.app.daemon.controller import Companion
 from starburst.app.daemon.shortages import Patience
@@ -96,9 +97,9 @@ class Inbox:
 
     async def run(self, tasks: Tasks) -> None:
         """Hand on what comes in, until cancelled."""
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        loop, news = asyncio.get_running_loop(), Wake()
         with self._lock:
-            self._wake = lambda: loop.call_soon_threadsafe(news.set)
+            self._wake = lambda: loop.call_soon_threadsafe(news.ring)
         try:
             while True:
                 with self._lock:
@@ -107,7 +108,6 @@ class Inbox:
                     with suppress(RefusedError):  # it ended meanwhile
                         tasks.hear(word)
                 await news.wait()
-                news.clear()
         finally:
             with self._lock:
                 self._wake = None
@@ -127,10 +127,8 @@ def together(companions: Iterable[Companion | None], patience: Patience) -> Comp
     there = [companion for companion in companions if companion is not None]
 
     async def run(report: Report) -> None:
-        begins = [partial(companion, report) for companion in there]
-        await asyncio.gather(
-            *(patience.go_on(f"companion {number}", begin) for number, begin in enumerate(begins))
-        )
+        begins = {f"companion {number}": partial(each, report) for number, each in enumerate(there)}
+        await first_of({name: patience.go_on(name, begin) for name, begin in begins.items()})
 
     return run if there else None
 

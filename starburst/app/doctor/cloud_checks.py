@@ -24,14 +24,14 @@ from starburst.app.errors import UserError
 from starburst.app.wiring.sky import ZONES, need_sky, sky_offers
 from starburst.clouds.sky.access.ports import (
     CloudAccess,
-    CredentialsError,
     SkyApi,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.access.sdk import SdkApi
 from starburst.clouds.sky.machines.naming import is_cluster
-from starburst.clouds.sky.offers import Place
+from starburst.clouds.sky.offers import OfferName
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from translator.carried import Bucket
@@ -146,9 +146,9 @@ async def _server(api: SkyApi, named: str) -> DoctorCheck:
             address = await api.address()
         with answer_within(HEALTH_S):
             release = await api.health()
-    except CredentialsError:
+    except SkyCredentialsError:
         return fail("api-server", f"{address} wants to know who you are", f"sky api login -e {address}")
-    except (UnreachableError, TimeoutError) as error:
+    except (SkyUnreachableError, TimeoutError) as error:
         mend = _mend(address, named)
         return silent("api-server", f"{address} does not answer{_why(error)}", mend)
     except SkyError as error:
@@ -267,7 +267,7 @@ _SUPPLY = "let it reach its catalogs, or set cloud.prices to a CSV file in their
 def _sum(config: SkyConfig, offers: list[Offer]) -> str:
     source = "SkyPilot's catalogs" if config.prices is None else config.prices
     regions = Counter(offer.region for offer in offers)
-    types = {Place.of(offer.name).instance_type for offer in offers}
+    types = {OfferName.parse(offer.name).instance_type for offer in offers}
     found = f"{len(offers)} from {source}: {_count(types, 'type')} in {_count(regions, 'region')}"
     per_gpu = [
         (Money(offer.price_per_hour.micro_usd // offer.resources.gpus), offer.name)
@@ -328,7 +328,7 @@ def _nothing_left(config: SkyConfig) -> tuple[str, str]:
 
 def _strangers(config: SkyConfig, offers: list[Offer]) -> list[tuple[str, str]]:
     """Regions and types of the config that no offer has."""
-    places = [Place.of(offer.name) for offer in offers]
+    places = [OfferName.parse(offer.name) for offer in offers]
     has = {"regions": {at.region for at in places}, "instance_types": {at.instance_type for at in places}}
     found = []
     for field, known in has.items():

@@ -1,10 +1,11 @@
-"""Running machines that SkyPilot does not know, as `clouds/sky/machines/checks.py` recorded them."""
+"""Running machines that SkyPilot does not know, as the liveness watch records them."""
 
 from __future__ import annotations
 
 from starburst.app.config.home import Home
 from starburst.app.doctor.doctor import DoctorCheck, ok, warn
-from starburst.clouds.sky.journal import FileNotes, MachineNote, load_machines
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.entry import MachineEntry, load_machines
 
 #: The remedy.
 MEND = "they go on, and end without SkyPilot; see whether its database was lost, and what else ran there"
@@ -37,10 +38,10 @@ def machine_checks(home: Home) -> list[DoctorCheck]:
     return found or [ok("instances", f"{len(up)} up, known to SkyPilot and seen in their cloud")]
 
 
-def _up(home: Home) -> list[MachineNote]:
+def _up(home: Home) -> list[MachineEntry]:
     root = home.cloud / "sky" / "notes"
     try:
-        notes = load_machines(FileNotes(root)).values() if root.is_dir() else ()
+        notes = load_machines(FileJournal(root)).values() if root.is_dir() else ()
     except OSError:  # another user's home
         return []
     return [note for note in notes if note.ready and not note.is_over]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from starburst.aio import TaskSet
 from starburst.app.config.home import Home
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
@@ -99,15 +100,14 @@ class _Reader:
         #: Who writes, and moves the position on.
         self._turn = asyncio.Lock()
         self._silent = True
+        self._tasks = TaskSet()
         self._streams: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._files: dict[tuple[int, int], LogFile] = {}
         self._noted = False
 
     async def close(self) -> None:
         """Stop streaming."""
-        for stream in self._streams.values():
-            stream.cancel()
-        await asyncio.gather(*self._streams.values(), return_exceptions=True)
+        await self._tasks.cancel()
 
     async def begun(self) -> None:
         """There was a first look: tell of the position if nothing else did."""
@@ -174,7 +174,7 @@ class _Reader:
         if stream is None and final:
             await self._stream(pod, follow=False)
         elif stream is None:
-            self._streams[key] = asyncio.create_task(self._stream(pod, follow=True), name=f"log of {pod.pod}")
+            self._streams[key] = self._tasks.ensure(key, lambda: self._stream(pod, follow=True))
 
     async def _stream(self, pod: PodLog, *, follow: bool) -> None:
         of_pod, of_task = f"{pod.pod}/{pod.restarts}", f"{pod.attempt}.{pod.rank}"

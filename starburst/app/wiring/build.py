@@ -42,7 +42,7 @@ from translator.manifests.tenancy import Tenancy, rule
 from translator.tasks.runtime_values import UnresolvedError
 
 if TYPE_CHECKING:
-    from starburst.clouds.sky.runs.runtime_values import Source
+    from starburst.clouds.sky.runs.inputs import ValueSource
     from starburst.kube.api import Api
 
 
@@ -123,18 +123,17 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     """
     if isinstance(config.cloud, SkyConfig):
         from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+        from starburst.clouds.sky.context import SkyClock  # noqa: PLC0415
+        from starburst.clouds.sky.runs.inputs import RunInputs  # noqa: PLC0415
 
         return sky_cloud(
             config.cloud,
             home,
             checkpoints_of(home, config),
-            pace=pace,
-            now=now,
+            clock=SkyClock(now, pace),
             controller=_controller_id(store),
-            source=values_of(config),
             max_log=config.home.max_log,
-            stores=config.stores(),
-            admit=partial(_admit, config.tenancy()),
+            inputs=RunInputs(values_of(config), config.stores(), partial(_admit, config.tenancy())),
         )
     run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)
     checkpoints, max_log = checkpoints_of(home, config), config.home.max_log
@@ -150,7 +149,7 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
     )
 
 
-def values_of(config: Config) -> Source | None:
+def values_of(config: Config) -> ValueSource | None:
     """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
     chosen = config.cluster
     if not isinstance(chosen, KubernetesConfig):

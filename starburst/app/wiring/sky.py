@@ -1,10 +1,9 @@
-"""Puts SkyPilot's cloud together: the one place where its parts meet."""
+"""Assembles the cloud of SkyPilot from the config."""
 
 from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,21 +13,19 @@ from starburst.app.config.sites import SkyConfig
 from starburst.app.errors import UserError
 from starburst.clouds.sky.access.cloud_api import ProvisionApi
 from starburst.clouds.sky.access.sdk import SdkApi
-from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.journal import FileNotes
-from starburst.clouds.sky.offers import CatalogError, Wanted, cached, catalog_offers, read_offers
+from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
+from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.runs.runner import RayRunner
-from starburst.clouds.sky.runs.runtime_values import Admit, Source, admit_all
-from starburst.clouds.sky.runs.storage import NO_STORES
 from starburst.clouds.sky.zones import ZoneNames
-from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
-from translator.carried import CloudStorage
 
-#: The tag of every machine that any Starburst rents.
+#: The owner label of every machine that any Starburst rents.
 OWNER = "starburst"
-#: AWS's zones as the user's account has them, once for the process, as SkyPilot has them.
+#: Names of AWS's zones in the user's account, read once per process.
 ZONES = ZoneNames()
 
 
@@ -37,18 +34,14 @@ def sky_cloud(
     home: Home,
     checkpoints: Path,
     *,
-    pace: Pace,
-    now: Callable[[], float],
+    clock: SkyClock,
     controller: str,
-    source: Source | None,
     max_log: int,
-    stores: Mapping[str, CloudStorage] = NO_STORES,
-    admit: Admit = admit_all,
+    inputs: RunInputs | None = None,
 ) -> SkyCloud:
-    """The cloud that the config describes; `checkpoints` is where those of its runs are brought home to.
+    """The cloud that the config describes; `checkpoints` is the directory that those of runs are brought to.
 
-    Of a task's log `max_log` bytes are kept. `source` reads what runs take from the cluster, `stores` are
-    mapped to its volumes; `admit` says which runs may have that.
+    Keeps `max_log` bytes of the output of each task. `inputs` is what runs may take from the cluster.
 
     Raises:
         UserError: SkyPilot is not installed, or its catalog cannot be read.
@@ -58,37 +51,36 @@ def sky_cloud(
     need_sky()
     root = home.cloud / "sky"
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    contact = SshContact(root)
-    atexit.register(contact.close)
-    sky_offers(config)  # refuses what can never be read
-    offers = cached(partial(_read_aloud, config))
-    return SkyCloud(
-        SdkApi(),
-        contact,
-        ProvisionApi(),
-        RayRunner(contact),
-        FileNotes(root / "notes"),
-        offers=offers,
-        home=home.cloud,
-        checkpoints=checkpoints,
-        pace=pace,
-        now=now,
+    transport = SshTransport(root)
+    atexit.register(transport.close)
+    sky_offers(config)  # raises for catalogs that cannot be read
+    settings = SkySettings(
         owner=OWNER,
         controller=controller,
+        logs=home.cloud / "runs",
+        checkpoints=checkpoints,
         lease_s=config.lease,
         idle_minutes=config.idle_minutes,
         launch_limit_s=config.launch_limit,
         bucket=config.bucket,
-        source=source,
-        max_log=max_log,
-        stores=stores,
-        admit=admit,
         own_prices=config.prices is not None,
+        max_log=max_log,
     )
+    context = SkyContext(
+        SdkApi(),
+        ProvisionApi(),
+        transport,
+        RayRunner(transport),
+        FileJournal(root / "notes"),
+        clock,
+        settings,
+        inputs or RunInputs(),
+    )
+    return SkyCloud(context, cached(partial(_read_and_warn, config)))
 
 
 def sky_offers(config: SkyConfig) -> list[Offer]:
-    """What may be rented: of SkyPilot's catalogs, or of the CSV file that the config names.
+    """What may be rented: from SkyPilot's catalogs, or from the CSV file that the config names.
 
     Raises:
         UserError: SkyPilot is not installed, or a catalog cannot be read.
@@ -101,7 +93,7 @@ def sky_offers(config: SkyConfig) -> list[Offer]:
 
 
 def _read(config: SkyConfig) -> list[Offer]:
-    wanted = Wanted(
+    wanted = OfferFilter(
         frozenset(config.instance_types),
         frozenset(config.regions),
         spot=config.spot != "never",
@@ -112,18 +104,18 @@ def _read(config: SkyConfig) -> list[Offer]:
     return [offer for cloud in config.clouds for offer in catalog_offers(cloud, wanted, ZONES)]
 
 
-def _read_aloud(config: SkyConfig) -> list[Offer]:
-    """For those who have a log."""
+def _read_and_warn(config: SkyConfig) -> list[Offer]:
+    """The offers; logs if zones cannot be named."""
     offers = _read(config)
     ZONES.tell()
     return offers
 
 
 def need_sky() -> None:
-    """To be asked before anything of SkyPilot is used.
+    """Check that SkyPilot is installed, before anything of it is used.
 
     Raises:
-        UserError: it is not installed.
+        UserError: it is not.
     """
     if find_spec("sky") is None:
         raise UserError("cloud.kind: skypilot: needs the extra: pip install 'starburst-scheduler[sky]'")

@@ -1,9 +1,9 @@
-"""What can be rented: SkyPilot's catalogs, or a CSV file in their form.
+"""What can be rented: SkyPilot's catalogs, or a CSV file of the same format.
 
-A catalog has a row per instance type and zone. A region whose zones cost the same is one offer, named
-`aws/us-east-1/p3.8xlarge` (with `/spot` at its end for spot machines), and SkyPilot looks through the zones;
-where they differ, as spot prices do, each zone is an offer: `aws/us-east-1/us-east-1b/p3.8xlarge/spot`.
-SkyPilot's catalog of AWS has ids for zones; offers have the names of the user's account (`zones.py`).
+A catalog has a row per instance type and zone. If all zones of a region have one price, the region is one
+offer, named `aws/us-east-1/p3.8xlarge` (with `/spot` at its end for spot machines), and SkyPilot tries its
+zones. Where prices differ, as spot prices do, each zone is one: `aws/us-east-1/us-east-1b/p3.8xlarge/spot`.
+SkyPilot's catalog of AWS has ids of zones; offers have their names in the user's account (`zones.py`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 
 import structlog
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.sdk import load
-from starburst.clouds.sky.access.threads import in_thread
-from starburst.clouds.sky.zones import ZoneName, ZoneNames, as_written, name_only
+from starburst.clouds.sky.zones import ZoneNamer, ZoneNames, as_written, name_only
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
 log = structlog.get_logger()
 
-#: Hours after which SkyPilot's catalog is fetched anew, as SkyPilot itself has it.
+#: Hours after which SkyPilot's catalog is fetched anew; the same as in SkyPilot.
 CATALOG_HOURS = 7
-#: Columns without which a row says nothing.
+#: Required columns.
 NEEDED = ("InstanceType", "vCPUs", "MemoryGiB", "Price", "Region")
 
 
@@ -36,8 +36,8 @@ class CatalogError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What an offer's name says."""
+class OfferName:
+    """The parts of an offer's name. An empty zone means any zone of the region."""
 
     cloud: str
     region: str
@@ -47,7 +47,7 @@ class Place:
 
     @property
     def infra(self) -> str:
-        """As SkyPilot's `infra` has it."""
+        """The location in the form of SkyPilot's `infra`: cloud/region[/zone]."""
         return "/".join(part for part in (self.cloud, self.region, self.zone) if part)
 
     @property
@@ -56,11 +56,11 @@ class Place:
         return f"{self.infra}/{self.instance_type}{'/spot' if self.spot else ''}"
 
     @classmethod
-    def of(cls, name: str) -> Place:
-        """Read an offer's name.
+    def parse(cls, name: str) -> OfferName:
+        """Parse an offer's name.
 
         Raises:
-            ValueError: it is not the name of one of these offers.
+            ValueError: it is no name of an offer of SkyPilot's.
         """
         parts = name.split("/")
         spot = parts[-1] == "spot"
@@ -73,33 +73,33 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which offers of a catalog to take; an empty set takes all."""
+class OfferFilter:
+    """Which rows of a catalog become offers; an empty set accepts all."""
 
     instance_types: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()
     spot: bool = True
     on_demand: bool = True
 
-    def takes(self, row: Mapping[str, str]) -> bool:
-        """Whether a row of a catalog is wanted at all."""
+    def accepts(self, row: Mapping[str, str]) -> bool:
+        """Whether a row may become an offer."""
         types, regions = self.instance_types, self.regions
         return (not types or row["InstanceType"] in types) and (not regions or row["Region"] in regions)
 
 
-def catalog_offers(cloud: str, wanted: Wanted, zones: ZoneNames) -> list[Offer]:
-    """The offers of SkyPilot's own catalog of a cloud; `zones` knows AWS's.
+def catalog_offers(cloud: str, wanted: OfferFilter, zones: ZoneNames) -> list[Offer]:
+    """The offers of SkyPilot's catalog of a cloud; `zones` names those of AWS.
 
     Raises:
-        CatalogError: it cannot be had or read.
+        CatalogError: the catalog cannot be fetched or read.
     """
     return read_offers(catalog_path(cloud), cloud, wanted, zones if cloud == "aws" else None)
 
 
-def read_offers(path: Path, cloud: str, wanted: Wanted, zones: ZoneNames | None = None) -> list[Offer]:
-    """The offers of a CSV file in the form of SkyPilot's catalogs, cheapest first, unknown prices last.
+def read_offers(path: Path, cloud: str, wanted: OfferFilter, zones: ZoneNames | None = None) -> list[Offer]:
+    """The offers of a CSV file in SkyPilot's format, cheapest first, unknown prices last.
 
-    Zones are named by `zones`, and without it as they are written, which must not be by AWS's ids.
+    Zones are named by `zones`; without it the file has names of zones, and must not have ids of AWS.
 
     Raises:
         CatalogError: it cannot be read, or a row is wrong.
@@ -115,14 +115,14 @@ def read_offers(path: Path, cloud: str, wanted: Wanted, zones: ZoneNames | None 
         raise CatalogError(f"{path}: cannot be read ({error.strerror}); name an existing file") from None
     except UnicodeDecodeError:
         raise CatalogError(f"{path}: is not a text file; write CSV in UTF-8") from None
-    name: ZoneName = name_only if cloud == "aws" else as_written
+    name: ZoneNamer = name_only if cloud == "aws" else as_written
     if zones is not None:
         name = zones.namer(filter(None, (row.get("AvailabilityZone") for row in rows)))
     return offers_of(rows, cloud, wanted, str(path), name)
 
 
 def catalog_path(cloud: str) -> Path:
-    """SkyPilot's own catalog of a cloud on this disk; fetched by SkyPilot if it is missing or old.
+    """The file of SkyPilot's catalog of a cloud; SkyPilot fetches it if it is missing or old.
 
     Raises:
         CatalogError: it is missing and cannot be fetched.
@@ -132,7 +132,7 @@ def catalog_path(cloud: str) -> Path:
 
     name = f"{cloud}/vms.csv"
     try:
-        _ = common.read_catalog(name, pull_frequency_hours=CATALOG_HOURS).columns  # read means fetched
+        _ = common.read_catalog(name, pull_frequency_hours=CATALOG_HOURS).columns  # to read it fetches it
     except Exception as error:  # pandas' and the network's
         raise CatalogError(f"SkyPilot's catalog of {cloud} cannot be had: {error}") from error
     return Path(common.get_catalog_path(name))
@@ -141,19 +141,19 @@ def catalog_path(cloud: str) -> Path:
 def offers_of(
     rows: Iterable[Mapping[str, str]],
     cloud: str,
-    wanted: Wanted,
+    wanted: OfferFilter,
     source: str = "",
-    zone_name: ZoneName = as_written,
+    zone_name: ZoneNamer = as_written,
 ) -> list[Offer]:
-    """The offers of a catalog's rows. Several rows of one place are the dearest of them.
+    """The offers of a catalog's rows; of several rows of one zone the dearest counts.
 
     Raises:
-        CatalogError: a row is wrong; `source` stands in the message.
+        CatalogError: a row is wrong; the message names `source`.
     """
     prices: dict[tuple[str, str, bool], dict[str, Money | None]] = defaultdict(dict)
     sizes: dict[str, Resources] = {}
     for number, row in enumerate(rows, start=2):  # the first line is the header
-        if not wanted.takes(row):
+        if not wanted.accepts(row):
             continue
         try:
             resources = _resources(row)
@@ -173,7 +173,7 @@ def offers_of(
     for (kind, region, spot), by_zone in prices.items():
         one_price = len(set(by_zone.values())) == 1
         for zone, price in [("", next(iter(by_zone.values())))] if one_price else by_zone.items():
-            name = Place(cloud, region, zone, kind, spot).name
+            name = OfferName(cloud, region, zone, kind, spot).name
             apart = [place for place in by_zone if place] if one_price else []
             offers.append(
                 Offer(
@@ -185,7 +185,7 @@ def offers_of(
                     family=kind.split(".")[0],
                     cloud=cloud,
                     zone=zone,
-                    zones=tuple((place, Place(cloud, region, place, kind, spot).name) for place in apart),
+                    zones=tuple((place, OfferName(cloud, region, place, kind, spot).name) for place in apart),
                 )
             )
     return sorted(offers, key=_by_price)
@@ -197,12 +197,12 @@ def _by_price(offer: Offer) -> tuple[bool, Money, str]:
 
 
 def _dearest(one: Money | None, other: Money | None) -> Money | None:
-    """Nothing is as dear as what nobody knows."""
+    """The higher of two prices; an unknown price (None) wins."""
     return None if one is None or other is None else max(one, other)
 
 
 def _resources(row: Mapping[str, str]) -> Resources | None:
-    """What a machine of this row has; None if it has only a part of a GPU, which no job can be given here."""
+    """The size of a machine of this row; None if it has a fraction of a GPU, which jobs cannot request."""
     gpus = _number(row.get("AcceleratorCount") or "0", "AcceleratorCount")
     if gpus != int(gpus):
         return None
@@ -215,7 +215,7 @@ def _money(text: str) -> Money | None:
     if not text.strip() or text.strip().lower() == "nan":
         return None
     if _number(text, "Price") <= 0:
-        return None  # catalogs write 0 where they do not know
+        return None  # catalogs write 0 for unknown prices
     return Money.of(text.strip())
 
 
@@ -230,9 +230,9 @@ def _number(text: str, column: str) -> float:
 
 
 def cached(read: Callable[[], list[Offer]]) -> Callable[[], Awaitable[list[Offer]]]:
-    """Reads in a thread; what could be read last is kept, so that a refresh that fails takes nothing away.
+    """A function that reads the offers in a thread and returns the last ones that could be read.
 
-    Raises (the function returned does):
+    Raises (the returned function does):
         CatalogError: they could never be read.
     """
     last: list[Offer] = []

@@ -1,8 +1,9 @@
-"""AWS's zones by the names that they have in the user's own account.
+"""Names of AWS's zones in the user's account.
 
-SkyPilot's catalog of AWS has ids of zones, such as use1-az1, which are the same place for everybody. What is
-asked for, rented and priced are names, such as us-east-1b, which AWS deals out to each account in its own
-order. SkyPilot asks AWS for them once and keeps them in a file (sky/catalog/aws_catalog.py).
+SkyPilot's catalog of AWS has ids of zones, such as use1-az1, which mean the same place in every account.
+Requests and prices use names, such as us-east-1b, which AWS assigns to zones differently in each account.
+SkyPilot asks AWS for the names once and keeps them in a file (sky/catalog/aws_catalog.py). Its function for
+that is private: SkyPilot's version is bounded, and a test checks that the function is there.
 """
 
 from __future__ import annotations
@@ -22,32 +23,32 @@ from starburst.clouds.sky.access.sdk import load
 
 log = structlog.get_logger()
 
-#: The names of those of these ids that the account has.
-Ask: TypeAlias = "Callable[[list[str]], Mapping[str, str]]"
-#: The name to offer a zone of a catalog by; "" for that of any zone, None not to offer it.
-ZoneName: TypeAlias = "Callable[[str], str | None]"
+#: Looks up the names of zone ids; ids that the account does not have are missing in the result.
+ZoneLookup: TypeAlias = "Callable[[list[str]], Mapping[str, str]]"
+#: The name for a zone in an offer: "" means any zone of the region, None means no offer.
+ZoneNamer: TypeAlias = "Callable[[str], str | None]"
 
-#: Wall seconds: for SkyPilot to tell the names, which asks each region's AWS the first time; and after which
-#: it is asked again if it could not.
+#: Wall seconds: for SkyPilot to look the names up, which asks every region of AWS the first time; and until
+#: a failed lookup is repeated.
 LIMIT_S, AGAIN_S = 30.0, 300.0
 
 _ID = re.compile(r"[a-z]+\d+(-[a-z]+\d+)?-az\d+")
 
 
 class ZonesError(Exception):
-    """The names of zones cannot be had; the message says why."""
+    """The names of zones are unknown; the message says why."""
 
 
 def as_written(zone: str) -> str:
-    """For catalogs that have names."""
+    """The namer for catalogs that have names."""
     return zone
 
 
 def name_only(zone: str) -> str:
-    """For what a user writes of AWS.
+    """The namer for files that users write of AWS.
 
     Raises:
-        ValueError: it is an id.
+        ValueError: the zone is an id.
     """
     if _ID.fullmatch(zone):
         raise ValueError(
@@ -58,17 +59,17 @@ def name_only(zone: str) -> str:
 
 
 def ask_skypilot(ids: list[str]) -> dict[str, str]:
-    """What SkyPilot itself goes by. Blocks, for minutes if AWS does not answer.
+    """The names that SkyPilot uses. Blocks, for minutes if AWS does not answer.
 
     Raises:
-        ZonesError: it has no credentials, now or ever before.
-        Exception: whatever its libraries do.
+        ZonesError: SkyPilot has no credentials and no names from before.
+        Exception: as of its libraries.
     """
     load()
     from sky.catalog import aws_catalog  # noqa: PLC0415 - an extra, and slow to import
 
     rows = import_module("pandas").DataFrame({"AvailabilityZone": ids, "Id": ids})
-    with aws_catalog._apply_az_mapping_lock:  # its calls do not bear to be made by two threads at once
+    with aws_catalog._apply_az_mapping_lock:  # SkyPilot calls it under this lock
         named = aws_catalog._fetch_and_apply_az_mapping(rows)
     if named is rows:
         raise ZonesError("SkyPilot finds no AWS credentials where Starburst runs")
@@ -76,30 +77,30 @@ def ask_skypilot(ids: list[str]) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class _Asking:
+class _Lookup:
     ids: frozenset[str]
-    #: Until when its answer is waited for, and till when its failure is not tried to mend.
+    #: Monotonic seconds: until when the answer is waited for; and from when on a failure is retried.
     until: float
     again_at: float
     answer: Future[dict[str, str]] = field(default_factory=Future)
 
 
 class ZoneNames:
-    """The names, asked for once. Any thread may ask; the first one's question is everybody's."""
+    """The names, looked up once. Any thread may call it; callers share one lookup."""
 
-    def __init__(self, ask: Ask = ask_skypilot, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, ask: ZoneLookup = ask_skypilot, limit_s: float = LIMIT_S) -> None:
         self._ask = ask
         self._limit_s = limit_s
         self._lock = threading.Lock()
-        self._asking: _Asking | None = None
+        self._lookup: _Lookup | None = None
         self._names: dict[str, str] = {}
-        #: Why the names are not known; "" if they are, or were not asked for.
+        #: Why the names are unknown; "" if they are known, or were not looked up.
         self.trouble = ""
         self._told = ""
 
-    def namer(self, ids: Iterable[str]) -> ZoneName:
-        """For the zones of a catalog: what the account does not have is dropped, as SkyPilot drops it; if the
-        names cannot be had, no zone is told from another."""
+    def namer(self, ids: Iterable[str]) -> ZoneNamer:
+        """The namer for a catalog: zones that the account does not have get no offer, as in SkyPilot; if the
+        names are unknown, offers are for any zone."""
         try:
             names = self._of(frozenset(ids))
         except ZonesError as error:
@@ -109,7 +110,7 @@ class ZoneNames:
         return names.get
 
     def tell(self) -> None:
-        """Say in the log that the names are not known, once."""
+        """Log once that the names are unknown."""
         if self.trouble and not self._told:
             log.warning(
                 "zone-names-unknown",
@@ -121,44 +122,44 @@ class ZoneNames:
 
     def _of(self, ids: frozenset[str]) -> Mapping[str, str]:
         with self._lock:
-            asking = self._asking
-            if asking is None or self._is_stale(asking, ids):
-                asking = self._asking = self._begin(ids)
-        wait([asking.answer], max(0.0, asking.until - time.monotonic()))
+            lookup = self._lookup
+            if lookup is None or self._is_stale(lookup, ids):
+                lookup = self._lookup = self._begin(ids)
+        wait([lookup.answer], max(0.0, lookup.until - time.monotonic()))
         try:
-            if not asking.answer.done():
+            if not lookup.answer.done():
                 raise ZonesError(f"AWS has not told them within {self._limit_s:g} s")
-            self._names = asking.answer.result()
+            self._names = lookup.answer.result()
         except ZonesError:
             if not self._names:
                 raise
         return self._names
 
-    def _is_stale(self, asking: _Asking, ids: frozenset[str]) -> bool:
-        if not asking.answer.done():
+    def _is_stale(self, lookup: _Lookup, ids: frozenset[str]) -> bool:
+        if not lookup.answer.done():
             return False
-        if asking.answer.exception() is not None:
-            return time.monotonic() >= asking.again_at
-        return not ids <= asking.ids
+        if lookup.answer.exception() is not None:
+            return time.monotonic() >= lookup.again_at
+        return not ids <= lookup.ids
 
-    def _begin(self, ids: frozenset[str]) -> _Asking:
+    def _begin(self, ids: frozenset[str]) -> _Lookup:
         now = time.monotonic()
-        asking = _Asking(ids, now + self._limit_s, now + AGAIN_S)
+        lookup = _Lookup(ids, now + self._limit_s, now + AGAIN_S)
 
         def work() -> None:
             try:
-                # What has no name of its own has an id still.
+                # An id without a name is returned as itself.
                 names = {id_: name for id_, name in self._ask(sorted(ids)).items() if name != id_}
                 if not names:
                     raise ZonesError("SkyPilot has a name for none of the catalog's zones")
             except ZonesError as error:
-                asking.answer.set_exception(error)
+                lookup.answer.set_exception(error)
             except BaseException as error:  # AWS's and its libraries'
                 told = str(error).strip().splitlines() or [type(error).__name__]
-                asking.answer.set_exception(ZonesError(told[0]))
+                lookup.answer.set_exception(ZonesError(told[0]))
             else:
-                asking.answer.set_result(names)
+                lookup.answer.set_result(names)
 
-        # Nobody waits for it at the program's end; what comes late is for the next who asks.
+        # A daemon thread does not hold up the program's end; a late answer serves the next caller.
         threading.Thread(target=work, name="zone-names", daemon=True).start()
-        return asking
+        return lookup

@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from starburst.aio import TaskSet
 from starburst.app.logs.job_log import read_log, refuse_unknown
 from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.store import pages
@@ -193,8 +194,9 @@ class _Reading:
             note=self._notes.append,
             position=position,
         )
-        self._task = asyncio.create_task(reading, name=f"log of {row.id}")
-        self._next = asyncio.create_task(self._pieces.get())
+        self._tasks = TaskSet()
+        self._task = self._tasks.ensure(f"log of {row.id}", lambda: reading)
+        self._next = self._tasks.ensure("next piece", self._pieces.get)
 
     async def begin(self) -> bool:
         """Wait for the first piece or the end; whether there is or may be a log.
@@ -232,9 +234,7 @@ class _Reading:
 
     async def close(self) -> None:
         """Cancel the reading."""
-        for task in (self._next, self._task):
-            task.cancel()
-        await asyncio.gather(self._next, self._task, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _take(self, text: str) -> None:
         await self._pieces.put(_Piece(text, str(self._position)))
@@ -247,7 +247,7 @@ class _Reading:
                 piece = self._next.result()
                 self._sent = piece.id
                 yield piece
-                self._next = asyncio.create_task(self._pieces.get())
+                self._next = self._tasks.ensure("next piece", self._pieces.get)
                 await asyncio.sleep(0)  # lets the task take a queued piece
             elif self._task.done():
                 self._whole = True

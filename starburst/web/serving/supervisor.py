@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import structlog
+from anyio import move_on_after
 from pydantic import ValidationError
 
+from starburst.aio import Backoff, running
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.progress_inbox import Inbox
@@ -43,12 +45,8 @@ async def answering(
         return
     supervisor = ServerSupervisor(home, settings, sock, inbox, text=text)
     log.info("http", url=url_of(sock))
-    task = asyncio.create_task(supervisor.keep(), name="http")
-    try:
+    async with running(supervisor.keep(), "http"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 class ServerSupervisor:
@@ -65,15 +63,15 @@ class ServerSupervisor:
 
     async def keep(self) -> None:
         """Supervise until cancelled."""
-        pause_s, loop = AGAIN_S, asyncio.get_running_loop()
+        backoff, loop = Backoff(AGAIN_S, LONGEST_S), asyncio.get_running_loop()
         while True:
             began = loop.time()
             how = await self._live()
             if loop.time() - began >= WELL_S:
-                pause_s = AGAIN_S
+                backoff.reset()
+            pause_s = backoff.next_s()
             log.error("http-ended", how=how, again_s=pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_S)
 
     async def _live(self) -> str:
         """Run one process to its end; a description of that end."""
@@ -84,11 +82,11 @@ class ServerSupervisor:
             process = await self._start(theirs)
             theirs.close()
             loop.add_reader(ours, self._hear, ours)
-            ending = asyncio.create_task(process.wait())
-            while not ending.done():
+            while process.returncode is None:
                 ours.send(BEAT.pack(time.monotonic()))
-                await asyncio.wait([ending], timeout=BEAT_S)
-            code = ending.result()
+                with move_on_after(BEAT_S):
+                    await process.wait()
+            code = process.returncode
             return f"signal {-code}" if code < 0 else f"exit code {code}"
         except OSError as error:  # no files, memory or processes are left: temporary
             return f"it could not be started: {error}"
@@ -133,9 +131,9 @@ async def _ended(process: Process) -> None:
     """Terminate a process, and kill it after `END_S`."""
     with suppress(ProcessLookupError):
         process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), END_S)
-    except asyncio.TimeoutError:
+    with move_on_after(END_S):
+        await process.wait()
+    if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()

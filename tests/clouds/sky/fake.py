@@ -6,7 +6,6 @@ import asyncio
 import base64
 import itertools
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,112 +16,28 @@ from starburst.clouds.sky.access.ports import (
     Access,
     CapacityError,
     CloudAccess,
-    CloudId,
     ClusterState,
     ClusterStatus,
-    CredentialsError,
+    InstanceRef,
     JobState,
     LaunchSpec,
-    NotFoundError,
+    Observation,
     Presence,
-    Sighting,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.machines.keepalive import KEEPER
 from starburst.domain.money import Money
 from starburst.runs.supervisor.progress_report import digest
 from tests.app.virtual import wall
+from tests.clouds.sky.fake_vm import Task, Vm, look_at, observation
 
 T = TypeVar("T")
 
 #: Virtual seconds: a call, a VM's way to existing, to being up, to being gone, and ssh giving up.
 CALL_S, RENT_S, BOOT_S, DOWN_S, SSH_S = 0.2, 5.0, 30.0, 4.0, 10.0
-
-
-@dataclass(slots=True)
-class Task:
-    """One task on a VM: works as many seconds as its command says (`work SECONDS CODE`)."""
-
-    spec: dict[str, Any]
-    began_at: float | None = None
-    gpus: tuple[int, ...] = ()
-    stop_at: float | None = None
-    exit: dict[str, Any] | None = None
-    begun: int = 0
-    #: What lies where it is to say how far it is.
-    report: bytes | None = None
-
-    def settle(self, now: float, lease_until: float) -> None:
-        if self.exit is not None:
-            return
-        if self.began_at is None:
-            if self.stop_at is not None:
-                self.exit = _exit(None, "stop", now)
-            return
-        _, seconds, code = self.spec["command"]
-        done_at = self.began_at + float(seconds)
-        if self.stop_at is not None and self.stop_at <= min(now, done_at):
-            self.exit = _exit(143, "stop", self.stop_at)
-        elif lease_until <= min(now, done_at):
-            self.exit = _exit(143, "lease", lease_until)
-        elif done_at <= now:
-            self.exit = _exit(int(code), "itself", done_at)
-
-    @property
-    def log(self) -> bytes:
-        return b"" if self.began_at is None else f"gpus={self.gpus}\n".encode()
-
-
-@dataclass(slots=True)
-class Vm:
-    """A rented machine."""
-
-    cluster: str
-    spot: bool
-    gpus: int
-    made_at: float
-    id: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    ended_at: float | None = None
-    plugged: bool = True
-    #: SkyPilot's own tags are on the instance: without them it does not find it.
-    tagged: bool = True
-    stopped_at: float | None = None
-    #: It runs what it runs, and its queue takes nothing.
-    queue_down: bool = False
-    lease_until: float = 0.0
-    #: Keepers that were put there, and whether one stands.
-    keepers: int = 0
-    kept: bool = False
-    #: Seconds after its lease at which it shuts itself down, once its switch is set; whether it then ends.
-    switch_s: float | None = None
-    ends_when_shut_down: bool = False
-    tasks: dict[str, Task] = field(default_factory=dict)
-    files: dict[str, Path] = field(default_factory=dict)
-
-    def settle(self, now: float) -> None:
-        """Ends due, then GPUs to who waits."""
-        for task in self.tasks.values():
-            task.settle(now, self.lease_until)
-        if self.switch_s is not None and now >= self.lease_until + self.switch_s:
-            self.shut_down(self.lease_until + self.switch_s)
-
-    def shut_down(self, at: float) -> None:
-        """Its own power off: an end or a stop, as its cloud has been told."""
-        if self.ended_at is None and self.stopped_at is None:
-            self.stopped_at = at
-            self.ended_at = at if self.ends_when_shut_down or self.spot else None
-
-    def begin(self, task: Task, gpus: int, now: float) -> str:
-        self.settle(now)
-        if task.began_at is None and task.exit is None:
-            taken = {gpu for other in self.tasks.values() if other.exit is None for gpu in other.gpus}
-            free = [gpu for gpu in range(self.gpus) if gpu not in taken]
-            if len(free) < gpus:
-                return "PENDING"
-            task.gpus, task.began_at, task.begun = tuple(free[:gpus]), now, task.begun + 1
-        return "RUNNING" if task.exit is None else "SUCCEEDED"
 
 
 @dataclass(slots=True)
@@ -140,7 +55,7 @@ Hook = Callable[[str], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class FakeSky:
-    """The API server, the cloud and the VMs; does for `SkyApi` and for `Contact`."""
+    """The API server, the cloud and the VMs; does for `SkyApi` and for `MachineTransport`."""
 
     root: Path
     #: Instance types that are sold out, clouds that answer nothing.
@@ -237,7 +152,7 @@ class FakeSky:
 
     async def do_down(self, cluster: str) -> None:
         if cluster not in self.clusters_known:
-            raise NotFoundError(cluster)
+            raise SkyNotFoundError(cluster)
         await asyncio.sleep(DOWN_S)
         if self.lingers_s:
             self.lingers_s = 0.0
@@ -271,7 +186,7 @@ class FakeSky:
                 state = ClusterState.STOPPED
             launching = name in under_way
             access = None if launching else Access("10.0.0.1", "ubuntu", "key")
-            at = CloudId("aws", "us-east-1", vms[0].id) if vms and not launching else None
+            at = InstanceRef("aws", "us-east-1", vms[0].id) if vms and not launching else None
             made_at = vms[0].made_at if vms else 0.0
             labels = () if launching else spec.labels  # SkyPilot has not settled on a machine
             found.append(ClusterStatus(name, state, made_at, spec.spot, labels, access, at, spec))
@@ -284,7 +199,7 @@ class FakeSky:
             vm.settle(wall())
         vms = self.alive(cluster)
         if not vms or not vms[0].plugged or vms[0].stopped_at is not None:
-            raise UnreachableError(f"{cluster}: timed out")
+            raise SkyUnreachableError(f"{cluster}: timed out")
         return vms[0]
 
     def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
@@ -311,7 +226,7 @@ class FakeSky:
             task = vm.tasks.setdefault(name, Task({}))
             task.stop_at = task.stop_at or now + 1.0
         vm.settle(now)
-        ranks = {name: _look(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        ranks = {name: look_at(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
         for name, known in payload.get("hear", {}).items():
             said = vm.tasks[name].report if name in vm.tasks else None
             changed = said is not None and digest(said) != known
@@ -320,31 +235,6 @@ class FakeSky:
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
         answer = {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
         return answer if self.forge is None else self.forge(vm, answer)
-
-
-def _look(task: Task | None, seen: int | None) -> dict[str, Any]:
-    if task is None:
-        task = Task({})
-    began = task.began_at is not None or task.exit is not None
-    text = base64.b64encode(zlib.compress(task.log[seen or 0 :])).decode()
-    started = task.began_at is not None
-    over = task.exit is not None
-    state = {"known": bool(task.spec), "began": began, "started": started, "over": over}
-    return {**state, "exit": task.exit, "log": text, "more": False, "trouble": "", "report": None}
-
-
-def _exit(code: int | None, ended_by: str, at: float) -> dict[str, Any]:
-    facts = {"exit_code": code, "signal": None, "ended_by": ended_by, "message": ""}
-    return {**facts, "started_at": at, "ended_at": at}
-
-
-def _sighting(vm: Vm) -> Sighting:
-    at = CloudId("aws", "us-east-1", vm.id)
-    if vm.ended_at is not None:
-        return Sighting(at, Presence.ENDED, vm.made_at, vm.ended_at)
-    if vm.stopped_at is not None:
-        return Sighting(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
-    return Sighting(at, Presence.RUNNING, vm.made_at)
 
 
 async def _nothing(_what: str) -> None:
@@ -383,10 +273,10 @@ class Line:
         await self.hook("before wait")
         request = self.sky.requests.get(request_id)
         if request is None:
-            raise NotFoundError(request_id)
+            raise SkyNotFoundError(request_id)
         await asyncio.wait([request.done])
         if not self.sky.server_up:
-            raise UnreachableError("the API server is down")
+            raise SkyUnreachableError("the API server is down")
         if request.done.cancelled():
             raise SkyError("the request was cancelled")
         error = request.done.exception()
@@ -417,27 +307,27 @@ class Line:
             await asyncio.sleep(self.sky.refresh_s)
         return await self._call(name, lambda: self.sky.statuses(refresh=refresh))
 
-    async def sight(self, at: CloudId) -> Sighting:
+    async def sight(self, at: InstanceRef) -> Observation:
         found = [vm for vm in await self._cloud("sight") if vm.id == at.instance]
-        return _sighting(found[0]) if found else Sighting(at, Presence.ABSENT)
+        return observation(found[0]) if found else Observation(at, Presence.ABSENT)
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
-    ) -> list[Sighting] | None:
+    ) -> list[Observation] | None:
         vms = await self._cloud("search")
         if not self.sky.cloud_searches:
             return None
-        return [_sighting(vm) for vm in vms if set(labels) <= set(vm.labels)]
+        return [observation(vm) for vm in vms if set(labels) <= set(vm.labels)]
 
-    async def arm(self, at: CloudId) -> bool:
+    async def arm(self, at: InstanceRef) -> bool:
         for vm in await self._cloud("arm"):
             vm.ends_when_shut_down = vm.ends_when_shut_down or vm.id == at.instance
         return True
 
-    async def end(self, at: CloudId) -> None:
+    async def end(self, at: InstanceRef) -> None:
         vms = await self._cloud("end")
         if not self.sky.takes_orders:
-            raise CredentialsError("not authorized to perform: ec2:TerminateInstances")
+            raise SkyCredentialsError("not authorized to perform: ec2:TerminateInstances")
         for vm in vms:
             if vm.id == at.instance:
                 vm.ended_at = vm.ended_at or wall()
@@ -448,7 +338,7 @@ class Line:
         await self.hook(f"before {name}")
         await asyncio.sleep(CALL_S)
         if not self.sky.cloud_up:
-            raise UnreachableError("the cloud answers 500")
+            raise SkyUnreachableError("the cloud answers 500")
         for vm in self.sky.vms:
             vm.settle(wall())
         return self.sky.vms if self.sky.cloud_sees else []
@@ -477,7 +367,7 @@ class Line:
         await asyncio.sleep(CALL_S)
         try:
             answer = self.sky.guest(self.sky.vm(cluster), verb, payload)
-        except UnreachableError:
+        except SkyUnreachableError:
             await asyncio.sleep(SSH_S)
             raise
         await self.hook(f"after {verb}")
@@ -503,7 +393,7 @@ class Line:
         await self.hook(f"before {name}")
         await asyncio.sleep(CALL_S)
         if not self.sky.server_up:
-            raise UnreachableError("the API server is down")
+            raise SkyUnreachableError("the API server is down")
         answer = effect()
         await self.hook(f"after {name}")
         return answer

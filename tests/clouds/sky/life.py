@@ -13,9 +13,10 @@ from starburst.aio import in_thread
 from starburst.app.daemon.orphan_ledger import ReapedBook
 from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
-from starburst.clouds.sky.journal import FileNotes
+from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.runs.inputs import RunInputs, ValueSource
 from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner
-from starburst.clouds.sky.runs.runtime_values import Source
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, InstanceReady, RunEnded
 from starburst.domain.clock import Pace
@@ -58,7 +59,7 @@ class Life:
     hook: Hook = _nothing
     exec_: bool = False
     controller: str = "c"
-    source: Source | None = None
+    source: ValueSource | None = None
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)
     own_prices: bool = False
     lease_s: float = 900.0
@@ -70,26 +71,20 @@ class Life:
 
     def __post_init__(self) -> None:
         line = Line(self.sky, self.hook)
-        self.cloud = SkyCloud(
-            line,
-            line,
-            line,
-            ExecRunner(line) if self.exec_ else RayRunner(line),
-            FileNotes(self.home / "notes"),
-            offers=_offers,
-            home=self.home,
-            checkpoints=self.home / "checkpoints",
-            pace=Pace(),
-            now=wall,
+        settings = SkySettings(
             owner="starburst",
             controller=self.controller,
-            source=self.source,
-            stores=self.stores,
+            logs=self.home / "runs",
+            checkpoints=self.home / "checkpoints",
             own_prices=self.own_prices,
             lease_s=self.lease_s,
             launch_limit_s=self.launch_limit_s,
-            wall=wall,
         )
+        runner = ExecRunner(line) if self.exec_ else RayRunner(line)
+        journal, clock = FileJournal(self.home / "notes"), SkyClock(wall, Pace())
+        inputs = RunInputs(self.source, self.stores)
+        context = SkyContext(line, line, line, runner, journal, clock, settings, inputs)
+        self.cloud = SkyCloud(context, _offers)
 
     def report(self, event: Event) -> None:
         self.events.append(event)

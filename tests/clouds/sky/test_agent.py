@@ -40,10 +40,10 @@ class Machine:
     def _argv(self, *args: str) -> list[str]:
         return [sys.executable, "-I", str(self.agent), *args]
 
-    def tend(self, **ask: Any) -> dict[str, Any]:
-        ask.setdefault("look", {self.name: 0})
+    def exchange(self, **ask: Any) -> dict[str, Any]:
+        ask.setdefault("look", {NAME: 0})
         done = subprocess.run(
-            self._argv("tend"),
+            self._argv("exchange"),
             input=json.dumps(ask),
             capture_output=True,
             text=True,
@@ -64,7 +64,7 @@ class Machine:
 
     def until(self, what: str) -> dict[str, Any]:
         end = time.monotonic() + 20
-        while not (state := self.tend())[what]:
+        while not (state := self.exchange())[what]:
             assert time.monotonic() < end, state
             time.sleep(0.02)
         return state
@@ -98,64 +98,68 @@ def test_a_task_runs_with_its_environment_gpus_and_directories_and_tells_how_it_
 ) -> None:
     own = "$WHO $CUDA_VISIBLE_DEVICES $STARBURST_CHECKPOINT_DIR"
     shell = f'echo "{own}"; pwd; ls "$STARBURST_CHECKPOINT_DIR"; exit 3'
-    state = machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", shell, gpus=2, WHO="me")})
+    state = machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", shell, gpus=2, WHO="me")})
     assert not state["began"]
     machine.run(gpus="1,3").wait(20)
-    state = machine.tend()
+    state = machine.exchange()
     assert (state["over"], state["exit"]["exit_code"], state["exit"]["ended_by"]) == (True, 3, "itself")
     assert text(state) == f"me 1,3 {machine.home}/starburst/checkpoints/a\n{machine.dir}/work\n"
 
 
 def test_a_task_without_gpus_sees_none(machine: Machine) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", 'echo "[$CUDA_VISIBLE_DEVICES]"')})
+    machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", 'echo "[$CUDA_VISIBLE_DEVICES]"')})
     machine.run(gpus="0,1").wait(20)
-    assert text(machine.tend()) == "[]\n"
+    assert text(machine.exchange()) == "[]\n"
 
 
 def test_what_two_queues_start_runs_once(machine: Machine) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", "echo once; sleep 0.3")})
+    machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", "echo once; sleep 0.3")})
     for process in [machine.run() for _ in range(3)]:
         process.wait(20)
     machine.run().wait(20)
-    assert text(machine.tend()) == "once\n"
+    assert text(machine.exchange()) == "once\n"
 
 
 def test_a_task_that_is_stopped_gets_sigterm_and_its_grace(machine: Machine) -> None:
-    machine.tend(
+    machine.exchange(
         lease_s=100,
         specs={NAME: spec("sh", "-c", "trap 'echo saved; exit 0' TERM; while :; do sleep 0.05; done")},
     )
     process = machine.run()
     machine.until("started")
-    machine.tend(stops={NAME: 10.0})
+    machine.exchange(stops={NAME: 10.0})
     process.wait(20)
-    state = machine.tend()
+    state = machine.exchange()
     assert (state["exit"]["ended_by"], text(state).split()[-1]) == ("stop", "saved")
 
 
 def test_a_task_that_does_not_mind_sigterm_is_killed_when_its_grace_is_over(machine: Machine) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")})
+    machine.exchange(
+        lease_s=100, specs={NAME: spec("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")}
+    )
     process = machine.run()
     machine.until("started")
-    machine.tend(stops={NAME: 0.2})
+    machine.exchange(stops={NAME: 0.2})
     process.wait(20)
-    assert machine.tend()["exit"]["signal"] == signal.SIGKILL
+    assert machine.exchange()["exit"]["signal"] == signal.SIGKILL
 
 
 def test_a_task_stopped_before_its_queue_came_to_it_never_begins(machine: Machine) -> None:
-    state = machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", "echo ran")}, stops={NAME: 5.0})
+    state = machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", "echo ran")}, stops={NAME: 5.0})
     assert (state["over"], state["exit"]["ended_by"]) == (True, "stop")
     machine.run().wait(20)
-    assert text(machine.tend()) == ""
+    assert text(machine.exchange()) == ""
 
 
 def test_a_task_whose_supervisors_were_killed_is_over_without_an_exit_and_nothing_of_it_lives(
     machine: Machine,
 ) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", "env -i setsid sleep 60 & echo $!; sleep 60")})
+    machine.exchange(
+        lease_s=100, specs={NAME: spec("sh", "-c", "env -i setsid sleep 60 & echo $!; sleep 60")}
+    )
     process = machine.run()
     machine.until("started")
-    while not text(machine.tend()):
+    while not text(machine.exchange()):
         time.sleep(0.02)
     shim_pid = json.loads((machine.dir / "started.json").read_text())["shim"]
     process.kill()
@@ -168,10 +172,10 @@ def test_a_task_whose_supervisors_were_killed_is_over_without_an_exit_and_nothin
 
 
 def test_when_the_lease_passes_the_tasks_end(machine: Machine) -> None:
-    machine.tend(lease_s=1.5, specs={NAME: spec("sleep", "60")})
+    machine.exchange(lease_s=1.5, specs={NAME: spec("sleep", "60")})
     machine.run().wait(20)
-    assert machine.tend()["exit"]["ended_by"] == "lease"
-    machine.tend(lease_s=100)
+    assert machine.exchange()["exit"]["ended_by"] == "lease"
+    machine.exchange(lease_s=100)
     until = json.loads((machine.home / "starburst" / "lease.json").read_text())["until"]
     assert until < time.time(), "a lease that has passed stays so"
 
@@ -181,7 +185,7 @@ def test_tasks_have_cpus_of_their_own_while_there_are_enough(machine: Machine) -
         pytest.skip("needs two CPUs")
     shell = "grep Cpus_allowed_list /proc/self/status | cut -f2; sleep 1"
     names = ["a/1/0", "b/1/0"]
-    machine.tend(lease_s=100, specs={name: spec("sh", "-c", shell, cpus=0.5) for name in names})
+    machine.exchange(lease_s=100, specs={name: spec("sh", "-c", shell, cpus=0.5) for name in names})
     for process in [machine.run(name) for name in names]:
         process.wait(20)
     seen = [(machine.home / "starburst" / "runs" / name / "log").read_text().strip() for name in names]
@@ -190,11 +194,11 @@ def test_tasks_have_cpus_of_their_own_while_there_are_enough(machine: Machine) -
 
 
 def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> None:
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", f"head -c {LOG_BYTES + 5} /dev/zero")})
+    machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", f"head -c {LOG_BYTES + 5} /dev/zero")})
     machine.run().wait(20)
-    first = machine.tend()
+    first = machine.exchange()
     assert (len(text(first)), first["more"]) == (LOG_BYTES, True)
-    rest = machine.tend(look={NAME: LOG_BYTES})
+    rest = machine.exchange(look={NAME: LOG_BYTES})
     assert (len(text(rest)), rest["more"]) == (5, False)
 
 
@@ -214,9 +218,9 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
         "env_file": made.env_file,
         "env": made.env,
     }
-    machine.tend(lease_s=100, specs={NAME: spec(gpus=1, docker=boxed)})
+    machine.exchange(lease_s=100, specs={NAME: spec(gpus=1, docker=boxed)})
     machine.run(gpus="2").wait(20)
-    state = machine.tend()
+    state = machine.exchange()
     assert (state["exit"]["exit_code"], text(state)) == (0, "in x\ny\n")
     ran, removed = (machine.home / "said").read_text().splitlines()
     assert '--gpus|"device=2"|--cpus|2|--memory|4096m|' in ran
@@ -231,22 +235,22 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
 
 
 def test_values_of_secrets_are_in_a_file_of_their_own_until_the_task_starts(machine: Machine) -> None:
-    machine.tend(
+    machine.exchange(
         lease_s=100, specs={NAME: {**spec("sh", "-c", 'echo "in $KEY"'), "secrets": {"KEY": "x\ny"}}}
     )
     kept = machine.dir / "secrets.json"
     assert kept.stat().st_mode & 0o077 == 0
     assert "x\\ny" not in (machine.dir / "spec.json").read_text()
     machine.run().wait(20)
-    assert text(machine.tend()) == "in x\ny\n"
+    assert text(machine.exchange()) == "in x\ny\n"
     assert not kept.exists()
     left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
     assert not any(b"x\\ny" in path.read_bytes() for path in left)
 
 
 def test_values_of_secrets_of_a_task_that_was_stopped_before_it_began_are_gone(machine: Machine) -> None:
-    machine.tend(lease_s=100, specs={NAME: {**spec("true"), "secrets": {"KEY": "x"}}})
-    assert machine.tend(stops={NAME: 1.0})["over"]
+    machine.exchange(lease_s=100, specs={NAME: {**spec("true"), "secrets": {"KEY": "x"}}})
+    assert machine.exchange(stops={NAME: 1.0})["over"]
     assert not (machine.dir / "secrets.json").exists()
 
 
@@ -258,9 +262,9 @@ def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: M
     made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"A": "b"})
     boxed = {"name": made.name, "options": made.options, "rest": made.rest, "env_file": made.env_file}
     box = {**boxed, "image": made.image, "env": made.env}
-    machine.tend(lease_s=100, specs={NAME: {**spec(docker=box), "secrets": {"TOKEN": "s3cret"}}})
+    machine.exchange(lease_s=100, specs={NAME: {**spec(docker=box), "secrets": {"TOKEN": "s3cret"}}})
     machine.run().wait(20)
-    assert text(machine.tend()) == "in s3cret\n"
+    assert text(machine.exchange()) == "in s3cret\n"
     said = (machine.home / "said").read_text()
     assert "|-e|TOKEN|--entrypoint=train|--|me/train|" in said
     left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]

@@ -92,16 +92,16 @@ def test_a_bare_python_runs_it(tmp_path: Path, python: str) -> None:
     argv = [python, "-I", "-S", str(agent)]
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
 
-    def tend(ask: object) -> dict[str, object]:
+    def exchange(ask: object) -> dict[str, object]:
         done = subprocess.run(
-            [*argv, "tend"], input=json.dumps(ask), capture_output=True, text=True, check=True, env=env
+            [*argv, "exchange"], input=json.dumps(ask), capture_output=True, text=True, check=True, env=env
         )
         answer: dict[str, object] = json.loads(done.stdout)["ranks"]["a/1/0"]
         return answer
 
-    assert not tend(ask)["began"]
+    assert not exchange(ask)["began"]
     subprocess.run([*argv, "run", str(tmp_path / "starburst/runs/a/1/0")], check=True, env=env, timeout=60)
-    state = tend({"look": {"a/1/0": 0}})
+    state = exchange({"look": {"a/1/0": 0}})
     assert state["over"], (tmp_path / "starburst/runs/a/1/0/log").read_text()
     assert state["exit"]["exit_code"] == 7  # type: ignore[index]
 

@@ -28,12 +28,12 @@ done
 @pytest.mark.processes
 def test_a_task_has_a_file_to_report_to_and_the_agent_gives_it_back_once(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "home")
-    machine.tend(lease_s=100, specs={NAME: spec("sh", "-c", REPLACES, STARBURST_REPORT="/the/users")})
-    assert machine.tend(hear={NAME: ""})["report"] is None
+    machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", REPLACES, STARBURST_REPORT="/the/users")})
+    assert machine.exchange(hear={NAME: ""})["report"] is None
     machine.run().wait(20)
-    assert machine.tend()["report"] is None
-    assert base64.b64decode(machine.tend(hear={NAME: ""})["report"]) == b"{}\n"
-    assert machine.tend(hear={NAME: digest(b"{}\n")})["report"] is None
+    assert machine.exchange()["report"] is None
+    assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
+    assert machine.exchange(hear={NAME: digest(b"{}\n")})["report"] is None
 
 
 @pytest.mark.processes
@@ -48,9 +48,9 @@ def test_a_container_is_shown_the_directory_of_its_report_whoever_it_runs_as(tmp
     )
     assert "STARBURST_REPORT=/starburst/report/report.json" in made.env_file.splitlines()
     box = {"name": made.name, "options": made.options, "rest": made.rest, "env_file": made.env_file}
-    machine.tend(lease_s=100, specs={NAME: spec(docker={**box, "env": made.env})})
+    machine.exchange(lease_s=100, specs={NAME: spec(docker={**box, "env": made.env})})
     machine.run().wait(20)
-    assert base64.b64decode(machine.tend(hear={NAME: ""})["report"]) == b"{}\n"
+    assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
     assert (machine.dir / "report").stat().st_mode & 0o777 == 0o777
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from starburst.core.model.events import Event, InstanceFailed, InstanceGone, InstanceReady
 from tests.app.virtual import run, wall
-from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky, Vm
+from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky
+from tests.clouds.sky.fake_vm import Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready
 
 
@@ -127,7 +128,7 @@ def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> Non
 
 def test_a_launch_that_takes_too_long_is_aborted_and_fails(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
-        stuck = sky.begin("sky.launch", life.cloud._machines.naming.cluster("i-1"), asyncio.sleep(10_000))
+        stuck = sky.begin("sky.launch", life.cloud._context.naming.cluster("i-1"), asyncio.sleep(10_000))
         await life.cloud.launch("i-1", OFFER)
         since = wall()
         failed = await life.heard(InstanceFailed)
@@ -144,7 +145,7 @@ def test_the_limit_of_a_launch_outlasts_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         sky = FakeSky(tmp_path / "sky")
         async with Life(sky, tmp_path / "home", launch_limit_s=300.0) as first:
-            sky.begin("sky.launch", first.cloud._machines.naming.cluster("i-1"), asyncio.sleep(10_000))
+            sky.begin("sky.launch", first.cloud._context.naming.cluster("i-1"), asyncio.sleep(10_000))
             await first.cloud.launch("i-1", OFFER)
             await asyncio.sleep(200)
         since = wall()

@@ -159,15 +159,15 @@ def lease(home: Path, until: float) -> None:
 
 def test_the_switch_shuts_down_a_machine_whose_lease_passed_long_ago(machine: Path) -> None:
     lease(machine, time.time() - 100)
-    assert agent(machine, "tend", switch={"after_s": 60.0})["armed"]
+    assert agent(machine, "exchange", switch={"after_s": 60.0})["armed"]
     wait_until("-n shutdown -h now", machine / "told")
 
 
 def test_the_switch_lets_a_machine_be_whose_lease_runs_until_it_is_retired(machine: Path) -> None:
     lease(machine, time.time() + 1000)
-    assert agent(machine, "tend", switch={"after_s": 0.0})["armed"]
+    assert agent(machine, "exchange", switch={"after_s": 0.0})["armed"]
     (first,) = switches(machine)
-    assert agent(machine, "tend")["armed"]
+    assert agent(machine, "exchange")["armed"]
     assert switches(machine) == [first], "one is enough"
     assert not (machine / "told").exists()
     assert agent(machine, "retire") == {"armed": True}
@@ -176,17 +176,17 @@ def test_the_switch_lets_a_machine_be_whose_lease_runs_until_it_is_retired(machi
 
 def test_a_switch_that_was_killed_is_started_anew(machine: Path) -> None:
     lease(machine, time.time() + 1000)
-    assert agent(machine, "tend", switch={"after_s": 0.0})["armed"]
+    assert agent(machine, "exchange", switch={"after_s": 0.0})["armed"]
     (first,) = switches(machine)
     os.kill(first, 9)
     while first in switches(machine):
         time.sleep(0.02)
-    assert agent(machine, "tend")["armed"]
+    assert agent(machine, "exchange")["armed"]
     assert switches(machine) != [first]
 
 
 def test_without_settings_there_is_no_switch(machine: Path) -> None:
-    answer = agent(machine, "tend", lease_s=1000)
+    answer = agent(machine, "exchange", lease_s=1000)
     assert (answer["armed"], answer["kept"]) == (False, False)
     assert not switches(machine)
 

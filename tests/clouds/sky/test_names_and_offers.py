@@ -15,13 +15,13 @@ from starburst.clouds.sky.access.ports import (
     CapacityError,
     ClusterState,
     ClusterStatus,
-    CredentialsError,
-    NotFoundError,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.machines.naming import LONGEST_NAME, Naming, is_cluster, run_name
-from starburst.clouds.sky.offers import CatalogError, Place, Wanted, cached, read_offers
+from starburst.clouds.sky.offers import CatalogError, OfferFilter, OfferName, cached, read_offers
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
@@ -83,7 +83,7 @@ def catalog(tmp_path: Path, rows: str) -> Path:
 
 
 def test_a_region_with_one_price_is_one_offer_and_one_with_several_an_offer_per_zone(tmp_path: Path) -> None:
-    offers = read_offers(catalog(tmp_path, ROWS), "aws", Wanted())
+    offers = read_offers(catalog(tmp_path, ROWS), "aws", OfferFilter())
     assert [(offer.name, offer.price_per_hour) for offer in offers] == [
         ("aws/us-west-2/c7i.large/spot", Money.of("0.02")),
         ("aws/us-east-1/us-east-1b/p3.2xlarge/spot", Money.of("0.8")),
@@ -105,11 +105,11 @@ def test_a_region_with_one_price_is_one_offer_and_one_with_several_an_offer_per_
         ),
     )
     assert (offers[1].zone, offers[1].zones) == ("us-east-1b", ())
-    assert Place.of("aws/us-east-1/us-east-1a/p3.2xlarge").infra == "aws/us-east-1/us-east-1a"
+    assert OfferName.parse("aws/us-east-1/us-east-1a/p3.2xlarge").infra == "aws/us-east-1/us-east-1a"
 
 
 def test_only_what_is_wanted_is_offered(tmp_path: Path) -> None:
-    wanted = Wanted(frozenset({"p3.2xlarge"}), frozenset({"us-east-1"}), spot=False)
+    wanted = OfferFilter(frozenset({"p3.2xlarge"}), frozenset({"us-east-1"}), spot=False)
     assert [offer.name for offer in read_offers(catalog(tmp_path, ROWS), "aws", wanted)] == [
         "aws/us-east-1/p3.2xlarge"
     ]
@@ -118,17 +118,17 @@ def test_only_what_is_wanted_is_offered(tmp_path: Path) -> None:
 def test_a_wrong_row_is_named_with_its_value_and_the_mend(tmp_path: Path) -> None:
     path = catalog(tmp_path, ROWS + "c7i.large,,,two,4,1,,r,z\n")
     with pytest.raises(CatalogError, match=r"vms\.csv, row 6: vCPUs: 'two' is not an amount; write a number"):
-        read_offers(path, "aws", Wanted())
+        read_offers(path, "aws", OfferFilter())
     with pytest.raises(CatalogError, match="name an existing file"):
-        read_offers(tmp_path / "none.csv", "aws", Wanted())
+        read_offers(tmp_path / "none.csv", "aws", OfferFilter())
     (tmp_path / "bad.csv").write_text("InstanceType,Price\n")
     with pytest.raises(CatalogError, match="has no column 'vCPUs'"):
-        read_offers(tmp_path / "bad.csv", "aws", Wanted())
+        read_offers(tmp_path / "bad.csv", "aws", OfferFilter())
 
 
 def test_a_refresh_that_fails_takes_nothing_away(tmp_path: Path) -> None:
     path = catalog(tmp_path, ROWS)
-    read = cached(lambda: read_offers(path, "aws", Wanted()))
+    read = cached(lambda: read_offers(path, "aws", OfferFilter()))
 
     async def main() -> None:
         first = await read()
@@ -143,28 +143,28 @@ def test_a_refresh_that_fails_takes_nothing_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        Place("aws", "us-east-1", "", "p3.2xlarge", False),
-        Place("gcp", "us-central1", "us-central1-a", "n2-8", True),
+        OfferName("aws", "us-east-1", "", "p3.2xlarge", False),
+        OfferName("gcp", "us-central1", "us-central1-a", "n2-8", True),
     ],
 )
-def test_an_offer_is_read_back_from_its_name(place: Place) -> None:
-    assert Place.of(place.name) == place
+def test_an_offer_is_read_back_from_its_name(place: OfferName) -> None:
+    assert OfferName.parse(place.name) == place
 
 
 @pytest.mark.parametrize("name", ["p3.2xlarge", "aws/us-east-1", "a/b/c/d/e", "//x"])
 def test_a_name_of_no_place_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no offer of SkyPilot's"):
-        Place.of(name)
+        OfferName.parse(name)
 
 
 @pytest.mark.parametrize(
     ("name", "base", "meaning"),
     [
         ("ResourcesUnavailableError", Exception, CapacityError),
-        ("NoCloudAccessError", Exception, CredentialsError),
-        ("ClusterDoesNotExist", ValueError, NotFoundError),
-        ("ApiServerConnectionError", RuntimeError, UnreachableError),
-        ("Anything", ConnectionResetError, UnreachableError),
+        ("NoCloudAccessError", Exception, SkyCredentialsError),
+        ("ClusterDoesNotExist", ValueError, SkyNotFoundError),
+        ("ApiServerConnectionError", RuntimeError, SkyUnreachableError),
+        ("Anything", ConnectionResetError, SkyUnreachableError),
         ("InvalidClusterNameError", Exception, SkyError),
     ],
 )
@@ -178,12 +178,12 @@ def test_what_skypilot_raises_means_one_of_a_few_things(
 
 def test_a_request_that_no_server_knows_is_not_found() -> None:
     lost = RuntimeError("Failed to get request x: 404 {'detail': 'not found'}")
-    assert type(meaning_of(lost)) is NotFoundError
-    assert type(meaning_of(RuntimeError("Failed to get request x: 502 bad gateway"))) is UnreachableError
+    assert type(meaning_of(lost)) is SkyNotFoundError
+    assert type(meaning_of(RuntimeError("Failed to get request x: 502 bad gateway"))) is SkyUnreachableError
 
 
 def test_a_call_has_a_time_limit() -> None:
     import asyncio
 
-    with pytest.raises(UnreachableError, match="no answer within 5 s"):
+    with pytest.raises(SkyUnreachableError, match="no answer within 5 s"):
         run(within(5.0, asyncio.sleep(100)))

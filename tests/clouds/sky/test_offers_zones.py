@@ -19,7 +19,7 @@ from starburst.app.doctor import cloud_checks
 from starburst.app.wiring import sky
 from starburst.clouds.sky import offers, zones
 from starburst.clouds.sky.access.ports import CloudAccess
-from starburst.clouds.sky.offers import CatalogError, Place, Wanted, catalog_offers, read_offers
+from starburst.clouds.sky.offers import CatalogError, OfferFilter, OfferName, catalog_offers, read_offers
 from starburst.clouds.sky.zones import ZoneNames, ZonesError, ask_skypilot
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -72,7 +72,7 @@ def priced(found: list[Offer]) -> dict[str, Money | None]:
 def test_offers_of_aws_have_the_names_that_the_account_has_for_zones_and_only_its_regions(
     catalog: Path,
 ) -> None:
-    found = catalog_offers("aws", Wanted(), ZoneNames(Asked()))
+    found = catalog_offers("aws", OfferFilter(), ZoneNames(Asked()))
     assert priced(found) == {
         f"aws/us-east-1/us-east-1b/{SPOT}": Money.of("0.02"),
         f"aws/us-east-1/us-east-1a/{SPOT}": Money.of("0.03"),
@@ -82,35 +82,35 @@ def test_offers_of_aws_have_the_names_that_the_account_has_for_zones_and_only_it
     wished = found[-1].in_zone("us-east-1b")
     assert wished is not None
     assert wished.name == "aws/us-east-1/us-east-1b/c7i.large"
-    assert Place.of(wished.name).infra == "aws/us-east-1/us-east-1b"
+    assert OfferName.parse(wished.name).infra == "aws/us-east-1/us-east-1b"
 
 
 def test_names_are_asked_for_once_and_again_for_zones_that_are_new(catalog: Path) -> None:
     ask = Asked()
     names = ZoneNames(ask)
-    for wanted in (Wanted(), Wanted(regions=frozenset({"us-east-1"})), Wanted(spot=False)):
+    for wanted in (OfferFilter(), OfferFilter(regions=frozenset({"us-east-1"})), OfferFilter(spot=False)):
         catalog_offers("aws", wanted, names)
     assert ask.times == 1
     catalog.write_text(catalog.read_text() + "c7i.large,2,4,0.09,0.01,us-east-1,use1-az6\n")
     ask.names = {**OURS, "use1-az6": "us-east-1f"}
-    found = catalog_offers("aws", Wanted(), names)
+    found = catalog_offers("aws", OfferFilter(), names)
     assert (found[0].zone, ask.times) == ("us-east-1f", 2)
 
 
 def test_names_that_were_known_stay_so_when_they_cannot_be_asked_for_again(catalog: Path) -> None:
     ask = Asked()
     names = ZoneNames(ask)
-    before = catalog_offers("aws", Wanted(), names)
+    before = catalog_offers("aws", OfferFilter(), names)
     catalog.write_text(catalog.read_text() + "c7i.large,2,4,0.09,0.01,us-east-1,use1-az6\n")
     ask.error = OSError("no network")
-    assert catalog_offers("aws", Wanted(), names) == before
+    assert catalog_offers("aws", OfferFilter(), names) == before
     assert (ask.times, names.trouble) == (2, "")
 
 
 def test_other_clouds_are_as_their_catalogs_have_them(catalog: Path) -> None:
     catalog.write_text(HEADER + "n2-8,8,32,0.4,0.1,us-central1,us-central1-a\n")
     ask = Asked()
-    (offer, _) = catalog_offers("gcp", Wanted(), ZoneNames(ask))
+    (offer, _) = catalog_offers("gcp", OfferFilter(), ZoneNames(ask))
     assert (offer.zones, ask.times) == ((("us-central1-a", "gcp/us-central1/us-central1-a/n2-8/spot"),), 0)
 
 
@@ -134,7 +134,7 @@ def test_without_names_a_region_is_one_offer_at_its_dearest_zones_price(
     catalog: Path, ask: Asked, trouble: str
 ) -> None:
     names = ZoneNames(ask)
-    found = catalog_offers("aws", Wanted(), names)
+    found = catalog_offers("aws", OfferFilter(), names)
     assert priced(found) == {
         f"aws/me-south-1/{SPOT}": Money.of("0.04"),
         f"aws/us-east-1/{SPOT}": Money.of("0.05"),
@@ -147,7 +147,7 @@ def test_without_names_a_region_is_one_offer_at_its_dearest_zones_price(
 
 def test_a_zone_whose_price_nobody_knows_is_its_regions_dearest(catalog: Path) -> None:
     catalog.write_text(catalog.read_text().replace("0.03", "0"))
-    found = catalog_offers("aws", Wanted(), ZoneNames(Asked(error=NONE)))
+    found = catalog_offers("aws", OfferFilter(), ZoneNames(Asked(error=NONE)))
     assert priced(found)[f"aws/us-east-1/{SPOT}"] is None
 
 
@@ -161,12 +161,12 @@ def test_names_that_take_too_long_are_waited_for_once_and_used_when_they_have_co
 
     names, since = ZoneNames(ask, limit_s=0.2), time.monotonic()
     for _ in range(100):
-        assert catalog_offers("aws", Wanted(spot=False), names)[0].zones == ()
+        assert catalog_offers("aws", OfferFilter(spot=False), names)[0].zones == ()
     assert time.monotonic() - since < 10, "100 limits would be 20 s"
     assert names.trouble == "AWS has not told them within 0.2 s"
     come.set()
     while names.trouble and time.monotonic() - since < 20:
-        found = catalog_offers("aws", Wanted(spot=False), names)
+        found = catalog_offers("aws", OfferFilter(spot=False), names)
     assert dict(found[0].zones).keys() == set(OURS.values())
     assert asked == [sorted(EVERY_ID)]
 
@@ -177,13 +177,13 @@ def test_what_could_not_be_told_is_asked_for_again_after_a_while_only(
     ask = Asked(error=NONE)
     names = ZoneNames(ask)
     for _ in range(3):
-        catalog_offers("aws", Wanted(), names)
+        catalog_offers("aws", OfferFilter(), names)
     assert ask.times == 1
     monkeypatch.setattr(zones, "AGAIN_S", 0.0)
     later, ask.error = ZoneNames(ask), NONE
-    catalog_offers("aws", Wanted(), later)
+    catalog_offers("aws", OfferFilter(), later)
     ask.error = None
-    assert catalog_offers("aws", Wanted(), later)[0].zone == "us-east-1b"
+    assert catalog_offers("aws", OfferFilter(), later)[0].zone == "us-east-1b"
 
 
 def test_unknown_names_are_said_once_in_the_log(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_unknown_names_are_said_once_in_the_log(catalog: Path, monkeypatch: pyte
     monkeypatch.setattr(sky, "ZONES", ZoneNames(ask))
     with capture_logs() as told:
         for ask.error in (NONE, NONE, None, NONE):
-            sky._read_aloud(SkyConfig())
+            sky._read_and_warn(SkyConfig())
     assert [(line["event"], line["error"]) for line in told] == [("zone-names-unknown", str(NONE))]
 
 
@@ -227,7 +227,7 @@ def test_the_doctor_says_in_one_line_that_names_are_unknown_and_what_to_do(
 def test_a_users_own_prices_must_not_name_a_zone_of_aws_by_its_id(catalog: Path) -> None:
     named = IDS.replace("use1-az1", "us-east-1b").replace("use1-az4", "us-east-1d").splitlines(keepends=True)
     catalog.write_text(HEADER + named[0] + named[2])
-    assert [offer.zone for offer in read_offers(catalog, "aws", Wanted(on_demand=False))] == [
+    assert [offer.zone for offer in read_offers(catalog, "aws", OfferFilter(on_demand=False))] == [
         "us-east-1b",
         "us-east-1d",
     ]
@@ -236,8 +236,8 @@ def test_a_users_own_prices_must_not_name_a_zone_of_aws_by_its_id(catalog: Path)
         r"row 3: AvailabilityZone: 'use1-az2' is the id of a zone.*; write that name, such as us-east-1b, or "
     )
     with pytest.raises(CatalogError, match=told):
-        read_offers(catalog, "aws", Wanted())
-    assert len(read_offers(catalog, "other", Wanted())) == 3
+        read_offers(catalog, "aws", OfferFilter())
+    assert len(read_offers(catalog, "other", OfferFilter())) == 3
 
 
 @pytest.mark.parametrize("zone", ["use1-az1", "apne1-az4", "usw2-lax1-az1", "usgw1-az2"])
@@ -252,7 +252,7 @@ def test_names_of_zones_are_taken_as_they_are(zone: str) -> None:
 
 
 def test_an_older_stores_offer_in_a_zone_by_its_id_is_read_still() -> None:
-    assert Place.of(f"aws/us-east-1/use1-az1/{SPOT}") == Place(
+    assert OfferName.parse(f"aws/us-east-1/use1-az1/{SPOT}") == OfferName(
         "aws", "us-east-1", "use1-az1", "c7i.large", spot=True
     )
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.journal import RankNote, RunNote
-from starburst.clouds.sky.runs.progress import HEAR_S, Hearing
+from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
+from starburst.clouds.sky.runs.progress import HEAR_S, ProgressCollector
 from starburst.core.model.events import Event, Progress, RunEnded, RunStarted
 from starburst.runs.supervisor.progress_report import MAX_BYTES
-from tests.clouds.sky.fake import FakeSky, Task
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_vm import Task
 from tests.clouds.sky.life import Life, play, ready, run_of
 
 
@@ -93,8 +94,8 @@ class Ear:
     def __init__(self) -> None:
         self.now = 1000.0
         self.told: list[Event] = []
-        self.hearing = Hearing(self.told.append, lambda: self.now)
-        self.note = RunNote("a", 1, [RankNote("i-1")])
+        self.hearing = ProgressCollector(self.told.append, lambda: self.now)
+        self.note = RunEntry("a", 1, [RankEntry("i-1")])
         self.mine = {"a/1/0": (self.note, self.note.ranks[0])}
 
     def heard(self, answer: object) -> None:

@@ -13,6 +13,7 @@ from starburst.app.config.home import Home
 from starburst.app.config.sites import SkyConfig
 from starburst.app.wiring.sky import sky_cloud
 from starburst.clouds.sky.access.sdk import hourly
+from starburst.clouds.sky.context import SkyClock
 from starburst.core.model.events import InstanceReady, SiteSynced
 from starburst.domain.clock import Pace
 from starburst.domain.money import Money
@@ -78,13 +79,11 @@ def test_a_file_of_prices_in_the_config_makes_them_the_users_own(tmp_path: Path)
         config,
         Home(tmp_path),
         tmp_path,
-        pace=Pace(),
-        now=lambda: 0.0,
+        clock=SkyClock(lambda: 0.0, Pace()),
         controller="c",
-        source=None,
         max_log=1 << 30,
     )
-    assert cloud._machines._launching._own_prices
+    assert cloud._context.settings.own_prices
 
 
 class Launched:

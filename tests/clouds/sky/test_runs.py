@@ -136,9 +136,9 @@ def test_a_machine_that_ended_just_before_a_crash_takes_its_runs_with_it_after_t
         await ready(life)
         await life.cloud.start(run_of("a", 5000))
         await life.heard(RunStarted)
-        note = life.cloud._machines.notes["i-1"]
-        note.ended_at = wall()
-        life.cloud._machines._save(note)
+        machine = life.cloud.machines["i-1"]
+        machine.entry.ended_at = wall()
+        machine.save()
         async with Life(sky, life.home) as second:
             assert (await second.heard(RunEnded)).end is RunEnd.LOST
 

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import pytest
 
 from starburst.clouds.sky.access import ssh
-from starburst.clouds.sky.access.ports import Access, JobState, SkyError, UnreachableError
+from starburst.clouds.sky.access.ports import Access, JobState, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, within
-from starburst.clouds.sky.access.ssh import SshContact
+from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.agent.build import agent_archive, agent_path
-from starburst.clouds.sky.runs.runner import RayRunner, Submission
+from starburst.clouds.sky.runs.runner import RayRunner, TaskSubmission
 
 pytestmark = pytest.mark.processes
 
@@ -87,8 +87,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def contact(tmp_path: Path) -> Iterator[SshContact]:
-    made = SshContact(tmp_path / "ours")
+def contact(tmp_path: Path) -> Iterator[SshTransport]:
+    made = SshTransport(tmp_path / "ours")
     yield made
     made.close()
 
@@ -98,19 +98,19 @@ def run(call: Coroutine[Any, Any, T]) -> T:
 
 
 def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
-    contact: SshContact, machine: Path
+    contact: SshTransport, machine: Path
 ) -> None:
     for _ in range(2):
-        assert run(contact.call("c", ACCESS, "tend", {"lease_s": 100}))["ranks"] == {}
+        assert run(contact.call("c", ACCESS, "exchange", {"lease_s": 100}))["ranks"] == {}
     agent = machine / agent_path().removeprefix("~/")
     assert agent.read_bytes() == agent_archive()
     assert (machine / "starburst" / "lease.json").is_file()
 
 
 def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     (key,) = (tmp_path / "ours" / "keys").iterdir()
     assert key.read_text() == ACCESS.private_key
     assert key.stat().st_mode & 0o077 == 0
@@ -122,30 +122,30 @@ def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(
 
 
 def test_a_machine_that_cannot_be_reached_is_told_from_an_agent_that_fails(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(SkyError, match=r"c: the agent failed: .*KeyError") as failed:
         run(contact.call("c", ACCESS, "nonsense", {}))
     assert type(failed.value) is SkyError
     (tmp_path / "seen.down").touch()
     for call in (
-        contact.call("c", ACCESS, "tend", {}),
+        contact.call("c", ACCESS, "exchange", {}),
         contact.send("c", ACCESS, tmp_path, "~/x"),
         contact.fetch("c", ACCESS, "~/x", tmp_path / "y"),
     ):
-        with pytest.raises(UnreachableError, match="c: no route to host"):
+        with pytest.raises(SkyUnreachableError, match="c: no route to host"):
             run(call)
 
 
 def test_a_call_that_gets_no_answer_is_given_up(
-    contact: SshContact, machine: Path, monkeypatch: pytest.MonkeyPatch
+    contact: SshTransport, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(contact.call("c", ACCESS, "tend", {}))
+    run(contact.call("c", ACCESS, "exchange", {}))
     monkeypatch.setattr(ssh, "CALL_S", 0.2)
     monkeypatch.setattr(contact, "_agent", "~/sleeps")
     (machine / "sleeps").write_text("import time; time.sleep(60)")
-    with pytest.raises(UnreachableError, match=r"c: no answer within 0\.2 s"):
-        run(contact.call("c", ACCESS, "tend", {}))
+    with pytest.raises(SkyUnreachableError, match=r"c: no answer within 0\.2 s"):
+        run(contact.call("c", ACCESS, "exchange", {}))
 
 
 def test_a_child_that_a_program_leaves_behind_holds_nobody_up() -> None:
@@ -168,7 +168,7 @@ def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
             ended.append("so has its program")
 
     async def main() -> None:
-        with pytest.raises(UnreachableError):
+        with pytest.raises(SkyUnreachableError):
             await within(0, cleans_up(), "c")
         assert ended
 
@@ -176,7 +176,7 @@ def test_what_is_given_up_has_ended_before_anybody_goes_on() -> None:
 
 
 def test_a_directory_goes_there_and_comes_back_whole(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     here = tmp_path / "checkpoints" / "job"
     (here / "deep").mkdir(parents=True)
@@ -197,7 +197,7 @@ def test_a_directory_goes_there_and_comes_back_whole(
 
 
 def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
-    contact: SshContact, machine: Path, tmp_path: Path
+    contact: SshTransport, machine: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "step").write_text("1")
@@ -205,7 +205,7 @@ def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
     assert (tmp_path / "kept" / "step").read_text() == "1"
 
 
-def test_a_task_is_put_into_the_machines_ray_once(contact: SshContact, machine: Path) -> None:
+def test_a_task_is_put_into_the_machines_ray_once(contact: SshTransport, machine: Path) -> None:
     Ray.jobs = {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Ray)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -214,7 +214,7 @@ def test_a_task_is_put_into_the_machines_ray_once(contact: SshContact, machine: 
         (machine / ".sky" / "ray_port.json").write_text(
             json.dumps({"ray_dashboard_port": server.server_port})
         )
-        tasks = [Submission("sb-a-1-0", "a/1/0", 2, "V100"), Submission("sb-b-1-0", "b/1/0", 0, "")]
+        tasks = [TaskSubmission("sb-a-1-0", "a/1/0", 2, "V100"), TaskSubmission("sb-b-1-0", "b/1/0", 0, "")]
         runner = RayRunner(contact)
         first = run(runner.submit("c", ACCESS, tasks))
         Ray.jobs["sb-a-1-0"]["status"] = "FAILED"

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from starburst.clouds.sky.access.threads import in_thread
+from starburst.aio import in_thread
 
 
 def test_what_the_work_returns_or_raises_is_what_is_awaited() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.access.ports import ClusterState, Presence
-from starburst.clouds.sky.machines.liveness import Verdict, verdict
+from starburst.clouds.sky.machines.liveness import Liveness, liveness_of
 from starburst.core.model.events import (
     InstanceGone,
     InstanceReady,
@@ -88,7 +88,7 @@ def test_all_machines_missing_at_once_end_nothing_and_start_nothing_anew(
             assert (await life.heard(RunEnded, lambda end, n=number: end.job_id == f"j{n}")).exit_code == 0
         assert (len(sky.alive()), begun(sky), sky.calls["launch"]) == (3, 3, launches)
         assert sky.calls["end"] == sky.calls["down"] == 0
-        assert all(note.forgotten for note in life.cloud._machines.notes.values())
+        assert all(machine.entry.forgotten for machine in life.cloud.machines.values())
 
     play(tmp_path, story)
     assert capsys.readouterr().out.count("skypilot-forgot-machine") == 3
@@ -155,7 +155,7 @@ def test_where_the_cloud_cannot_be_asked_skypilots_word_that_it_took_a_machine_d
 ) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
-        assert life.cloud._machines.notes["i-1"].at is None, "these credentials do not see it"
+        assert life.cloud.machines["i-1"].entry.at is None, "these credentials do not see it"
         await life.cloud.terminate("i-1")
         since = wall()
         await life.heard(InstanceGone)
@@ -243,7 +243,7 @@ def test_only_machines_of_ours_are_refreshed_and_the_suspected_ones_first(tmp_pa
         async with Life(sky, tmp_path / "home") as life:
             await ready(life, "i-1")
             await ready(life, "i-2")
-            names = {life.cloud._machines.naming.cluster(id_) for id_ in ("i-1", "i-2")}
+            names = {life.cloud.machines[id_].cluster for id_ in ("i-1", "i-2")}
             await asyncio.sleep(QUIET_S)
             assert {name for call in sky.refreshed for name in call} == names
             sky.refreshed.clear()
@@ -275,18 +275,18 @@ def test_a_machine_comes_back_to_skypilots_books_when_it_is_listed_again(
 ) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
-        note = life.cloud._machines.notes["i-1"]
+        entry = life.cloud.machines["i-1"].entry
         known = dict(sky.clusters_known)
         sky.lose_state()
         await asyncio.sleep(QUIET_S)
-        assert note.forgotten
+        assert entry.forgotten
         if ready_again:
             async with Life(sky, life.home) as second:
                 await second.heard(InstanceReady, at("i-1"))
-                assert second.cloud._machines.notes["i-1"].forgotten, "it is noted"
+                assert second.cloud.machines["i-1"].entry.forgotten, "it is noted"
         sky.clusters_known.update(known)
         await asyncio.sleep(QUIET_S)
-        assert not note.forgotten
+        assert not entry.forgotten
 
     play(tmp_path, story)
 
@@ -295,13 +295,13 @@ def test_nothing_is_gone_without_a_word_that_counts() -> None:
     """Every combination of what can be known."""
     words = itertools.product([None, *Presence], [None, *ClusterState], [False, True], [False, True])
     for presence, listed, answers, over in words:
-        told = verdict(presence, listed, answers=answers, surely_over=over)
+        told = liveness_of(presence, listed, answers=answers, surely_over=over)
         if answers and presence is not Presence.ENDED:
-            assert told in (Verdict.LIVES, Verdict.STOPPED)
-        if told is Verdict.GONE:
+            assert told in (Liveness.LIVES, Liveness.STOPPED)
+        if told is Liveness.GONE:
             by_id = presence in (Presence.ENDED, Presence.ABSENT)
             assert by_id or (presence is None and listed is None and over)
         if presence is Presence.RUNNING:
-            assert told is Verdict.LIVES
+            assert told is Liveness.LIVES
         if listed is None and presence is None and not answers and not over:
-            assert told is Verdict.UNKNOWN
+            assert told is Liveness.UNKNOWN

@@ -177,9 +177,9 @@ def boxed(*volumes: dict[str, Any]) -> dict[str, Any]:
 
 
 def finished(machine: Machine, *volumes: dict[str, Any]) -> dict[str, Any]:
-    machine.tend(lease_s=100, specs={NAME: {**boxed(*volumes), "secrets": {"KEY": "s3cret"}}})
+    machine.exchange(lease_s=100, specs={NAME: {**boxed(*volumes), "secrets": {"KEY": "s3cret"}}})
     machine.run().wait(20)
-    return machine.tend()
+    return machine.exchange()
 
 
 def store_dir(machine: Machine, store: Bucket) -> Path:

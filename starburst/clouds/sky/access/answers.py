@@ -1,7 +1,7 @@
-"""What machines answer: the one door for all of it, as nothing of it is taken on trust.
+"""Parses what machines answer; nothing of it is trusted.
 
-A machine is shared by jobs of several users, and each of them may have come to own it. So an answer is
-bounded in size, and has the fields, types and ranges that `agent/protocol.py` gives it, or it is none. What
+A machine is shared by jobs of several users, and any of them may have taken it over. So an answer must be
+bounded in size and have the fields, types and ranges that `agent/protocol.py` gives it, or it is none. What
 is wrong with one task counts for that task; what is wrong with the rest makes an exchange that failed.
 """
 
@@ -33,7 +33,7 @@ Text = Annotated[str, Field(max_length=4096)]
 
 
 class AnswerError(SkyError):
-    """A machine answered something else than it was asked for."""
+    """A machine's answer is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tended:
-    """A machine's answer to `tend`."""
+class MachineState:
+    """How a machine stands, with the tasks that were asked about: its answer to `exchange`."""
 
     #: Epoch seconds.
     booted_at: float
@@ -74,8 +74,8 @@ class Tended:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
-    """A machine's answer to `submit`: how tasks stand in its queue, and why it did not take others."""
+class QueueStates:
+    """How tasks stand in a machine's queue, and why it refused others: its answer to `submit`."""
 
     states: dict[str, JobState]
     refused: dict[str, str]
@@ -131,11 +131,11 @@ def decoded(text: bytes) -> Any:
         raise AnswerError(f"its machine answered no JSON: {visible(text[:SHOWN])}") from None
 
 
-def tended(answer: object, asked: Collection[str] = ()) -> Tended:
-    """An answer to `tend` about the tasks that were `asked` about; others are none of our business.
+def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
+    """Parse an answer to `exchange` about the tasks that were `asked` about; ignores others.
 
     Raises:
-        AnswerError: it is none.
+        AnswerError: it is not valid.
     """
     machine = _whole(_Machine, answer)
     tasks, broken, room = {}, {}, LOG_BYTES
@@ -146,7 +146,7 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
         except (ValueError, zlib.error, binascii.Error) as error:
             why = _first(error) if isinstance(error, ValidationError) else str(error)
             broken[name] = f"its machine answered {why}"
-    return Tended(
+    return MachineState(
         booted_at=machine.booted_at,
         lapsed=machine.lapsed,
         kept=machine.kept,
@@ -158,21 +158,21 @@ def tended(answer: object, asked: Collection[str] = ()) -> Tended:
     )
 
 
-def submitted(answer: object, asked: Collection[str]) -> Submitted:
-    """An answer to `submit` of the tasks that were `asked` for.
+def parse_submit(answer: object, asked: Collection[str]) -> QueueStates:
+    """Parse an answer to `submit` about the tasks that were `asked` for; ignores others.
 
     Raises:
-        AnswerError: it is none.
+        AnswerError: it is not valid.
     """
     queue = _whole(_Queue, answer)
     known = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING}
     states = {name: known.get(state, JobState.ENDED) for name, state in queue.states.items() if name in asked}
     refused = {name: visible(why) for name, why in queue.refused.items() if name in asked}
-    return Submitted(states, refused)
+    return QueueStates(states, refused)
 
 
 def visible(text: str | bytes) -> str:
-    """What a machine says, as one line that does nothing to a terminal and has an end."""
+    """Text of a machine as one line of bounded length without control characters."""
     if isinstance(text, bytes):
         text = text.decode(errors="replace")
     line = printable(text[: SHOWN + 1])
@@ -210,7 +210,7 @@ def _unpacked(log: str, room: int) -> bytes:
 
 
 def _first(error: ValidationError) -> str:
-    """The first thing that is wrong: where, and what should be there."""
+    """The first problem: its field, and what was expected."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return visible(f"{where}: {first['msg']}" if where else first["msg"])

@@ -1,8 +1,8 @@
-"""`CloudApi`: AWS by its own API and instances' ids; other clouds through SkyPilot's provisioner.
+"""`CloudApi`: AWS by its own API and instance ids; other clouds through SkyPilot's provisioner.
 
-Both use the credentials that are found where Starburst runs. AWS goes on telling of an instance for about an
-hour after its end. The provisioners of other clouds find instances by the name of their cluster, so there an
-instance whose tags were removed is absent like one that is over; what it answers over ssh decides then.
+Both use the credentials of the machine that Starburst runs on. AWS describes an instance for about an hour
+after its end. The provisioners of other clouds find instances by the name of their cluster, so an instance
+whose tags were removed is absent there, like a terminated one; then its answer over ssh decides.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.errors import within
-from starburst.clouds.sky.access.ports import CloudId, Presence, Sighting, SkyError, UnreachableError
+from starburst.clouds.sky.access.ports import (
+    InstanceRef,
+    Observation,
+    Presence,
+    SkyError,
+    SkyUnreachableError,
+)
 from starburst.clouds.sky.access.sdk import load
-from starburst.clouds.sky.access.threads import in_thread
 
 T = TypeVar("T")
 
@@ -33,7 +39,7 @@ _AWS_STATES = {
     "shutting-down": Presence.ENDING,
     "terminated": Presence.ENDED,
 }
-#: What EC2 writes of a stop or an end: "User initiated (2026-11-22 13:23:24 GMT)".
+#: EC2's reason of a stop or termination: "User initiated (2026-11-22 13:23:24 GMT)".
 _WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _STATES = {"INIT": Presence.RUNNING, "UP": Presence.RUNNING, "STOPPED": Presence.STOPPED}
 
@@ -41,7 +47,7 @@ _STATES = {"INIT": Presence.RUNNING, "UP": Presence.RUNNING, "STOPPED": Presence
 class ProvisionApi:
     """See `CloudApi`."""
 
-    async def sight(self, at: CloudId) -> Sighting:
+    async def sight(self, at: InstanceRef) -> Observation:
         """See `CloudApi`."""
         if at.provider == AWS:
             return await _ask(lambda: _sight_aws(at))
@@ -49,14 +55,14 @@ class ProvisionApi:
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
-    ) -> list[Sighting] | None:
+    ) -> list[Observation] | None:
         """See `CloudApi`."""
         if provider != AWS:
             return None
         only = [{"Name": f"tag:{key}", "Values": [value]} for key, value in labels]
         return await _ask(lambda: _described(region, Filters=only))
 
-    async def arm(self, at: CloudId) -> bool:
+    async def arm(self, at: InstanceRef) -> bool:
         """See `CloudApi`. SkyPilot leaves EC2's default, which is to stop; spot instances end in any case."""
         if at.provider != AWS:
             return False
@@ -70,7 +76,7 @@ class ProvisionApi:
 
         return await _ask(work)
 
-    async def end(self, at: CloudId) -> None:
+    async def end(self, at: InstanceRef) -> None:
         """See `CloudApi`."""
 
         def work() -> None:
@@ -83,13 +89,13 @@ class ProvisionApi:
 
 
 async def _ask(work: Callable[[], T]) -> T:
-    """What fails here says nothing of an instance, whatever it is."""
+    """The result of a call of a cloud; any failure means that the cloud does not answer."""
     try:
         return await within(CALL_S, in_thread(work), "the cloud")
-    except UnreachableError:
+    except SkyUnreachableError:
         raise
     except SkyError as error:
-        raise UnreachableError(str(error)) from error
+        raise SkyUnreachableError(str(error)) from error
 
 
 def _ec2(region: str, service: str = "ec2") -> Any:
@@ -105,7 +111,7 @@ def _ec2(region: str, service: str = "ec2") -> Any:
     return client(service, region_name=region, **limits)
 
 
-def _sight_aws(at: CloudId) -> Sighting:
+def _sight_aws(at: InstanceRef) -> Observation:
     # As a filter: an id that is not known is an empty answer then, not an error.
     only = [{"Name": "instance-id", "Values": [at.instance]}]
     found = _described(at.region, Filters=only)
@@ -113,24 +119,26 @@ def _sight_aws(at: CloudId) -> Sighting:
         return found[0]
     account = _ec2(at.region, "sts").get_caller_identity()["Account"]
     if at.account and account != at.account:
-        raise UnreachableError(f"{at.instance} is of account {at.account}; the credentials are of {account}")
-    return Sighting(at, Presence.ABSENT)
+        raise SkyUnreachableError(
+            f"{at.instance} is of account {at.account}; the credentials are of {account}"
+        )
+    return Observation(at, Presence.ABSENT)
 
 
-def _described(region: str, **only: Any) -> list[Sighting]:
+def _described(region: str, **only: Any) -> list[Observation]:
     pages = _ec2(region).get_paginator("describe_instances").paginate(**only)
     groups = [group for page in pages for group in page["Reservations"]]
     return [_read(one, region, group.get("OwnerId", "")) for group in groups for one in group["Instances"]]
 
 
-def _read(one: Mapping[str, Any], region: str, account: str) -> Sighting:
-    at = CloudId(AWS, region, str(one["InstanceId"]), account=account)
-    # A state that is not known is not an end.
+def _read(one: Mapping[str, Any], region: str, account: str) -> Observation:
+    at = InstanceRef(AWS, region, str(one["InstanceId"]), account=account)
+    # An unknown state is not an end.
     presence = _AWS_STATES.get(one["State"]["Name"], Presence.RUNNING)
     ended_at = None
     if presence in (Presence.STOPPED, Presence.ENDED):
         ended_at = when_of(one.get("StateTransitionReason", ""))
-    return Sighting(at, presence, one["LaunchTime"].timestamp(), ended_at)
+    return Observation(at, presence, one["LaunchTime"].timestamp(), ended_at)
 
 
 def when_of(reason: str) -> float | None:
@@ -148,12 +156,12 @@ def _provision() -> Any:
     return provision
 
 
-def _sight_other(at: CloudId) -> Sighting:
+def _sight_other(at: InstanceRef) -> Observation:
     found = _provision().query_instances(
         at.provider, at.name, at.name, dict(at.config), non_terminated_only=False
     )
     if at.instance not in found:
-        return Sighting(at, Presence.ABSENT)
+        return Observation(at, Presence.ABSENT)
     status = found[at.instance]
     status = status[0] if isinstance(status, tuple) else status
-    return Sighting(at, Presence.ENDED if status is None else _STATES.get(status.value, Presence.RUNNING))
+    return Observation(at, Presence.ENDED if status is None else _STATES.get(status.value, Presence.RUNNING))

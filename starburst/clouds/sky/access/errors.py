@@ -1,31 +1,32 @@
-"""What SkyPilot's exceptions, and those of its libraries, mean here; and calls that take too long."""
+"""Maps exceptions of SkyPilot and its libraries to this package's errors; and limits the time of calls."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from starburst.aio import running
 from starburst.clouds.sky.access.ports import (
     CapacityError,
-    CredentialsError,
-    NotFoundError,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
 
 T = TypeVar("T")
 
-#: Colours, for a terminal.
+#: Colour codes of terminals.
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-#: SkyPilot's exceptions by what they mean here; the first that fits counts.
+#: Names of exceptions by what they mean here; the first match counts.
 _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
-    (UnreachableError, ("KubeAPIUnreachableError",)),
+    (SkyUnreachableError, ("KubeAPIUnreachableError",)),
     (CapacityError, ("ResourcesUnavailableError", "ProvisionPrechecksError")),
     (
-        CredentialsError,
+        SkyCredentialsError,
         (
             "ApiServerAuthenticationError",
             "CloudUserIdentityError",
@@ -35,9 +36,9 @@ _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
             "PermissionDeniedError",
         ),
     ),
-    (NotFoundError, ("ClusterDoesNotExist",)),
+    (SkyNotFoundError, ("ClusterDoesNotExist",)),
     (
-        UnreachableError,
+        SkyUnreachableError,
         (
             "ApiServerConnectionError",
             "ServerTemporarilyUnavailableError",
@@ -59,12 +60,12 @@ _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
 )
 
 
-class SlowError(UnreachableError):
-    """No answer in time."""
+class SlowError(SkyUnreachableError):
+    """A call gave no answer in time; what it asked for may still happen."""
 
 
 def meaning(error: BaseException) -> SkyError:
-    """A SkyPilot exception as one of ours."""
+    """The error of this package for an exception of SkyPilot or its libraries."""
     if isinstance(error, SkyError):
         return error
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -72,28 +73,37 @@ def meaning(error: BaseException) -> SkyError:
     for kind, of in _MEANINGS:
         if names & set(of):
             return kind(text)
-    # What the SDK knows by its words only: an id no server knows (after its state was lost), and a server
-    # that is down while we forbid the SDK to start one of its own.
+    # Cases without a class of their own: a request id that the server does not know (its state was lost), and
+    # a server that is down while the SDK must not start one of its own.
     if "Failed to get request" in text:
-        return NotFoundError(text) if ": 404" in text else UnreachableError(text)
+        return SkyNotFoundError(text) if ": 404" in text else SkyUnreachableError(text)
     if "local API server" in text or "Connection refused" in text:
-        return UnreachableError(text)
+        return SkyUnreachableError(text)
     return SkyError(text)
 
 
 async def within(limit_s: float, call: Coroutine[Any, Any, T], whose: str = "SkyPilot's API server") -> T:
-    """What a call returns, its errors as ours.
+    """What a call returns.
 
     Raises:
-        SkyError: it failed; SlowError if it gave no answer in time.
+        SkyError: the call failed; SlowError if it gave no answer in time.
     """
-    task = asyncio.ensure_future(call)
     try:
+        return await in_time(limit_s, call, f"{whose} gave")
+    except Exception as error:  # the SDK raises whatever the server sends, and whatever its libraries raise
+        raise meaning(error) from error
+
+
+async def in_time(limit_s: float, call: Coroutine[Any, Any, T], whose: str) -> T:
+    """What a call returns within `limit_s` seconds; else it is cancelled, and has ended when this raises.
+
+    A call is cancelled once, so that it may await during its cleanup; a cancel scope would cancel that too.
+
+    Raises:
+        SlowError: it took longer; the message begins with `whose`.
+    """
+    async with running(call, whose) as task:
         await asyncio.wait([task], timeout=limit_s)
         if not task.done():
-            raise SlowError(f"{whose} gave no answer within {limit_s:g} s")
-        return task.result()
-    except Exception as error:  # the SDK raises whatever the server sends, and whatever its libraries do
-        raise meaning(error) from error
-    finally:
-        task.cancel()
+            raise SlowError(f"{whose} no answer within {limit_s:g} s")
+        return cast(T, task.result())

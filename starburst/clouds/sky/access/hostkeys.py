@@ -1,7 +1,7 @@
-"""ssh's host keys: the one that a machine has at first contact is pinned, and stays.
+"""Host keys of machines: pinned at first contact (trust on first use).
 
-Nobody tells us the key of a machine that was just rented, so the first contact is taken on trust, and does
-nothing but ask for the key. From then on another key is another machine: it is told nothing.
+The key of a machine that was just rented is not known from elsewhere, so the first contact trusts it, and
+does nothing but ask for it. From then on a machine with another key is another machine, and is sent nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: ssh's words for a key that is not the pinned one.
+#: ssh's message about a key that is not the pinned one.
 CHANGED = b"Host key verification failed"
 
 
 class HostKeys:
-    """A file for each machine below a directory, in ssh's own form."""
+    """One file per machine, in the format of ssh's known_hosts."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -25,16 +25,16 @@ class HostKeys:
         root.chmod(0o700)
 
     def path(self, cluster: str) -> Path:
-        """Where the key of a machine is, or would be."""
+        """The file for the key of a machine."""
         return self._root / cluster.replace("/", "_")
 
     def is_pinned(self, cluster: str) -> bool:
-        """Whether there was a first contact."""
+        """Whether the key of a machine is known."""
         return self.path(cluster).exists()
 
     @contextmanager
     def first_contact(self, cluster: str) -> Iterator[Path]:
-        """A file for ssh to write the key to. It is kept if nobody else was first."""
+        """A file for ssh to write the key to; it becomes the pinned one unless another contact was first."""
         number, name = tempfile.mkstemp(dir=self._root, prefix=".")
         try:
             yield Path(name)
@@ -47,11 +47,11 @@ class HostKeys:
             os.unlink(name)
 
     def forget(self, cluster: str) -> None:
-        """The machine is no more."""
+        """Drop the key of a machine that is gone."""
         self.path(cluster).unlink(missing_ok=True)
 
     def options(self, cluster: str, known: Path, *, first: bool = False) -> dict[str, str]:
-        """ssh's options; `first` takes any key and shares no connection."""
+        """ssh's options; with `first`, ssh accepts any key and shares no connection."""
         options = {
             "StrictHostKeyChecking": "accept-new" if first else "yes",
             "UserKnownHostsFile": str(known),

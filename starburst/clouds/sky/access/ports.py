@@ -1,9 +1,9 @@
-"""What this adapter needs of SkyPilot, of the machines it rents and of their clouds: three narrow ports.
+"""The ports of this adapter: SkyPilot's API server, the machines that it rents, and their clouds.
 
-SkyPilot is asked for machines and about them; what happens *on* a machine goes over ssh, one exchange for
-all its jobs (`Contact`). A SkyPilot call costs its API server a process and seconds; an exchange a tenth of
-one. Whether a machine still exists only its cloud can say (`CloudApi`): SkyPilot's listing is what SkyPilot
-remembers, and that can be lost.
+SkyPilot rents machines, lists them and takes them down. What happens *on* a machine goes over ssh, with one
+exchange for all its jobs (`MachineTransport`): a SkyPilot call costs its API server a process and seconds, an
+exchange a tenth of a second. Only its cloud can say whether a machine exists (`CloudApi`): SkyPilot's listing
+is what SkyPilot remembers, and that can be lost.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from translator.carried import CloudStorage
 
 
 class SkyError(Exception):
-    """SkyPilot, or the cloud behind it, did not do what it was asked. The message is for users."""
+    """SkyPilot, a cloud or a machine failed to do what was requested. The message is for users."""
 
 
 class CapacityError(SkyError):
-    """The cloud has none of this to rent just now."""
+    """The cloud has no such machine to rent now."""
 
 
-class CredentialsError(SkyError):
-    """The API server or a cloud does not accept who we are."""
+class SkyCredentialsError(SkyError):
+    """The API server or a cloud rejects the credentials."""
 
 
-class UnreachableError(SkyError):
-    """No answer, from the API server or from a machine. What was asked may have happened."""
+class SkyUnreachableError(SkyError):
+    """The API server or a machine does not answer; what was requested may have happened all the same."""
 
 
 class LocalError(SkyError):
-    """Something of ours is lacking, such as room on a disk or processes: it says nothing of a machine."""
+    """A shortage on this side, such as of disk space or processes; it says nothing about a machine."""
 
 
 class UnsafeError(SkyError):
-    """A directory of ours is not what it should be: somebody put something else in its place."""
+    """A local directory was replaced by something else, such as a link."""
 
 
-class NotFoundError(SkyError):
-    """There is no such cluster, or no such request any more."""
+class SkyNotFoundError(SkyError):
+    """SkyPilot does not know the cluster or the request (any more)."""
 
 
 class ClusterState(str, Enum):
-    """How SkyPilot sees a cluster."""
+    """The state of a cluster in SkyPilot's listing."""
 
     LAUNCHING = "launching"
     UP = "up"
-    UNHEALTHY = "unhealthy"  # the cloud says it runs, and it does not answer
-    STOPPED = "stopped"  # somebody stopped it: its disk is kept, what ran on it is dead
-    ENDING = "ending"  # it gives itself back, being idle
+    UNHEALTHY = "unhealthy"  # it runs by its cloud, and does not answer SkyPilot
+    STOPPED = "stopped"  # its disk is kept, its processes are dead
+    ENDING = "ending"  # its autostop has fired
 
 
 class JobState(str, Enum):
-    """How a queue sees a job."""
+    """The state of a job in a queue."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -80,44 +80,44 @@ class Access:
 
 
 class Presence(str, Enum):
-    """What a cloud says of one instance."""
+    """The state of one instance by its cloud."""
 
     RUNNING = "running"
     STOPPED = "stopped"
-    ENDING = "ending"  # on its way out; what ran there may still run
-    ENDED = "ended"  # the cloud remembers it, as over
-    ABSENT = "absent"  # the cloud has no instance of this id, or none any more
+    ENDING = "ending"  # shutting down; its processes may still run
+    ENDED = "ended"  # terminated, and still described by the cloud
+    ABSENT = "absent"  # the cloud does not know this id (any more)
 
 
 @dataclass(frozen=True, slots=True)
-class CloudId:
-    """An instance as its cloud knows it: by its id, whatever is written on it."""
+class InstanceRef:
+    """An instance by its id in its cloud, independent of its tags. Field names are stored."""
 
     provider: str
     region: str
     instance: str
-    #: SkyPilot's name of the cluster there, and what its provisioner needs to ask; where ids alone do not do.
+    #: SkyPilot's name of the cluster in the cloud, and the provisioner's config; where an id is not enough.
     name: str = ""
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: Whose it is: credentials of another account do not see it, which says nothing.
+    #: The account that it belongs to: credentials of another account do not see it, which proves nothing.
     account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """What a cloud says of an instance. Times are epoch seconds of its clock; None if it does not tell."""
+class Observation:
+    """What a cloud says of an instance. Times are epoch seconds of the cloud's clock; None if unknown."""
 
-    at: CloudId
+    at: InstanceRef
     presence: Presence
-    #: When its bill began.
+    #: Begin of the bill.
     launched_at: float | None = None
-    #: When its bill ended: it was stopped, or was over.
+    #: End of the bill: it was stopped or terminated.
     ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """One cluster as a listing shows it."""
+    """One cluster in SkyPilot's listing."""
 
     name: str
     state: ClusterState
@@ -127,15 +127,15 @@ class ClusterStatus:
     labels: tuple[tuple[str, str], ...] = ()
     #: None while there is nothing to log in to.
     access: Access | None = None
-    #: Its machine as the cloud knows it, as far as SkyPilot says.
-    at: CloudId | None = None
-    #: What was launched, in SkyPilot's own terms; for `SkyApi.rate`.
+    #: Its instance, if SkyPilot says.
+    at: InstanceRef | None = None
+    #: SkyPilot's `Resources` of what was launched; for `SkyApi.rate`.
     launched: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """A cluster of one machine."""
+    """The cluster to launch: one machine."""
 
     cluster: str
     #: SkyPilot's cloud/region or cloud/region/zone.
@@ -143,21 +143,21 @@ class LaunchSpec:
     instance_type: str
     spot: bool
     labels: tuple[tuple[str, str], ...]
-    #: Minutes without a job in SkyPilot's queue after which the machine gives itself back.
+    #: Minutes without a job in SkyPilot's queue after which autostop takes the machine down.
     idle_minutes: int
-    #: A bucket's URL, mounted there at `BUCKET`; None is no bucket.
+    #: URL of a bucket to mount at `BUCKET`; None: no bucket.
     bucket: str | None = None
-    #: What else is mounted, and where.
+    #: Path and store of all other mounts.
     mounts: tuple[tuple[str, CloudStorage], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CloudAccess:
-    """What SkyPilot finds the credentials for one cloud to be good for."""
+    """What the credentials for one cloud allow, as SkyPilot found."""
 
-    #: Of "compute" and "storage"; without the first it rents nothing there.
+    #: A subset of "compute" and "storage"; without "compute" nothing can be rented.
     enabled: frozenset[str]
-    #: Why it lacks another one: by what is lacking, in SkyPilot's words and one line each.
+    #: Why others are missing: by ability, in SkyPilot's words, one line each.
     reasons: Mapping[str, str]
 
 
@@ -169,7 +169,7 @@ class SkyApi(Protocol):
     """SkyPilot's API server. Every call has a time limit and raises a `SkyError`."""
 
     async def launch(self, spec: LaunchSpec) -> str:
-        """Begin to launch; the request's id. One cluster per name, however often it is asked for."""
+        """Begin to launch; the request's id. Repeated calls with one name make one cluster."""
 
     async def down(self, cluster: str) -> str:
         """Begin to tear down; the request's id."""
@@ -178,82 +178,82 @@ class SkyApi(Protocol):
         """Put a job into a cluster's queue; the request's id."""
 
     async def wait(self, request_id: str) -> None:
-        """Until a request has succeeded.
+        """Wait until a request has succeeded.
 
         Raises:
-            SkyError: it failed, and how; NotFoundError if there is no such request.
+            SkyError: it failed; SkyNotFoundError if there is no such request.
         """
 
     async def abort(self, request_id: str) -> None:
-        """End a request that is under way; the others of its cluster go on."""
+        """Cancel a request that is under way; other requests of its cluster go on."""
 
     async def launching(self, cluster: str) -> list[str]:
         """Ids of launches of this cluster that are under way."""
 
     async def finished_at(self, request_id: str) -> float | None:
-        """When a request was over, epoch seconds; None if it is not, or the server does not say."""
+        """When a request ended, epoch seconds; None if it has not, or the server does not say."""
 
     async def clusters(self, *, refresh: Sequence[str] = ()) -> list[ClusterStatus]:
-        """Every cluster there is as last known; or those of these names, after their clouds were asked.
+        """All clusters as last known; or with `refresh` those of these names, after their clouds were asked.
 
-        A refresh that has not come in time goes on: the next one for the same names waits for it.
+        A refresh that takes too long goes on: the next one for the same names waits for its result.
         """
 
     async def rate(self, status: ClusterStatus) -> Money | None:
-        """What an hour of a cluster costs where it came up: its region, zone, and spot or on demand.
+        """The price of an hour of a cluster in its region and zone, by SkyPilot's current catalog.
 
-        By SkyPilot's catalog of the day; None if that does not say.
+        None if the catalog has no price.
         """
 
     async def queue(self, cluster: str) -> dict[str, JobState]:
-        """The jobs of a cluster's queue by name; of one name the latest."""
+        """The jobs of a cluster's queue by name; the latest of each name."""
 
     async def address(self) -> str:
-        """Where the API server is looked for, without a password. Asks nobody."""
+        """The configured address of the API server, without a password; sends nothing."""
 
     async def health(self) -> str:
         """The API server's version."""
 
     async def check(self, clouds: Sequence[str]) -> dict[str, CloudAccess]:
-        """Have the credentials for these clouds tried now, as `sky check` does; by the names given."""
+        """Try the credentials for these clouds now, as `sky check` does; by the given names."""
 
 
 class CloudApi(Protocol):
-    """The clouds themselves. Calls have a time limit, and raise a `SkyError` if the answer is not known."""
+    """The clouds themselves. Every call has a time limit and raises a `SkyError` without an answer."""
 
-    async def sight(self, at: CloudId) -> Sighting:
-        """How an instance stands."""
+    async def sight(self, at: InstanceRef) -> Observation:
+        """Describe an instance."""
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
-    ) -> list[Sighting] | None:
-        """Instances that carry these labels, also such as are over; None if this cloud cannot be asked so."""
+    ) -> list[Observation] | None:
+        """Instances with these labels, also terminated ones; None if this cloud cannot be searched."""
 
-    async def arm(self, at: CloudId) -> bool:
-        """Have an instance that shuts itself down end, rather than keep its disk; whether it will."""
+    async def arm(self, at: InstanceRef) -> bool:
+        """Have an instance terminated, not stopped, when it shuts itself down; whether the cloud can."""
 
-    async def end(self, at: CloudId) -> None:
-        """Begin to end an instance, by its id."""
+    async def end(self, at: InstanceRef) -> None:
+        """Begin to terminate an instance, by its id."""
 
 
-class Contact(Protocol):
-    """The way to what runs on machines. Raises UnreachableError when there is none just now.
+class MachineTransport(Protocol):
+    """Calls the agent on machines and copies directories. Raises SkyUnreachableError without a connection.
 
-    The key that a machine has at first contact is its key from then on; to another one nothing is said.
+    The host key of a machine is pinned at first contact; a machine with another key is sent nothing.
     """
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
         """The machine's agent's answer to a verb (`agent/protocol.py`); unchecked, see `answers.py`."""
 
     async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
-        """Make a directory of the machine what this one is.
+        """Replace a directory of the machine by a copy of a local one.
 
         Raises:
-            UnsafeError: ours is a link, or no directory.
+            UnsafeError: the local one is a link, or no directory.
         """
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
-        """Make this directory what one of the machine is; as it was if the machine has none."""
+        """Replace a local directory by a copy of the machine's; does nothing if the machine has none."""
 
     def forget(self, cluster: str) -> None:
-        """There is no such machine any more; what is called so next is another one."""
+        """Drop the pinned host key: the machine is gone, and the name may be used for another one."""

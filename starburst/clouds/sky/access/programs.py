@@ -1,4 +1,4 @@
-"""Programs that talk to machines: what they say is bounded, as is their time, and none is left behind."""
+"""Runs local programs such as ssh: with bounded output, in bounded time, and leaving no process behind."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, TypeVar
 
+import anyio
+
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, WORDS_BYTES, AnswerError
-from starburst.clouds.sky.access.ports import LocalError, UnreachableError
+from starburst.clouds.sky.access.errors import in_time
+from starburst.clouds.sky.access.ports import LocalError
 
 T = TypeVar("T")
 
-#: Wall seconds: for the end of a program that was given up; and between looks at how much it has said.
+#: Wall seconds: for a killed program to end; and between looks at the size of its output.
 END_S, LOOK_S = 5.0, 0.25
 
 
 async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
-    """Exit code, output, complaints. By files, for pipes stay open while a child of the program has them.
+    """Run a program with `data` on stdin; its exit code, stdout and stderr.
+
+    Files instead of pipes: a pipe stays open for as long as any child of the program has it.
 
     Raises:
-        AnswerError: it said too much.
+        AnswerError: it wrote too much.
     """
     with (
         tempfile.TemporaryFile() as given,
@@ -39,10 +44,10 @@ async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, byt
 async def pipe(
     source: Sequence[str], sink: Sequence[str], fds: Sequence[int] = ()
 ) -> list[tuple[int, bytes]]:
-    """Of both ends of `source | sink`: the exit code, and what it complained of. `source` has these `fds`.
+    """Run `source | sink`; exit code and stderr of each. `source` inherits the file descriptors `fds`.
 
     Raises:
-        AnswerError: one of them complained of too much.
+        AnswerError: one of them wrote too much to stderr.
     """
     read_end, write_end = os.pipe()
     with tempfile.TemporaryFile() as first_words, tempfile.TemporaryFile() as second_words:
@@ -72,45 +77,39 @@ async def within(limit_s: float, call: Coroutine[Any, Any, T], what: str) -> T:
     """What a call returns.
 
     Raises:
-        UnreachableError: it took longer; it has ended all the same.
+        SlowError: it took longer; it has ended all the same.
         LocalError: there is no such program here, no room on a disk, or the like.
     """
-    task = asyncio.ensure_future(call)
     try:
-        await asyncio.wait([task], timeout=limit_s)
-        if not task.done():
-            raise UnreachableError(f"{what}: no answer within {limit_s:g} s")
-        return task.result()
+        return await in_time(limit_s, call, f"{what}:")
     except OSError as error:
         raise LocalError(f"{what}: {error}") from error
-    finally:
-        task.cancel()
-        await asyncio.wait([task], timeout=END_S)
 
 
 async def _ended(processes: Sequence[asyncio.subprocess.Process], most: Mapping[IO[bytes], int]) -> None:
-    """Wait for their end, which comes at once for who writes more into a file than it should."""
-    waiting = {asyncio.ensure_future(process.wait()) for process in processes}
+    """Wait until all processes have ended; kills them once a file exceeds its limit in bytes."""
     try:
-        left = waiting
-        while left:
-            _, left = await asyncio.wait(left, timeout=LOOK_S)
+        running = True
+        while running:
+            with anyio.move_on_after(LOOK_S) as look:
+                for process in processes:
+                    await process.wait()
+            running = look.cancelled_caught
             for file, limit in most.items():
                 if os.fstat(file.fileno()).st_size > limit:
                     raise AnswerError(f"its machine answered more than {limit >> 10} KiB")
     finally:
-        for wait in waiting:
-            wait.cancel()
         for process in processes:
             await _end(process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Of a process of ours that may still run; shielded from our own cancellation by being short."""
+    """Kill a process if it still runs, and wait for its end."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        with anyio.move_on_after(END_S, shield=True):
+            await process.wait()
 
 
 def _read(file: IO[bytes]) -> bytes:

@@ -1,7 +1,6 @@
-"""`SkyApi` by SkyPilot's Python SDK (0.14). The only module that imports `sky`, and only when it is used.
+"""`SkyApi` by SkyPilot's Python SDK (0.14), which is imported when it is first used.
 
-The SDK's calls are HTTP requests that block, so they run in threads; results are awaited by its asyncio
-`get`.
+The SDK's calls are blocking HTTP requests, so they run in threads; results are awaited by its asyncio `get`.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.errors import COLOURS, SlowError, within
 from starburst.clouds.sky.access.ports import (
     BUCKET,
     Access,
     CloudAccess,
-    CloudId,
     ClusterState,
     ClusterStatus,
-    CredentialsError,
+    InstanceRef,
     JobState,
     LaunchSpec,
+    SkyCredentialsError,
     SkyError,
-    UnreachableError,
+    SkyUnreachableError,
 )
-from starburst.clouds.sky.access.threads import in_thread
 from starburst.domain.money import Money
 from translator.carried import Bucket, SkyVolume
 
@@ -42,8 +41,8 @@ _LOADING = threading.Lock()
 _BLOCK = re.compile(r"\n(?=  \S+: (?:enabled|disabled)|    (?:Reason|Hint) \[|\n)")
 _EXCEPTION = re.compile(r"\[[\w.]+\] ")
 
-#: Wall seconds: for a connection and each answer of a server that may not be there, for a call to be taken,
-#: for a listing's result, for a request that makes or ends machines, and for a price: a launch waits for it.
+#: Wall seconds: for a connection and each answer of the health check, for a request to be accepted, for the
+#: result of a listing, for a request that launches or ends machines, and for a price (a launch waits for it).
 HEALTH_S, CALL_S, LIST_S, REQUEST_S, RATE_S = 5.0, 45.0, 150.0, 1800.0, 15.0
 
 _JOB_STATES = {
@@ -53,9 +52,9 @@ _JOB_STATES = {
 
 
 def reasons_of(log: str) -> dict[str, dict[str, str]]:
-    """Why clouds are not enabled, by cloud in lower case and by what is lacking: as `sky check` prints it.
+    """Why clouds are not enabled, from the output of `sky check`: by cloud in lower case and by ability.
 
-    A reason is some lines for people; what it begins with and its details are all that is kept.
+    Of a reason of several lines, the beginning and the details are kept.
     """
     reasons: dict[str, dict[str, str]] = {}
     cloud = ""
@@ -78,7 +77,7 @@ def _one_line(reason: str) -> str:
 
 
 def task_of(spec: LaunchSpec) -> dict[str, Any]:
-    """The task that SkyPilot is given to launch a machine with: one that runs nothing."""
+    """The task to launch a machine with, as SkyPilot's YAML; it runs nothing."""
     buckets = {} if spec.bucket is None else {BUCKET: Bucket(spec.bucket)}
     buckets |= {path: store for path, store in spec.mounts if isinstance(store, Bucket)}
     volumes = {path: store.name for path, store in spec.mounts if isinstance(store, SkyVolume)}
@@ -98,20 +97,20 @@ def task_of(spec: LaunchSpec) -> dict[str, Any]:
 
 
 def hourly(launched: Any) -> Money | None:
-    """What an hour of SkyPilot's `Resources` costs; None if its catalog has no price of them."""
+    """The price of an hour of SkyPilot's `Resources`; None if its catalog has none."""
     if launched is None:
         return None
     try:
         dollars = float(launched.get_cost(3600))
     except ValueError:  # not in the catalog, or without a price there
         return None
-    # Catalogs write 0, or nothing, where they do not know.
+    # Catalogs write 0, or nothing, for unknown prices.
     return Money.of(dollars) if 0 < dollars < math.inf else None
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """A request for a listing of these clusters whose clouds are asked."""
+    """A request for a listing of these clusters after their clouds were asked."""
 
     names: tuple[str, ...]
     request: str
@@ -121,10 +120,10 @@ class SdkApi:
     """SkyPilot as the environment says: SKYPILOT_API_SERVER_ENDPOINT, or the API server of this machine."""
 
     def __init__(self) -> None:
-        #: Calls by name, for whoever counts them.
+        #: Number of calls by name.
         self.calls: dict[str, int] = {}
         self._refreshing = asyncio.Lock()
-        #: A refreshed listing that the server has not answered yet; there is one at a time.
+        #: The refresh that the server has not answered yet; at most one at a time.
         self._under_way: Refresh | None = None
 
     async def launch(self, spec: LaunchSpec) -> str:
@@ -160,7 +159,7 @@ class SdkApi:
         """See `SkyApi`."""
 
         def ask(_sky: Any, sdk: Any) -> list[str]:
-            sdk.api_info()  # tells this thread the server's version, without which a filter is only a wish
+            sdk.api_info()  # sets the server's version in this thread; without it the filter is ignored
             found = sdk.api_status(
                 cluster_name=cluster, fields=["request_id", "name", "cluster_name", "status"]
             )
@@ -205,7 +204,7 @@ class SdkApi:
         return await self._ask("status", ask)
 
     async def _refreshed(self, refresh: Refresh) -> list[ClusterStatus]:
-        """Its answer. One that is late goes on: to ask again would only make the server slower."""
+        """Its result. A late one stays under way: a second request would only slow the server down."""
         try:
             found = await self._listing(refresh.request)
         except SlowError:
@@ -252,13 +251,13 @@ class SdkApi:
             # SkyPilot's own look waits ten minutes for a proxy that answers 503, and does not tell causes.
             answer = common.make_authenticated_request("GET", "/api/health", retry=False, timeout=HEALTH_S)
             if answer.status_code not in (200, 400, 401):  # 400 tells versions that do not go together
-                raise UnreachableError(f"it says {answer.status_code} {answer.reason}")
+                raise SkyUnreachableError(f"it says {answer.status_code} {answer.reason}")
             try:
                 status, server = common.check_server_healthy()
             except exceptions.ApiServerConnectionError as error:
-                raise UnreachableError("what is there is not SkyPilot") from error
+                raise SkyUnreachableError("what is there is not SkyPilot") from error
             if status is common.ApiServerStatus.NEEDS_AUTH:
-                raise CredentialsError("SkyPilot's API server wants a login")
+                raise SkyCredentialsError("SkyPilot's API server wants a login")
             return str(server.version)
 
         return await self._call("health", ask)
@@ -304,15 +303,15 @@ class SdkApi:
             return call
 
         async def get() -> Any:
-            # Before it is a coroutine it asks for the server's health, and blocks: not in our loop.
+            # `get` checks the server's health before it returns a coroutine, and blocks: not in this loop.
             return await (await in_thread(begin))
 
         return await within(limit_s, get())
 
 
 def load() -> tuple[Any, Any]:
-    """SkyPilot and its SDK. It does not bear to be imported by two threads at once."""
-    # Without this a call to a server that is down starts another one here, with our environment for its own.
+    """SkyPilot and its SDK; the lock is needed because two threads must not import it at once."""
+    # Without this, a call to a server that is down starts a local one with this process's environment.
     os.environ.setdefault("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
     os.environ.setdefault("SKYPILOT_DISABLE_USAGE_COLLECTION", "1")
     with _LOADING:
@@ -348,12 +347,12 @@ def _cluster(record: Any) -> ClusterStatus:
     )
 
 
-def _at(handle: Any, resources: Any) -> CloudId | None:
+def _at(handle: Any, resources: Any) -> InstanceRef | None:
     info = getattr(handle, "cached_cluster_info", None)
     if info is None or info.head_instance_id is None:
         return None
     aws = info.provider_name == "aws"  # there an id is enough
-    return CloudId(
+    return InstanceRef(
         provider=str(info.provider_name),
         region=str(getattr(resources, "region", None) or ""),
         instance=str(info.head_instance_id),

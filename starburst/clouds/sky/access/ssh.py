@@ -1,4 +1,4 @@
-"""`Contact` over ssh: one connection per machine, kept open and shared by all exchanges (ControlMaster)."""
+"""`MachineTransport` over ssh: one connection per machine, shared by all exchanges (ControlMaster)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from starburst.clouds.sky.access import archive
 from starburst.clouds.sky.access.answers import decoded, visible
 from starburst.clouds.sky.access.hostkeys import CHANGED, HostKeys
-from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, UnreachableError
+from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, pipe, within
 from starburst.clouds.sky.agent.build import agent_archive, agent_path
-from starburst.clouds.sky.runs import archive
 
 #: Wall seconds.
 CONNECT_S, CALL_S, TRANSFER_S = 10, 30.0, 3600.0
@@ -28,8 +28,8 @@ SSH_FAILED, NO_AGENT = 255, 2
 PYTHON = '"$([ -s ~/.sky/python_path ] && cat ~/.sky/python_path || command -v python3)"'
 
 
-class SshContact:
-    """Machines by ssh. Keys, ours and theirs, are kept below `root`, for their owner only."""
+class SshTransport:
+    """Machines by ssh. Private keys and pinned host keys are below `root`, readable by the owner only."""
 
     def __init__(self, root: Path) -> None:
         self._keys = root / "keys"
@@ -41,15 +41,15 @@ class SshContact:
         self._agent = agent_path()
 
     def close(self) -> None:
-        """Forget the connections; they end a minute after their last use."""
+        """Drop the connections; ssh ends them a minute after their last use."""
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     def forget(self, cluster: str) -> None:
-        """See `Contact`."""
+        """See `MachineTransport`."""
         self._hosts.forget(cluster)
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
-        """See `Contact`."""
+        """See `MachineTransport`."""
         command = f"exec {PYTHON} -I {self._agent} {verb}"
         data = json.dumps(payload).encode()
         code, out, err = await self._run(cluster, access, command, data)
@@ -61,7 +61,7 @@ class SshContact:
         return decoded(out)
 
     async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
-        """See `Contact`."""
+        """See `MachineTransport`."""
         await self._trust(cluster, access)
         with archive.packing(local) as (pack, directory):
             unpack = self._ssh(cluster, access, archive.unpack_there(remote))
@@ -70,7 +70,7 @@ class SshContact:
         self._check(cluster, code, err)
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
-        """See `Contact`."""
+        """See `MachineTransport`."""
         await self._trust(cluster, access)
         try:
             with archive.unpacking(local) as (unpack, new):
@@ -102,7 +102,7 @@ class SshContact:
         return code, out, err
 
     async def _trust(self, cluster: str, access: Access) -> None:
-        """Pin the key that the machine has at first contact."""
+        """Pin the host key of a machine at the first contact with it."""
         if self._hosts.is_pinned(cluster):
             return
         with self._hosts.first_contact(cluster) as known:
@@ -111,7 +111,7 @@ class SshContact:
             if code == SSH_FAILED:
                 self._check(cluster, code, err)
         if not self._hosts.is_pinned(cluster):
-            raise UnreachableError(f"{cluster}: ssh tells no host key")
+            raise SkyUnreachableError(f"{cluster}: ssh tells no host key")
 
     @staticmethod
     def _check(cluster: str, code: int, err: bytes) -> None:
@@ -120,7 +120,7 @@ class SshContact:
                 f"{cluster}: its ssh host key is not the one of the first contact; it is not trusted"
             )
         if code == SSH_FAILED:
-            raise UnreachableError(f"{cluster}: {_last_line(err)}")
+            raise SkyUnreachableError(f"{cluster}: {_last_line(err)}")
         if code != 0:
             raise SkyError(f"{cluster}: a transfer failed: {_last_line(err)}")
 

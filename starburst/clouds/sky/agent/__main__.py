@@ -1,9 +1,9 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
-`tend`, `submit` and `retire` take a request as JSON on stdin and answer with JSON on stdout; their types are
-in `protocol.py`. The other verbs are processes of their own: `run DIR` is what a queue (Ray's or SkyPilot's)
-starts for a task, `supervise DIR` runs its command, and `switch` is the machine's dead-man switch. Every verb
-may be repeated: locks and files decide, so that a task which two queues start runs once.
+`exchange`, `submit` and `retire` take a request as JSON on stdin and answer with JSON on stdout; their types
+are in `protocol.py`. The other verbs are processes of their own: `run DIR` is what a queue (of Ray or
+SkyPilot) starts for a task, `supervise DIR` runs its command, and `switch` is the machine's dead-man switch.
+Every verb may be repeated: locks and files decide, so that a task which two queues start runs once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 #: Where the function of a verb is. It is imported when it is asked for: exchanges are frequent, and modules
 #: of an archive are compiled by every process anew.
 ANSWERS = {
-    "tend": "starburst.clouds.sky.agent.exchange",
+    "exchange": "starburst.clouds.sky.agent.exchange",
     "submit": "starburst.clouds.sky.agent.ray_queue",
     "retire": "starburst.clouds.sky.agent.dead_man_switch",
 }

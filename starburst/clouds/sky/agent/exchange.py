@@ -13,13 +13,13 @@ from contextlib import suppress
 
 from starburst.clouds.sky.agent.dead_man_switch import arm, stands
 from starburst.clouds.sky.agent.progress_file import hear
-from starburst.clouds.sky.agent.protocol import LOG_BYTES, TaskAnswer, TendAnswer, TendRequest
+from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, ExchangeRequest, TaskAnswer
 from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
 from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, rank_dir
 from starburst.runs.supervisor.files import write_json
 
 
-def tend(request: TendRequest) -> TendAnswer:
+def exchange(request: ExchangeRequest) -> ExchangeAnswer:
     """Answer a request about all tasks of the machine, and start the dead-man switch if it should run."""
     armed = arm(request.get("switch"))
     names = dict.fromkeys((*request.get("specs", {}), *request.get("stops", {}), *request.get("look", {})))
@@ -38,7 +38,7 @@ def tend(request: TendRequest) -> TendAnswer:
     }
 
 
-def attend(name: str, request: TendRequest, max_log: int) -> TaskAnswer:
+def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
     """Do everything that is asked about one task; its state, with at most `max_log` bytes of output."""
     path, trouble = rank_dir(name), ""
     try:

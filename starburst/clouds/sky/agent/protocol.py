@@ -77,7 +77,7 @@ class SwitchSettings(TypedDict, total=False):
     now: bool
 
 
-class TendRequest(TypedDict, total=False):
+class ExchangeRequest(TypedDict, total=False):
     """One exchange about all tasks of a machine; tasks are named job/attempt/rank."""
 
     #: Tasks to be taken in.
@@ -116,7 +116,7 @@ class TaskAnswer(TypedDict):
     trouble: str
 
 
-class TendAnswer(TypedDict):
+class ExchangeAnswer(TypedDict):
     """How a machine stands, with the tasks that were asked about."""
 
     booted_at: float

@@ -1,14 +1,15 @@
-"""Whether a machine that answers takes work at all.
+"""Whether a machine that answers accepts tasks at all.
 
-A queue may be away for a moment; one that is away for minutes will not come back by itself, and its machine
-is paid for all the while. What counts is how long one task is refused: others may have got in before.
+A queue may be away for a moment; one that is away for minutes does not come back by itself, and its machine
+is paid for meanwhile. What counts is for how long one and the same task is refused: other tasks may have been
+accepted before the queue broke.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: Wall seconds that one task is refused for, and tries of it, after which its machine is unfit.
+#: Wall seconds for which one task is refused, and attempts, after which its machine is unfit.
 UNFIT_S, TRIES = 120.0, 3
 
 
@@ -21,14 +22,14 @@ class _Refusals:
 
 @dataclass(slots=True)
 class Fitness:
-    """Of one machine: what it refused and has not taken since."""
+    """What one machine refused and has not accepted since. Times are wall seconds."""
 
     _refused: dict[str, _Refusals] = field(default_factory=dict)
-    #: Why it is unfit; "" while it is not. It stays so.
+    #: Why it is unfit; "" while it is fit. An unfit machine stays unfit.
     unfit: str = ""
 
     def refused(self, task: str, why: str, now: float) -> None:
-        """It did not take a task."""
+        """Record that it did not accept a task, or something that the task needs."""
         refusals = self._refused.setdefault(task, _Refusals(now, why))
         refusals.count += 1
         refusals.why = why
@@ -36,9 +37,9 @@ class Fitness:
             self.unfit = self.unfit or why
 
     def took(self, task: str) -> None:
-        """It did, or nobody wants it to any more."""
+        """Record that it accepted a task."""
         self._refused.pop(task, None)
 
     def silent(self) -> None:
-        """It was not to be reached, so nobody knows what it would have taken meanwhile."""
+        """Record that it did not answer: what it would have accepted meanwhile is unknown."""
         self._refused.clear()

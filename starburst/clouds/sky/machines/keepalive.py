@@ -1,22 +1,35 @@
-"""What holds off SkyPilot's autostop: a job of its queue that ends when our lease on the machine passes.
+"""What keeps a machine up while it is leased, and ends it when its lease runs out.
 
-SkyPilot gives a machine back after minutes without a job in its queue (`autostop … down`). It counts only
-jobs of its own queue, so the keeper stands there for whatever else works on the machine, as long as the
-lease is renewed; that costs no SkyPilot call (setting `autostop` anew would not put it off: only a job, or
-cancelling it first, does). Without renewals the runs end (their shims look at the same lease), then the
-keeper, then the machine; and if SkyPilot does not end it, the machine does (`agent/dead_man_switch.py`).
+SkyPilot gives a machine back after minutes without a job in its queue (`autostop … down`), and counts jobs of
+its own queue only. So a keepalive job stands in that queue whatever else works on the machine, for as long as
+the lease is renewed. Renewals cost no call of SkyPilot (setting `autostop` anew would not postpone it: only a
+job, or cancelling it first, does). Without renewals the runs end (their supervisors look at the same lease),
+then the keepalive, then SkyPilot's autostop fires; and if SkyPilot does not end the machine, its own shutdown
+switch does (`agent/dead_man_switch.py`).
 
-It comes by `sky exec` after the machine is up. As the `run` of the launch it would hold all its GPUs. It
-holds a lock, which every exchange looks at: one that was killed is put there again, a second one ends soon.
+The keepalive comes by `sky exec` once the machine is up; as the `run` of the launch it would hold all GPUs.
+It holds a lock that every exchange looks at: a killed one is replaced, and a second one ends soon.
 """
 
 from __future__ import annotations
 
-#: Its name in the queue.
+import structlog
+
+from starburst.aio import Backoff
+from starburst.clouds.sky.access.ports import SkyError, SkyUnreachableError
+from starburst.clouds.sky.machines.machine import RentedMachine
+
+log = structlog.get_logger()
+
+#: Name of the keepalive in the queue.
 KEEPER = "sb-keeper"
 
-#: Seconds between looks at the lease.
+#: Seconds between the script's looks at the lease.
 LOOK_S = 5
+
+#: Wall seconds: between attempts to put a keepalive there, at first and at most; and for a keepalive to
+#: begin, coming through SkyPilot's queue.
+FIRST_PAUSE_S, LONGEST_PAUSE_S, KEEPER_S = 1.0, 30.0, 120.0
 
 _SCRIPT = """mkdir -p ~/starburst && cd ~/starburst && exec python3 -u -c '
 import fcntl, json, os, time
@@ -42,5 +55,52 @@ while True:
 
 
 def keeper(lease_s: float) -> str:
-    """The script, for a machine that nobody has renewed yet."""
+    """The keepalive's script; it sets the lease of a machine that was never renewed."""
     return _SCRIPT % {"lease_s": lease_s, "look_s": LOOK_S}
+
+
+async def secure(machine: RentedMachine) -> None:
+    """Until a machine has its keepalive and its armed switch, or takes no more runs. May be repeated."""
+    backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    while machine.takes_runs and not is_secured(machine):
+        try:
+            await _secure(machine)
+        except SkyError as error:
+            log.warning("no-keeper-yet", instance=machine.id, error=str(error))
+            if isinstance(error, SkyUnreachableError):
+                machine.suspect()
+        if not is_secured(machine):
+            if not machine.entry.armed:
+                log.warning("no-switch-yet", instance=machine.id)
+            await backoff.pause()
+
+
+async def _secure(machine: RentedMachine) -> None:
+    entry, context = machine.entry, machine.context
+    if not entry.armed and entry.access is not None:
+        entry.armed = (await machine.greet()).armed
+    if not entry.kept:
+        script = keeper(context.settings.lease_s)
+        await context.sky.wait(await context.sky.exec(machine.cluster, KEEPER, script, {}))
+        entry.kept, machine.kept_at = True, context.clock.wall()
+    machine.save()
+
+
+def is_secured(machine: RentedMachine) -> bool:
+    """Whether a machine has its keepalive and its armed switch."""
+    return machine.entry.kept and machine.entry.armed
+
+
+def note_protection(machine: RentedMachine, *, kept: bool, armed: bool) -> None:
+    """Journal whether a machine says that its keepalive stands and its switch is armed.
+
+    A keepalive that was put there a moment ago may not have begun: it counts as lost after `KEEPER_S` only.
+    """
+    entry = machine.entry
+    overdue = machine.context.clock.wall() - machine.kept_at > KEEPER_S
+    lost = entry.kept and not kept and overdue
+    if lost:
+        log.warning("keeper-lost", instance=machine.id)
+    if lost or entry.armed is not armed:
+        entry.kept, entry.armed = entry.kept and not lost, armed
+        machine.save()

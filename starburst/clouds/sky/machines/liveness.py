@@ -1,9 +1,9 @@
-"""Whether a machine lives, of what SkyPilot, its cloud and the machine itself say. Silence is no end.
+"""Whether a machine lives, by what SkyPilot, its cloud and the machine itself say.
 
-SkyPilot's listing is what SkyPilot remembers: a cluster goes from it when SkyPilot's database is lost, or the
-tags of its instance are. So what counts is, in this order: the cloud's word on the instance's id; that a
-refreshed listing has the machine; that it answers; and at last that a switch which was known to be armed must
-have ended it.
+Silence is not an end, nor is a missing row in SkyPilot's listing: SkyPilot lists what it remembers, and
+forgets a cluster when its database or the tags of its instance are lost. What counts is, in this order: what
+the cloud says of the instance's id; that a refreshed listing has the machine; that the machine answers; and
+last, that its shutdown switch was armed and must have ended it by now.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from enum import Enum
 from starburst.clouds.sky.access.ports import ClusterState, Presence
 
 
-class Verdict(str, Enum):
-    """Of a machine that was up."""
+class Liveness(str, Enum):
+    """How a machine that was up stands."""
 
     LIVES = "lives"
-    STOPPED = "stopped"  # what ran there is dead, and it can be ended
+    STOPPED = "stopped"  # its processes are dead, its disk is left; it can be terminated
     GONE = "gone"
-    UNKNOWN = "unknown"  # nobody says that it is gone
+    UNKNOWN = "unknown"  # no source that counts says that it is gone
 
 
-def by_cloud(presence: Presence | None) -> Verdict:
-    """By the cloud's word alone; None if it could not be asked."""
+def by_cloud(presence: Presence | None) -> Liveness:
+    """How a machine stands by its cloud alone; `presence` is None if the cloud could not be asked."""
     if presence is Presence.RUNNING:
-        return Verdict.LIVES
+        return Liveness.LIVES
     if presence is Presence.STOPPED:
-        return Verdict.STOPPED
-    return Verdict.GONE if presence is Presence.ENDED else Verdict.UNKNOWN
+        return Liveness.STOPPED
+    return Liveness.GONE if presence is Presence.ENDED else Liveness.UNKNOWN
 
 
-def verdict(
+def liveness_of(
     presence: Presence | None, listed: ClusterState | None, *, answers: bool, surely_over: bool
-) -> Verdict:
-    """By all that is known.
+) -> Liveness:
+    """How a machine stands by all sources.
 
-    `listed` is of a refreshed listing, `answers` of a call after it. `surely_over`: somebody whose word
-    counts has ended it, SkyPilot or the machine's own switch; an answer of the machine says otherwise.
+    `listed` comes from a refreshed listing, `answers` from a call made after it. `surely_over`: SkyPilot took
+    the machine down, or its own switch must have; an answer of the machine refutes that.
     """
-    told = by_cloud(presence)
-    if told is not Verdict.UNKNOWN:
-        return told
+    by_id = by_cloud(presence)
+    if by_id is not Liveness.UNKNOWN:
+        return by_id
     if answers:
-        return Verdict.LIVES
+        return Liveness.LIVES
     if presence is Presence.ENDING:
-        return Verdict.UNKNOWN
+        return Liveness.UNKNOWN
     if presence is Presence.ABSENT:
-        return Verdict.GONE
+        return Liveness.GONE
     if listed is not None:
-        return Verdict.STOPPED if listed is ClusterState.STOPPED else Verdict.LIVES
-    return Verdict.GONE if surely_over else Verdict.UNKNOWN
+        return Liveness.STOPPED if listed is ClusterState.STOPPED else Liveness.LIVES
+    return Liveness.GONE if surely_over else Liveness.UNKNOWN

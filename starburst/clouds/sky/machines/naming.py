@@ -1,8 +1,8 @@
 """Names and labels: which clusters are ours, and which machine each of them is.
 
-A cluster is `sb-<controller>-<intent>`. SkyPilot takes letters, digits, dashes, dots and underscores;
-clouds take less, so it cuts names that are too long for one and adds a hash. Ours stay short enough to be
-left alone.
+A cluster is named `sb-<controller>-<intent>`. SkyPilot allows letters, digits, dashes, dots and underscores;
+clouds allow less, so SkyPilot cuts names that are too long and adds a hash. These names are short enough to
+stay as they are.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class Naming:
         return hashlib.sha256(self.controller.encode()).hexdigest()[:8]
 
     def cluster(self, instance_id: str) -> str:
-        """The cluster of a machine. A cluster's own name stands for itself: others' machines are named so."""
+        """The cluster of a machine; the name of a cluster, which identifies machines of others, stays."""
         if is_cluster(instance_id):
             return instance_id
         if _PLAIN_INTENT.fullmatch(instance_id):
             return f"{PREFIX}-{self._tag}-{instance_id}"
-        # Intents are short today; any other is known again by its hash, and by its label.
+        # Any other intent is identified by its hash, and by its label.
         return f"{PREFIX}-{self._tag}-h{hashlib.sha256(instance_id.encode()).hexdigest()[:20]}"
 
     def instance_id(self, cluster: str) -> str | None:
-        """The machine that a cluster of ours is; None if it is not ours, by its name."""
+        """The machine of a cluster of this controller; None if the name is not of this controller."""
         head = f"{PREFIX}-{self._tag}-"
         return cluster[len(head) :] if cluster.startswith(head) else None
 
     def labels(self, instance_id: str, expiry: float) -> tuple[tuple[str, str], ...]:
-        """What is written on a machine; `expiry` is when it ends by itself if we never are heard of again."""
+        """The labels of a machine that ends by itself at `expiry` (epoch seconds) if it is never renewed."""
         return (
             (OWNER, label(self.owner)),
             (CONTROLLER, self._tag),
@@ -63,38 +63,38 @@ class Naming:
         )
 
     def intent(self, instance_id: str) -> tuple[tuple[str, str], ...]:
-        """The labels by which a machine's instance is found in its cloud."""
+        """The labels that identify a machine's instance in its cloud."""
         return ((CONTROLLER, self._tag), (INTENT, label(instance_id)))
 
     def is_ours(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
-        """Whether we made a cluster: our label is on it, or it is one that we asked for.
+        """Whether this controller made a cluster: by its label, or because it was `intended`.
 
-        A name alone says nothing: anybody may give a cluster one that begins like ours. Labels are not known
-        before SkyPilot has settled on a machine, but what was asked for is.
+        The name alone proves nothing: anyone can give a cluster a name with this prefix. Labels are unknown
+        until SkyPilot has settled on a machine; until then the intents decide.
         """
         if self.instance_id(status.name) is None:
             return False
         return status.name in intended or dict(status.labels).get(CONTROLLER) == self._tag
 
     def is_of_owner(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
-        """Whether a Starburst of our owner made it: this one, or one that says so by its label."""
+        """Whether a Starburst of the same owner made a cluster: this one, or another by its label."""
         if self.is_ours(status, intended):
             return True
         another = is_cluster(status.name) and self.instance_id(status.name) is None
         return another and dict(status.labels).get(OWNER) == label(self.owner)
 
     def controller_of(self, status: ClusterStatus) -> str:
-        """The tag of the controller whose cluster this is, as its name has it."""
+        """The tag of the controller in a cluster's name."""
         return status.name.removeprefix(f"{PREFIX}-").partition("-")[0]
 
 
 def is_cluster(name: str) -> bool:
-    """Whether this is the name of a cluster that some Starburst made."""
+    """Whether a cluster has a name as any Starburst gives them."""
     return _CLUSTER.fullmatch(name) is not None
 
 
 def label(text: str) -> str:
-    """Text as a label's value that every cloud takes."""
+    """Text as a label's value that every cloud allows."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:LONGEST_LABEL]
 
 

@@ -1,115 +1,95 @@
-"""Checkpoints on their way: to the machines of a run before it begins, and home when it is over.
+"""Copies checkpoints: to the machines of a run before it begins, and home when it is over.
 
-What is brought home is worth waiting for, but not for ever: a machine is paid for meanwhile, and may never
-give it. So it is bounded in time and tries; then the run's end is told all the same, and what was there
-before stays. A run that was told to stop has less time, and a stop that comes now has the grace it names.
+Bringing checkpoints home is worth a wait, but not forever: a machine is paid for meanwhile, and may never
+deliver. So the transfer is bounded in time and in attempts; then the run's end is reported all the same, and
+the checkpoints from before stay. A run that was told to stop has less time, and a stop that comes during the
+transfer leaves it no more than the grace of that stop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 
 import structlog
 
-from starburst.clouds.sky.access.ports import Access, Contact, LocalError, SkyError, UnreachableError
-from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.aio import Backoff, running
+from starburst.clouds.sky.access.ports import LocalError, SkyError, SkyUnreachableError
+from starburst.clouds.sky.context import SkyContext
+from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.runs.files import directory_name
 
 log = structlog.get_logger()
 
-#: Wall seconds to bring checkpoints home in: of a run that ended by itself, and of one that was told to.
+#: Wall seconds to bring checkpoints home: of a run that ended by itself, and of one that was told to stop.
 HOME_S, STOPPED_S = 3600.0, 600.0
-#: Tries that a machine may fail in, one that was not to be had being none; seconds between them, at first and
-#: at last.
+#: Attempts that a machine may fail (one that does not answer fails none), and the seconds between them, at
+#: first and at most.
 TRIES, FIRST_PAUSE_S, LAST_PAUSE_S = 5, 2.0, 30.0
 #: Wall seconds between looks whether there is still time.
 LOOK_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Berth:
-    """A machine that takes runs."""
+class CheckpointTransfer:
+    """Copies directories of checkpoints between the controller and its machines."""
 
-    cluster: str
-    access: Access
-    gpu_type: str
+    def __init__(self, context: SkyContext, machines: Mapping[str, RentedMachine]) -> None:
+        self._transport = context.transport
+        self._home = context.settings.checkpoints
+        self._clock = context.clock
+        self._machines = machines
 
-
-class Carrier:
-    """Brings checkpoints from the directory `here` and to it. `takes` says which machines are still up."""
-
-    def __init__(
-        self,
-        contact: Contact,
-        here: Path,
-        *,
-        takes: Callable[[str], bool],
-        berth: Callable[[str], Berth | None],
-        wall: Callable[[], float],
-    ) -> None:
-        self._contact = contact
-        self._here = here
-        self._takes = takes
-        self._berth = berth
-        self._wall = wall
-
-    async def supply(self, job: str, berth: Berth, there: str) -> None:
-        """Bring a job's checkpoints to a machine, if it has any.
+    async def supply(self, job: str, machine: RentedMachine, there: str) -> None:
+        """Copy a job's checkpoints to a machine, if there are any.
 
         Raises:
-            UnsafeError: somebody put something else in their place.
+            UnsafeError: something else was put in their place.
             SkyError: the machine did not take them.
         """
-        here = self._here / directory_name(job)
+        here = self._home / directory_name(job)
         if here.is_symlink() or (here.is_dir() and any(here.iterdir())):
-            await self._contact.send(berth.cluster, berth.access, here, there)
+            await self._transport.send(machine.cluster, machine.access(), here, there)
 
-    async def bring_home(self, note: RunNote, rank: RankNote) -> str:
-        """Bring those of a task home; why they are lost, or ""."""
+    async def bring_home(self, entry: RunEntry, rank: RankEntry) -> str:
+        """Copy the checkpoints of a task home; why they are lost, or ""."""
         if not rank.started:
             return ""
-        tries, pause_s, why = 0, FIRST_PAUSE_S, ""
-        while self._takes(rank.where):
-            if self._left(note) <= 0 or tries >= TRIES:
+        tries, backoff, why = 0, Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), ""
+        while self._is_up(rank):
+            if self._left_s(entry) <= 0 or tries >= TRIES:
                 return why or "there was no time left to bring it home"
             try:
-                await self._fetch(note, rank)
-                log.info("checkpoint-kept", job=note.job, attempt=note.attempt, instance=rank.where)
+                await self._fetch(entry, rank, self._machines[rank.where])
+                log.info("checkpoint-kept", job=entry.job, attempt=entry.attempt, instance=rank.where)
                 return ""
-            except (UnreachableError, LocalError) as error:
+            except (SkyUnreachableError, LocalError) as error:
                 why = str(error)
             except SkyError as error:
                 tries, why = tries + 1, str(error)
-            log.warning("checkpoint-not-home", job=note.job, instance=rank.where, error=why)
-            await self._pause(note, pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+            log.warning("checkpoint-not-home", job=entry.job, instance=rank.where, error=why)
+            await self._pause(entry, backoff.next_s())
         return why or "its machine is gone"
 
-    async def _fetch(self, note: RunNote, rank: RankNote) -> None:
-        berth = self._berth(rank.where)
-        if berth is None:
-            raise UnreachableError("SkyPilot does not say how to log in")
-        here = self._here / directory_name(note.job)
-        there = rank.spec["checkpoints"]
-        fetch = asyncio.ensure_future(self._contact.fetch(berth.cluster, berth.access, there, here))
-        try:
-            while not fetch.done():
-                if self._left(note) <= 0 or not self._takes(rank.where):
-                    raise UnreachableError("there was no time left to bring it home")
-                await asyncio.wait([fetch], timeout=LOOK_S)
-            fetch.result()
-        finally:
-            fetch.cancel()
-            await asyncio.wait([fetch])
+    async def _fetch(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> None:
+        here, there = self._home / directory_name(entry.job), rank.spec["checkpoints"]
+        transfer = self._transport.fetch(machine.cluster, machine.access(), there, here)
+        async with running(transfer, "fetch checkpoints") as task:
+            while not task.done():
+                if self._left_s(entry) <= 0 or not machine.takes_runs:
+                    raise SkyUnreachableError("there was no time left to bring it home")
+                await asyncio.wait([task], timeout=LOOK_S)
+            task.result()
 
-    async def _pause(self, note: RunNote, pause_s: float) -> None:
-        """Shorter if a stop comes meanwhile."""
-        until = self._wall() + pause_s
-        while (left := min(until - self._wall(), self._left(note))) > 0:
-            await asyncio.sleep(min(left, LOOK_S))
+    async def _pause(self, entry: RunEntry, pause_s: float) -> None:
+        """Sleep; for less if a stop shortens the time that is left."""
+        until = self._clock.wall() + pause_s
+        while (left_s := min(until - self._clock.wall(), self._left_s(entry))) > 0:
+            await asyncio.sleep(min(left_s, LOOK_S))
 
-    def _left(self, note: RunNote) -> float:
-        return float("inf") if note.home_by is None else note.home_by - self._wall()
+    def _is_up(self, rank: RankEntry) -> bool:
+        machine = self._machines.get(rank.where)
+        return machine is not None and machine.takes_runs
+
+    def _left_s(self, entry: RunEntry) -> float:
+        return float("inf") if entry.home_by is None else entry.home_by - self._clock.wall()

@@ -1,7 +1,7 @@
-"""What tasks on rented machines say of their progress, as exchanges bring it; nothing of it is noted.
+"""Progress reports of tasks on rented machines, as exchanges bring them; nothing of it is journaled.
 
-A machine is told which report of each task is known here and gives back those that are others. Both ends take
-a report for anything that somebody may have put there.
+A machine is told which report of each task is known here, by its digest, and returns those that differ. Jobs
+write these reports, so each side treats one as untrusted input.
 """
 
 from __future__ import annotations
@@ -10,66 +10,67 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 
-from starburst.clouds.sky.journal import RankNote, RunNote
+from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.core.model.events import Progress
 from starburst.runs.supervisor.progress_report import MAX_BYTES, ProgressReport, digest, parse_report
 
-#: Wall seconds between two questions to one machine, however often there is an exchange with it.
+#: Wall seconds between two questions for reports to one machine, however often it is talked to.
 HEAR_S = 1.0
 
 
-class Hearing:
-    """The reports of all runs of one controller. `report` is told what is new of a run."""
+class ProgressCollector:
+    """The progress of all runs of one controller; of a gang, that of its slowest task.
+
+    `report` gets each change of a run's progress. `wall` is in seconds.
+    """
 
     def __init__(self, report: Callable[[Progress], None], wall: Callable[[], float]) -> None:
         self._report = report
         self._wall = wall
-        #: Each task's last report, and by what it is known there.
-        self._said: dict[tuple[str, int], dict[int, tuple[str, ProgressReport | None]]] = {}
-        self._told: dict[tuple[str, int], Progress] = {}
+        #: By run and task: the digest of the last report, and the report unless it was invalid.
+        self._known: dict[tuple[str, int], dict[int, tuple[str, ProgressReport | None]]] = {}
+        self._reported: dict[tuple[str, int], Progress] = {}
         self._asked_at: dict[str, float] = {}
 
-    def ask(self, instance_id: str, mine: Mapping[str, tuple[RunNote, RankNote]]) -> dict[str, str]:
-        """Which reports a machine is to give back, by task: those not known by this digest."""
+    def ask(self, instance_id: str, tasks: Mapping[str, tuple[RunEntry, RankEntry]]) -> dict[str, str]:
+        """The digests of known reports by task, for the machine to return others; {} if it is too soon."""
         now = self._wall()
         if 0 <= now - self._asked_at.get(instance_id, -HEAR_S) < HEAR_S:
             return {}
         self._asked_at[instance_id] = now
-        return {name: self._digest(note, rank) for name, (note, rank) in mine.items()}
+        return {name: self._digest(entry, rank) for name, (entry, rank) in tasks.items()}
 
-    def heard(self, note: RunNote, rank: RankNote, answer: object) -> None:
-        """What a machine gave back of a task, if it did."""
+    def heard(self, entry: RunEntry, rank: RankEntry, answer: object) -> None:
+        """Take in what a machine returned for a task; None if nothing is new."""
         text = _decoded(answer)
-        if text is None or note.end is not None:
+        if text is None or entry.end is not None:
             return
-        self._said.setdefault(note.key, {})[note.number(rank)] = (digest(text), parse_report(text))
-        said = [report for _, report in self._known(note).values() if report is not None]
-        if not said:
+        known = self._known.setdefault(entry.key, {})
+        known[entry.number(rank)] = (digest(text), parse_report(text))
+        reports = [report for _, report in known.values() if report is not None]
+        if not reports:
             return
-        slowest = max(said, key=lambda report: report.to_go)
-        progress = Progress(*note.key, slowest.done, slowest.total, slowest.per_s)
-        if self._told.get(note.key) != progress:
-            self._told[note.key] = progress
+        slowest = max(reports, key=lambda report: report.to_go)
+        progress = Progress(*entry.key, slowest.done, slowest.total, slowest.per_s)
+        if self._reported.get(entry.key) != progress:
+            self._reported[entry.key] = progress
             self._report(progress)
 
-    def drop(self, note: RunNote) -> None:
-        """A run is over."""
-        self._said.pop(note.key, None)
-        self._told.pop(note.key, None)
+    def drop(self, entry: RunEntry) -> None:
+        """Forget a run that is over."""
+        self._known.pop(entry.key, None)
+        self._reported.pop(entry.key, None)
 
     def gone(self, instance_id: str) -> None:
-        """A machine is."""
+        """Forget a machine that is gone."""
         self._asked_at.pop(instance_id, None)
 
-    def _digest(self, note: RunNote, rank: RankNote) -> str:
-        return self._known(note).get(note.number(rank), ("", None))[0]
-
-    def _known(self, note: RunNote) -> dict[int, tuple[str, ProgressReport | None]]:
-        return self._said.get(note.key, {})
+    def _digest(self, entry: RunEntry, rank: RankEntry) -> str:
+        return self._known.get(entry.key, {}).get(entry.number(rank), ("", None))[0]
 
 
 def _decoded(answer: object) -> bytes | None:
-    """A report as it came; None if none came, or what came is none."""
+    """The bytes of a report; None if there is none, or it is too long or no base64."""
     if not isinstance(answer, str) or len(answer) > 2 * MAX_BYTES:
         return None
     try:

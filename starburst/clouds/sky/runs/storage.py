@@ -1,6 +1,6 @@
-"""What `cloud.volumes` names, on machines that jobs share: one place per store, the same on all of them.
+"""Where the stores that `cloud.volumes` names are mounted on rented machines: the same path on all of them.
 
-Every machine is rented with all stores mounted, for it is not known then whose jobs will come to it.
+Every machine is rented with all stores mounted, because it is not known then which jobs will use it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from starburst.clouds.sky.runs.docker import runs_in_container
@@ -17,23 +16,22 @@ from translator.carried import Bucket, CloudStorage
 from translator.tasks.runtime_values import mounts_of
 from translator.tasks.storage.mounts import told
 
-NO_STORES: Mapping[str, CloudStorage] = MappingProxyType({})
-#: Where they are mounted.
+#: The directory that stores are mounted in.
 ROOT = "~/starburst-volumes"
 
 
 def place(store: CloudStorage) -> str:
-    """Where a store is on every machine that has it.
+    """The path of a store on every machine.
 
-    The name is made of what it is: a machine that was rented before a key of the config came to mean another
-    store has nothing there, instead of the wrong one.
+    It is derived from the store, not from its key in the config: on a machine that was rented before the key
+    came to mean another store, nothing is found there instead of the wrong store.
     """
     what = f"{store.mode} {store.source}" if isinstance(store, Bucket) else f"volume {store.name}"
     return f"{ROOT}/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 def all_mounts(stores: Mapping[str, CloudStorage]) -> tuple[tuple[str, CloudStorage], ...]:
-    """What is mounted on a machine, and where; what two keys mean is mounted once."""
+    """Path and store of all mounts of a machine; a store that two keys name is mounted once."""
     return tuple(sorted({place(store): store for store in stores.values()}.items(), key=lambda pair: pair[0]))
 
 
@@ -41,7 +39,7 @@ def volumes_of(workload: Workload, stores: Mapping[str, CloudStorage]) -> list[d
     """The volumes of a run as the agent takes them.
 
     Raises:
-        UnresolvedError: the config maps nothing to one of them (any more).
+        UnresolvedError: the config maps no store to one of them.
     """
     if workload.manifest is None:
         return []

@@ -1,8 +1,9 @@
-"""Directories of jobs that go to machines and come from them, as tar packs them.
+"""Copies directories of jobs to machines and back, packed by tar.
 
-Whose they are may put anything there, links and all. Neither end follows one: a directory is opened as itself
-or not at all, tar packs a link as a link, and what comes is unpacked into a new directory that nobody else is
-in. It is bounded by `MAX_BYTES` and by the room there is, and consists of files, directories and links.
+Jobs may put anything into these directories, links included. Neither end follows a link: a directory is
+opened as itself or not at all, tar packs a link as a link, and what arrives is unpacked into a new, private
+directory. It is bounded by `MAX_BYTES` and by the free disk space, and may contain only files, directories
+and links.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from pathlib import Path
 
 from starburst.clouds.sky.access.ports import LocalError, SkyError, UnsafeError
 
-#: Of one directory, packed; and what is left free of the disk that it comes to.
+#: Bytes of one packed directory; and bytes of the local disk that are left free.
 MAX_BYTES, KEPT_FREE = 1 << 40, 1 << 30
 
-#: Exit codes on a machine: it has no such directory; there is a link in its place.
+#: Exit codes on a machine: no such directory; a link in its place.
 NO_DIRECTORY, IS_LINK = 44, 45
 
-#: A job whose image runs as root leaves files that only root can read.
+#: For files of a job whose image runs as root, which only root can read.
 _AS_ROOT = 'S=; if sudo -n true 2>/dev/null; then S="sudo -n"; fi; '
 
-#: Of at most $1 bytes into the directory $2; no owners, nor bits that give somebody's rights away.
+#: Unpacks at most $1 bytes into the directory $2, without owners and without setuid bits.
 _UNPACK = 'set -o pipefail; head -c "$1" | tar -C "$2" --no-same-owner --no-same-permissions -xf -'
 
 
 @contextmanager
 def packing(local: Path) -> Iterator[tuple[list[str], int]]:
-    """The program that packs a directory of ours, and the file descriptor of it that it is to have.
+    """The program that packs a local directory, and the file descriptor that it must inherit.
 
     Raises:
         UnsafeError: it is a link, or no directory.
@@ -54,7 +55,7 @@ def pack_there(remote: str) -> str:
 
 
 def unpack_there(remote: str) -> str:
-    """The command line that replaces a directory of a machine by what comes."""
+    """The command line that replaces a directory of a machine by the archive on stdin."""
     new, old = f"{remote}.new", f"{remote}.old"
     return (
         f"{_AS_ROOT}$S rm -rf {new} {old} && mkdir -p {new} && tar -C {new} -xf - && "
@@ -65,10 +66,10 @@ def unpack_there(remote: str) -> str:
 
 @contextmanager
 def unpacking(local: Path) -> Iterator[tuple[list[str], Path]]:
-    """The program that unpacks what comes, and where to; it is removed in the end, if `put` did not take it.
+    """The program that unpacks stdin, and its target directory, which is removed unless `put` moved it.
 
     Raises:
-        LocalError: there is no room.
+        LocalError: the disk is full.
     """
     local.parent.mkdir(parents=True, exist_ok=True)
     limit = min(MAX_BYTES, shutil.disk_usage(local.parent).free - KEPT_FREE)
@@ -82,17 +83,17 @@ def unpacking(local: Path) -> Iterator[tuple[list[str], Path]]:
 
 
 def put(new: Path, local: Path) -> None:
-    """Make a directory what was unpacked.
+    """Replace a directory by an unpacked one.
 
     Raises:
-        SkyError: there is something in it that is no file, directory or link.
+        SkyError: it contains something that is no file, directory or link.
     """
     for where, directories, files in os.walk(new):
         for name in (*directories, *files):
             path = os.path.join(where, name)
             kind = os.lstat(path).st_mode
             if stat.S_ISDIR(kind):
-                os.chmod(path, stat.S_IMODE(kind) | 0o700)  # that it can be looked into, and removed
+                os.chmod(path, stat.S_IMODE(kind) | 0o700)  # so that it can be read and removed
             elif not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
                 raise SkyError(f"{name!r} is no file, directory or link")
     new.chmod(0o755)
@@ -105,7 +106,7 @@ def put(new: Path, local: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Whatever is there, and nothing that it leads to."""
+    """Remove what is there; links are not followed."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     elif path.exists():

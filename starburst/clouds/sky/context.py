@@ -1,0 +1,100 @@
+"""What all parts of the SkyPilot cloud share: ports, journal, clock, settings, and where events go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from starburst.aio import TaskSet, Wake
+from starburst.clouds.sky.access.ports import CloudApi, MachineTransport, SkyApi
+from starburst.clouds.sky.journal import Journal
+from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.runs.inputs import RunInputs
+from starburst.clouds.sky.runs.logs import MAX_LOG
+from starburst.clouds.sky.runs.runner import Runner
+from starburst.clouds.sky.runs.storage import all_mounts
+from starburst.core.model.events import Event
+from starburst.domain.clock import Pace
+from starburst.runs.ports import Report
+from starburst.runs.processes import unwatched
+from translator.carried import CloudStorage
+
+
+@dataclass(frozen=True, slots=True)
+class SkySettings:
+    """Settings of one controller's rented machines."""
+
+    owner: str
+    controller: str
+    #: Directories for logs of runs, and for checkpoints on this side.
+    logs: Path
+    checkpoints: Path
+    #: A machine ends by itself `lease_s` plus `idle_minutes` after its lease was last renewed.
+    lease_s: float = 900.0
+    idle_minutes: int = 5
+    #: Seconds after which a launch has failed.
+    launch_limit_s: float = 1800.0
+    #: URL of a bucket for checkpoints that every machine mounts; None copies them to machines and back.
+    bucket: str | None = None
+    #: The offers have prices of the user's; SkyPilot is not asked for prices.
+    own_prices: bool = False
+    #: Bytes of one task's output that are kept.
+    max_log: int = MAX_LOG
+
+
+@dataclass(frozen=True, slots=True)
+class SkyClock:
+    """The scheduler's clock, and the wall clock that belongs to it."""
+
+    #: Scheduler seconds.
+    now: Callable[[], float]
+    pace: Pace
+
+    def wall(self) -> float:
+        """Wall time, epoch seconds."""
+        return self.pace.wall_time(self.now())
+
+    def since(self, start: float, epoch_s: float) -> float:
+        """A time of another clock in scheduler seconds, neither before `start` nor in the future."""
+        return min(max(start, self.pace.scheduler_time(epoch_s)), self.now())
+
+
+class EventSink:
+    """Passes events on to the controller that watches; drops them while none does."""
+
+    def __init__(self) -> None:
+        self.listener: Report = unwatched
+
+    def __call__(self, event: Event) -> None:
+        """Report an event."""
+        self.listener(event)
+
+
+@dataclass(frozen=True)
+class SkyContext:
+    """The collaborators of machines and runs."""
+
+    sky: SkyApi
+    clouds: CloudApi
+    transport: MachineTransport
+    runner: Runner
+    journal: Journal
+    clock: SkyClock
+    settings: SkySettings
+    inputs: RunInputs = field(default_factory=RunInputs)
+    report: EventSink = field(default_factory=EventSink, init=False)
+    tasks: TaskSet = field(default_factory=TaskSet, init=False)
+    #: Rung when a machine stops answering: its cloud is to be asked now.
+    suspicion: Wake = field(default_factory=Wake, init=False)
+
+    @cached_property
+    def naming(self) -> Naming:
+        """The names of this controller's clusters."""
+        return Naming(self.settings.owner, self.settings.controller)
+
+    @cached_property
+    def mounts(self) -> tuple[tuple[str, CloudStorage], ...]:
+        """What every machine mounts, and where."""
+        return all_mounts(self.inputs.stores)

@@ -1,0 +1,118 @@
+"""The journal entry of one rented machine, from the intent to rent it to the end of its bill."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from starburst.clouds.sky.access.ports import Access, InstanceRef
+from starburst.clouds.sky.journal import Journal, body_of
+from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
+from starburst.domain.cloud import Offer
+from starburst.domain.money import Money
+
+#: Scheduler seconds for which an ended machine is remembered, in case the scheduler did not store its end.
+KEPT_S = 86_400.0
+
+
+@dataclass(slots=True)
+class MachineEntry:
+    """One machine. Times are scheduler seconds. Field names are stored."""
+
+    id: str
+    offer: str
+    spot: bool
+    asked_at: float
+    gpu_type: str = ""
+    #: Id of the launch request.
+    request: str | None = None
+    #: A launch was requested, even if the id of that request was lost in a crash.
+    asked: bool = False
+    #: How to log in, as SkyPilot last said; used also while SkyPilot does not answer.
+    access: Access | None = None
+    #: The instance, once its cloud has described a machine that answered.
+    at: InstanceRef | None = None
+    #: Begin of the bill: by the cloud, else by the machine's boot, and before the first login by SkyPilot.
+    launched_at: float | None = None
+    #: The real price of an hour, micro-dollars; None if SkyPilot does not know it.
+    micro_usd: int | None = None
+    ready: bool = False
+    #: The keepalive is in SkyPilot's queue; the machine's own shutdown switch is armed.
+    kept: bool = False
+    armed: bool = False
+    #: It runs, and SkyPilot does not list it.
+    forgotten: bool = False
+    #: Its end was requested.
+    ending: bool = False
+    #: Id of the request that takes it down; whether SkyPilot has done that, and when.
+    down: str | None = None
+    taken_down: bool = False
+    down_at: float | None = None
+    #: End of the bill by the cloud: the instance was stopped or terminated.
+    halted_at: float | None = None
+    #: Why the launch failed.
+    failed: str | None = None
+    sold_out: bool = False
+    #: When the machine was found gone.
+    ended_at: float | None = None
+    preempted: bool = False
+
+    @classmethod
+    def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineEntry:
+        """The entry to write before anything is requested from the cloud."""
+        return cls(instance_id, offer.name, offer.spot, now, offer.resources.gpu_type)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.ended_at is not None or self.failed is not None
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether the machine is up and not about to end."""
+        return self.ready and not self.ending and not self.is_over
+
+    def over_since(self) -> float:
+        """When it was over."""
+        return self.asked_at if self.ended_at is None else self.ended_at
+
+    def ready_event(self) -> InstanceReady:
+        """The event of a machine that takes runs."""
+        assert self.launched_at is not None
+        rate = None if self.micro_usd is None else Money(self.micro_usd)
+        return InstanceReady(self.id, self.launched_at, rate)
+
+    def end_event(self) -> InstanceGone | InstanceFailed:
+        """The event of a machine that is over."""
+        ended_at = self.over_since()
+        launched_at = ended_at if self.launched_at is None else self.launched_at
+        if self.failed is not None:
+            return InstanceFailed(self.id, self.failed, self.sold_out, launched_at, ended_at)
+        return InstanceGone(self.id, launched_at, ended_at, self.preempted)
+
+
+def save_machine(journal: Journal, entry: MachineEntry) -> None:
+    """Write the entry of a machine."""
+    journal.put(_key(entry), {"key": _key(entry), **asdict(entry)})
+
+
+def load_machines(journal: Journal) -> dict[str, MachineEntry]:
+    """The entries of all machines, by id."""
+    found = [MachineEntry(**body_of(journal, key)) for key in journal.all_keys("machine/")]
+    for entry in found:
+        entry.access = None if entry.access is None else Access(**cast("dict[str, Any]", entry.access))
+        entry.at = None if entry.at is None else InstanceRef(**cast("dict[str, Any]", entry.at))
+    return {entry.id: entry for entry in found}
+
+
+def load_recent_machines(journal: Journal, now: float) -> list[MachineEntry]:
+    """The entries of machines that are not over or ended recently; drops all others from the journal."""
+    found = load_machines(journal).values()
+    old = [entry for entry in found if entry.is_over and entry.over_since() < now - KEPT_S]
+    for entry in old:
+        journal.drop(_key(entry))
+    return [entry for entry in found if entry not in old]
+
+
+def _key(entry: MachineEntry) -> str:
+    return f"machine/{entry.id}"

@@ -1,0 +1,227 @@
+"""One rented machine: its journal entry, how to reach it, and what was last heard of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from starburst.aio import Wake
+from starburst.clouds.sky.access.answers import MachineState, parse_exchange
+from starburst.clouds.sky.access.ports import (
+    Access,
+    ClusterStatus,
+    Observation,
+    Presence,
+    SkyError,
+    SkyUnreachableError,
+)
+from starburst.clouds.sky.agent.protocol import ExchangeRequest
+from starburst.clouds.sky.context import SkyContext
+from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
+from starburst.clouds.sky.machines.fitness import Fitness
+
+log = structlog.get_logger()
+
+#: Wall seconds from the time at which SkyPilot should have ended a machine until its own switch does.
+SWITCH_S = 300.0
+
+
+@dataclass(eq=False, slots=True)
+class RentedMachine:
+    """A machine and its state in this process; what must survive a crash is in `entry`.
+
+    Every change of `entry` is followed by `save` before the effect that it announces. `lifecycle.py` takes
+    the machine through its phases; `turn` wakes that loop, `wake` the exchanges with the machine.
+    """
+
+    context: SkyContext
+    entry: MachineEntry
+    turn: Wake = field(default_factory=Wake, init=False)
+    wake: Wake = field(default_factory=Wake, init=False)
+    #: Set after the first attempt at an exchange in this process.
+    greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    #: The next exchange renews its lease.
+    renewal_due: bool = field(default=False, init=False)
+    #: Whether it answers, as last reported; None: not reported by this process.
+    answers: bool | None = field(default=None, init=False)
+    #: Its cloud is to be asked for it now.
+    is_suspect: bool = field(default=False, init=False)
+    #: When its cloud was last asked and did not say that it is gone; scheduler seconds.
+    checked_at: float = field(default=0.0, init=False)
+    #: When it last answered, wall seconds; None: not in this process.
+    heard_at: float | None = field(default=None, init=False)
+    #: When a keepalive was last put into its queue, wall seconds.
+    kept_at: float = field(default=0.0, init=False)
+    #: That its cloud does not describe it is in the log.
+    unnamed: bool = field(default=False, init=False)
+    #: Its host name and its address in its network; "" until it has answered.
+    host: str = field(default="", init=False)
+    address: str = field(default="", init=False)
+    fitness: Fitness = field(default_factory=Fitness, init=False)
+
+    @property
+    def id(self) -> str:
+        """The id of the intent to rent it."""
+        return self.entry.id
+
+    @property
+    def cluster(self) -> str:
+        """The name of its SkyPilot cluster."""
+        return self.context.naming.cluster(self.entry.id)
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether it is up and not about to end."""
+        return self.entry.takes_runs
+
+    @property
+    def is_coming_up(self) -> bool:
+        """Whether it is neither ready nor about to end."""
+        return not (self.entry.ready or self.entry.ending or self.entry.is_over)
+
+    def access(self) -> Access:
+        """How to log in.
+
+        Raises:
+            SkyUnreachableError: SkyPilot never said.
+        """
+        if self.entry.access is None:
+            raise SkyUnreachableError(f"{self.id}: SkyPilot does not say how to log in")
+        return self.entry.access
+
+    def save(self) -> None:
+        """Write its entry to the journal."""
+        save_machine(self.context.journal, self.entry)
+
+    # --- requests to it and about it ---------------------------------------------------------------------
+
+    async def call(self, verb: str, payload: Mapping[str, Any]) -> Any:
+        """What its agent answers; not validated.
+
+        Raises:
+            SkyError: it does not answer, or its agent failed.
+        """
+        return await self.context.transport.call(self.cluster, self.access(), verb, payload)
+
+    async def greet(self) -> MachineState:
+        """The first exchange: sets its lease and arms its shutdown switch.
+
+        Raises:
+            SkyError: as of `call`; also if the answer is not valid.
+        """
+        hello: ExchangeRequest = {
+            "lease_s": self.context.settings.lease_s,
+            "switch": {"after_s": self.switch_s},
+        }
+        return parse_exchange(await self.call("exchange", hello))
+
+    async def responds(self) -> bool:
+        """Whether it lets us log in now."""
+        try:
+            await self.call("exchange", {})
+        except SkyError:
+            return False
+        self.heard()
+        return True
+
+    async def listed(self) -> ClusterStatus | None:
+        """Its cluster as SkyPilot lists it.
+
+        Raises:
+            SkyError: SkyPilot does not answer.
+        """
+        listing = await self.context.sky.clusters()
+        return next((status for status in listing if status.name == self.cluster), None)
+
+    @property
+    def switch_s(self) -> float:
+        """Seconds after the end of its lease at which the machine shuts itself down."""
+        return 60 * self.context.settings.idle_minutes + SWITCH_S
+
+    # --- what was learned of it --------------------------------------------------------------------------
+
+    def heard(self) -> None:
+        """Record that it has answered."""
+        self.heard_at = self.context.clock.wall()
+
+    def suspect(self) -> None:
+        """Have its cloud asked for it now."""
+        self.is_suspect = True
+        self.context.suspicion.ring()
+
+    def since_asked(self, epoch_s: float) -> float:
+        """A time of another clock in scheduler seconds, not before the intent and not in the future."""
+        return self.context.clock.since(self.entry.asked_at, epoch_s)
+
+    def first_listed(self, status: ClusterStatus) -> None:
+        """Begin the bill: a machine that SkyPilot lists is billed, whether anyone can log in or not."""
+        entry = self.entry
+        if entry.launched_at is None:
+            began_at = status.launched_at and self.since_asked(status.launched_at)
+            entry.launched_at = began_at or entry.asked_at
+        entry.access = status.access or entry.access
+        self.save()
+
+    def book(self, seen: Sequence[Observation]) -> None:
+        """Set the times of the bill to those of the cloud, which count before all others.
+
+        If one intent made several instances, the bill goes from the first launch to the last end.
+        """
+        entry = self.entry
+        begun = [one.launched_at for one in seen if one.launched_at is not None]
+        ended = [one.ended_at for one in seen if one.ended_at is not None]
+        if begun:
+            entry.launched_at = self.since_asked(min(begun))
+        if any(one.presence is Presence.RUNNING for one in seen):
+            entry.halted_at = None
+        elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
+            halted_at = self.since_asked(max(ended))
+            entry.halted_at = halted_at if entry.halted_at is None else min(entry.halted_at, halted_at)
+
+    # --- its end -----------------------------------------------------------------------------------------
+
+    def request_end(self) -> None:
+        """Journal that it is to end, and wake its loops."""
+        self.entry.ending = True
+        self.save()
+        self.turn.ring()
+        self.wake.ring()
+
+    def gone(self) -> None:
+        """Its cloud has it no more. A spot machine whose end was not requested was preempted."""
+        entry = self.entry
+        entry.ended_at = self._over_at()
+        entry.preempted = entry.spot and not entry.ending
+        if entry.launched_at is None:
+            entry.launched_at = entry.ended_at
+        self._close()
+
+    def failed(self, message: str, *, sold_out: bool) -> None:
+        """Its launch failed and has left nothing in the cloud."""
+        self.entry.failed, self.entry.sold_out, self.entry.ended_at = message, sold_out, self._over_at()
+        self._close()
+
+    def report_state(self) -> None:
+        """Report that it takes runs or is over; nothing while it comes up or ends."""
+        if self.entry.is_over:
+            self.context.transport.forget(self.cluster)
+            self.context.report(self.entry.end_event())
+        elif self.takes_runs and self.entry.launched_at is not None:
+            self.context.report(self.entry.ready_event())
+
+    def _close(self) -> None:
+        self.save()
+        self.answers, self.renewal_due = None, False
+        self.report_state()
+        self.turn.ring()
+        self.wake.ring()
+
+    def _over_at(self) -> float:
+        """End of the bill of a machine that is over: by its cloud, else by SkyPilot, else now."""
+        entry = self.entry
+        known = next((at for at in (entry.halted_at, entry.down_at) if at is not None), None)
+        return max(self.context.clock.now() if known is None else known, entry.launched_at or 0.0)

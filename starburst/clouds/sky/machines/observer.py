@@ -1,0 +1,155 @@
+"""What clouds say of instances, and how a machine stands by that, by its listing and by its own answers."""
+
+from __future__ import annotations
+
+import anyio
+import structlog
+
+from starburst.clouds.sky.access.ports import (
+    ClusterState,
+    ClusterStatus,
+    InstanceRef,
+    Observation,
+    Presence,
+    SkyError,
+)
+from starburst.clouds.sky.context import SkyContext
+from starburst.clouds.sky.machines.liveness import Liveness, by_cloud, liveness_of
+from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.offers import OfferName
+
+log = structlog.get_logger()
+
+#: Wall seconds after a machine's switch must have shut it down until it is certainly down; for a cloud to
+#: describe an instance that has just come up; and by which clocks of clouds may differ from ours.
+DOWN_S, MEET_S, CLOCK_SKEW_S = 300.0, 10.0, 60.0
+
+
+class CloudObserver:
+    """Asks clouds for the instances of one controller."""
+
+    def __init__(self, context: SkyContext) -> None:
+        self._context = context
+        self._clouds = context.clouds
+        self._begun_at = context.clock.wall()
+        #: A cloud has answered in this process, so an error is a passing one.
+        self._has_answered = False
+
+    async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
+        """Learn which instance a machine is, if its cloud describes it.
+
+        Only an instance that the cloud has described once is asked for by its id later: before, an answer
+        "no such instance" could mean that these credentials do not see it.
+        """
+        if status.at is None:
+            return
+        try:
+            with anyio.fail_after(MEET_S):
+                seen = await self._clouds.sight(status.at)
+        except (SkyError, TimeoutError) as error:
+            if not machine.unnamed:
+                log.warning("cloud-not-asked", instance=machine.id, error=str(error) or "no answer")
+            machine.unnamed = True
+            return
+        self._has_answered = True
+        if seen.presence is Presence.RUNNING:
+            machine.entry.at = seen.at
+            machine.book([seen])
+            if not machine.entry.spot:  # spot instances are terminated in any case
+                await self._terminate_on_shutdown(machine, seen.at)
+
+    async def _terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
+        """Have an instance that shuts itself down terminated rather than stopped."""
+        try:
+            with anyio.fail_after(MEET_S):
+                ends = await self._clouds.arm(at)
+            why = "" if ends else f"{at.provider} does not take that order"
+        except (SkyError, TimeoutError) as error:
+            why = str(error) or "no answer"
+        if why:
+            log.warning("shut-down-only-stops-it", instance=machine.id, why=why)
+
+    async def describe(self, machine: RentedMachine) -> Observation | None:
+        """What its cloud says of a machine by its id; None if the id is unknown or the cloud does not say."""
+        if machine.entry.at is None:
+            return None
+        try:
+            seen = await self._clouds.sight(machine.entry.at)
+        except SkyError as error:
+            log.warning("cloud-not-asked", instance=machine.id, error=str(error))
+            return None
+        self._has_answered = True
+        machine.book([seen])
+        return seen
+
+    async def instances_of(self, machine: RentedMachine) -> list[Observation]:
+        """All instances that this intent made, also terminated ones, found by our labels if need be.
+
+        Raises:
+            SkyError: a cloud that has answered before does not answer now.
+        """
+        if machine.entry.at is not None:
+            seen = await self.describe(machine)
+            return [] if seen is None else [seen]
+        try:
+            place = OfferName.parse(machine.entry.offer)
+            provider, _, rest = place.infra.partition("/")
+            labels = self._context.naming.intent(machine.id)
+            found = await self._clouds.search(provider, rest.partition("/")[0], labels)
+        except ValueError:  # not an offer: it was not launched by us
+            return []
+        except SkyError as error:
+            if self._has_answered:
+                raise
+            log.warning("cloud-not-asked", instance=machine.id, error=str(error))
+            return []
+        self._has_answered = True
+        # The labels may stem from an earlier database; an instance is not older than its intent.
+        mine = [one for one in found or () if self._is_of(machine, one)]
+        machine.book(mine)
+        return mine
+
+    def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:
+        if seen.launched_at is None:
+            return True
+        launched_at = self._context.clock.pace.scheduler_time(seen.launched_at + CLOCK_SKEW_S)
+        return launched_at >= machine.entry.asked_at
+
+    async def judge(
+        self, machine: RentedMachine, seen: Observation | None, listed: ClusterState | None
+    ) -> Liveness:
+        """How a machine stands; `listed` is its state in a refreshed listing.
+
+        The machine itself is asked after its cloud was: an answer from before would prove nothing.
+        """
+        presence = None if seen is None else seen.presence
+        by_id = by_cloud(presence)
+        if by_id is not Liveness.UNKNOWN:
+            return by_id
+        over = machine.entry.taken_down or not machine.entry.ready or self._switch_must_have_fired(machine)
+        asks = listed is None or presence in (Presence.ABSENT, Presence.ENDING)
+        return liveness_of(presence, listed, answers=asks and await machine.responds(), surely_over=over)
+
+    async def terminate(self, machine: RentedMachine, seen: Observation | None) -> None:
+        """End a machine that SkyPilot does not know: by its instance's id, else by its own agent.
+
+        Returns when that was requested. Raises SkyError if the machine does not answer either.
+        """
+        at = machine.entry.at if seen is None else seen.at
+        log.warning("ended-without-skypilot", instance=machine.id, at=None if at is None else at.instance)
+        try:
+            if at is not None:
+                await self._clouds.end(at)
+                return
+        except SkyError as error:
+            log.warning("cloud-ends-it-not", instance=machine.id, error=str(error))
+        if machine.entry.access is not None:
+            await machine.call("retire", {})
+
+    def _switch_must_have_fired(self, machine: RentedMachine) -> bool:
+        """Whether a machine has been silent for so long that its armed switch must have ended it."""
+        heard_at = self._begun_at if machine.heard_at is None else machine.heard_at
+        silent_s = self._context.clock.wall() - heard_at
+        return machine.entry.armed and silent_s >= (
+            self._context.settings.lease_s + machine.switch_s + DOWN_S
+        )

@@ -1,0 +1,191 @@
+"""One exchange with a machine: what it does not know goes there, how its tasks stand comes back.
+
+A single call of the agent does both for all tasks of the machine. What takes longer runs beside the
+exchanges: checkpoints are copied, values are read from the cluster, tasks are put into the machine's queue.
+Answers are parsed by `access/answers.py`, which trusts nothing in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+
+from starburst.clouds.sky.access.answers import TaskState, parse_exchange
+from starburst.clouds.sky.access.ports import LocalError, SkyError, UnsafeError
+from starburst.clouds.sky.agent.protocol import ExchangeRequest
+from starburst.clouds.sky.context import SkyContext
+from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
+from starburst.clouds.sky.runs.run_table import RunTable
+from starburst.clouds.sky.runs.runner import TaskSubmission
+from starburst.clouds.sky.runs.submission import RETRY_S
+from starburst.core.model.events import RunEnd
+
+log = structlog.get_logger()
+
+#: The tasks of a machine by directory.
+MachineTasks = Mapping[str, tuple[RunEntry, RankEntry]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeResult:
+    """What an exchange says of the machine itself."""
+
+    #: There is more output than came.
+    more: bool
+    #: Its lease has passed: it is about to end itself.
+    lapsed: bool
+    #: Its keepalive is in SkyPilot's queue; its own switch is armed.
+    kept: bool
+    armed: bool
+    #: Why the state of a task is unknown though the machine answered; "" if all states are known.
+    trouble: str
+    #: Why the machine accepts no tasks; "" if it does.
+    unfit: str
+
+
+class Exchanges:
+    """Exchanges about the runs of `table`."""
+
+    def __init__(self, context: SkyContext, table: RunTable) -> None:
+        self._context = context
+        self.table = table
+
+    async def exchange(self, machine: RentedMachine, lease_s: float | None) -> ExchangeResult:
+        """Bring a machine and the table up to date; renews its lease by `lease_s` unless that is None.
+
+        Raises:
+            SkyError: it did not answer, or its answer is not valid.
+        """
+        table = self.table
+        tasks = {entry.directory(rank): (entry, rank) for entry, rank in table.tasks_on(machine.id)}
+        ask: ExchangeRequest = {
+            "lease_s": lease_s,
+            "specs": self._specs(machine, tasks),
+            "stops": {
+                name: grace for name, task in tasks.items() if (grace := RunEntry.grace(*task)) is not None
+            },
+            "look": {name: table.logs.seen(table.log_of(*task)) for name, task in tasks.items()},
+            "hear": table.progress.ask(machine.id, tasks),
+        }
+        answer = parse_exchange(await machine.call("exchange", ask), tasks)
+        machine.host, machine.address = answer.host, answer.address
+        trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
+        for name, state in answer.tasks.items():
+            try:
+                trouble = self._take_in(*tasks[name], state, ask["look"][name]) or trouble
+            except OSError:  # of this side
+                raise
+            except Exception:
+                log.exception("run-not-updated", run=name, instance=machine.id)
+        self._submit(machine, answer.tasks, tasks)
+        self._withdraw_if_unfit(machine)
+        more = any(state.more and state.log for state in answer.tasks.values())
+        return ExchangeResult(more, answer.lapsed, answer.kept, answer.armed, trouble, machine.fitness.unfit)
+
+    # --- there -------------------------------------------------------------------------------------------
+
+    def _specs(self, machine: RentedMachine, tasks: MachineTasks) -> dict[str, Any]:
+        """What the machine is to run, of tasks whose checkpoints and values are in place."""
+        copies = self._context.settings.bucket is None
+        specs = {}
+        for name, (entry, rank) in tasks.items():
+            if rank.started or entry.grace(rank) is not None:
+                continue
+            if copies and entry.checkpoint and not rank.supplied:
+                work = partial(self._supply, machine, entry, rank)
+                self._context.tasks.ensure(("supply", name), work)
+                continue
+            spec = self._spec(machine, entry, rank)
+            if spec is not None:
+                specs[name] = spec
+        return specs
+
+    def _spec(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> dict[str, Any] | None:
+        """The spec to send; None if the machine has it, or values for it are not known yet."""
+        if entry.late is None:
+            return rank.spec
+        return None if rank.known else self.table.values.spec(entry, rank, machine)
+
+    async def _supply(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> None:
+        """Copy the job's checkpoints to the machine; an error is retried by the next exchange."""
+        table, name = self.table, entry.name(rank)
+        try:
+            await table.checkpoints.supply(entry.job, machine, rank.spec["checkpoints"])
+            machine.fitness.took(name)
+            rank.supplied = True
+            table.save(entry)
+        except UnsafeError as error:
+            table.give_up(entry, str(error))
+        except (SkyError, OSError) as error:
+            log.warning("checkpoints-not-there", cluster=machine.cluster, job=entry.job, error=str(error))
+            if not isinstance(error, (LocalError, OSError)):
+                why = f"checkpoints cannot be brought there: {error}"
+                machine.fitness.refused(name, why, self._context.clock.wall())
+            await asyncio.sleep(RETRY_S)
+
+    def _submit(self, machine: RentedMachine, states: Mapping[str, TaskState], tasks: MachineTasks) -> None:
+        """Put tasks that have not begun into the machine's queue."""
+        waiting = []
+        for name, state in states.items():
+            entry, rank = tasks[name]
+            if state.began or rank.over or entry.grace(rank) is not None:
+                continue
+            if state.trouble:
+                machine.fitness.refused(entry.name(rank), state.trouble, self._context.clock.wall())
+            if state.known:
+                gpus = int(rank.spec["gpus"])
+                waiting.append(TaskSubmission(entry.name(rank), name, gpus, machine.entry.gpu_type))
+        self.table.submitter.submit(machine, waiting)
+
+    def _withdraw_if_unfit(self, machine: RentedMachine) -> None:
+        """End what has not begun on a machine that accepts no tasks, so that it can start elsewhere."""
+        why = machine.fitness.unfit
+        for entry, rank in list(self.table.tasks_on(machine.id)) if why else ():
+            if not rank.started:
+                self.table.give_up(entry, f"{machine.id} takes no work: {why}", RunEnd.NOT_STARTED)
+
+    # --- and back ----------------------------------------------------------------------------------------
+
+    def _take_in(self, entry: RunEntry, rank: RankEntry, state: TaskState, seen: int | None) -> str:
+        """Take in how a task stands, and its output from byte `seen` on; what is wrong with it, or ""."""
+        table, name, grace_s = self.table, entry.name(rank), entry.grace(rank)
+        if seen is not None:
+            table.logs.write(table.log_of(entry, rank), seen, state.log)
+        if rank.started and not (state.known or state.began):
+            table.give_up(entry, "its files are gone from its machine", RunEnd.LOST)
+        now = self._context.clock.wall()
+        if grace_s is not None:
+            table.deadlines.stop_requested(name, now)
+        self._update(entry, rank, state)
+        table.progress.heard(entry, rank, state.report)
+        overdue = not rank.over and table.deadlines.is_overdue(name, state, grace_s, now)
+        return f"{name} does not end, though it was told to" if overdue else ""
+
+    def _update(self, entry: RunEntry, rank: RankEntry, state: TaskState) -> None:
+        """Set the journaled state of a task to what its machine says."""
+        table, name = self.table, entry.name(rank)
+        before = (rank.started, rank.over, rank.known)
+        rank.started = rank.started or state.started
+        if entry.late is not None:
+            rank.known = state.known
+            self._read_values(entry)
+        # A task cannot begin any more if its queue has ended it before it began, or if it is to end and the
+        # machine does not know it: no exchange brings it there now.
+        dropped = table.submitter.has_ended(name) and not state.began
+        never = entry.grace(rank) is not None and not state.known and not state.began
+        if table.deadlines.is_through(name, state, self._context.clock.wall()) or dropped or never:
+            rank.over, rank.exit = True, state.exit
+        if before != (rank.started, rank.over, rank.known):
+            table.changed(entry, has_started=rank.started and not before[0])
+
+    def _read_values(self, entry: RunEntry) -> None:
+        if all(rank.known or rank.over for rank in entry.ranks):
+            self.table.values.drop(entry)
+        else:
+            self.table.values.read(entry)
