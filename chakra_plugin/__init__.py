@@ -1,1 +1,1 @@
-"""Chakra, the Kubernetes scheduler for `schedulerName: chakra`: its decision, without the API around it."""
+"""Chakra: the Kubernetes scheduler of pods with `schedulerName: chakra`."""

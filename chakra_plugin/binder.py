@@ -1,4 +1,8 @@
-"""Sends bindings, many at once, and finds out what became of each before its room is anybody's again."""
+"""Sends bindings, many at once, and resolves each before its node's resources are given to another pod.
+
+A call without an answer may still be carried out by the server. So the binding is asked for again, on the
+same node, until the server answers; a refusal counts only once no earlier call can land (`LANDING_S`).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from chakra_plugin.cycle import Bind
+from chakra_plugin.scheduling.cycle import Bind
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import PODS, Object
 
 log = structlog.get_logger()
@@ -30,7 +34,7 @@ LANDING_S = 60.0
 
 
 class BindingResult(Enum):
-    """What is known of a binding."""
+    """What is known about a binding."""
 
     BOUND = "bound"
     REFUSED = "refused"
@@ -42,10 +46,10 @@ class BindingResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BindingAttempt:
-    """A binding, and what is not known of it from before."""
+    """A binding, and how its earlier calls ended."""
 
     bind: Bind
-    #: How often in a row there was no answer.
+    #: Calls in a row without an answer.
     unanswered: int = 0
     #: Until then a call that was not answered may still be carried out: a later refusal does not mean that
     #: the pod stays unbound. Epoch seconds.
@@ -53,22 +57,22 @@ class BindingAttempt:
 
 
 class BindingListener(Protocol):
-    """Whom the binder asks, and to whom it tells what became of a binding."""
+    """Callbacks of the binder."""
 
     def leading(self) -> bool:
-        """Whether this process may bind at all."""
+        """Whether this process holds the Lease, so that it may bind."""
 
     def valid(self, bind: Bind) -> bool:
         """Whether a binding may still be sent."""
 
     def bound(self, bind: Bind, node: str) -> None:
-        """The pod is on this node; not on the one it was meant for if another scheduler was faster."""
+        """The pod is on this node, which is not `bind.node` if another scheduler was faster."""
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
-        """Surely not bound; the epoch second at which to send it again, if it keeps its place."""
+        """The pod is not bound; returns the epoch second of the next try, None if it is given up."""
 
     def unanswered(self) -> None:
-        """It is not known what became of a call; it will be made again."""
+        """A call had no answer; it is repeated."""
 
 
 class Binder:
@@ -77,13 +81,13 @@ class Binder:
     def __init__(
         self,
         api: Api,
-        outcome: BindingListener,
+        listener: BindingListener,
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._api = api
-        self._outcome = outcome
+        self._listener = listener
         self._clock = clock
         self._sleep = sleep
         self._queue: asyncio.Queue[BindingAttempt] = asyncio.Queue()
@@ -93,15 +97,15 @@ class Binder:
 
     @property
     def outstanding(self) -> int:
-        """Bindings that wait for their turn or their answer."""
+        """Number of bindings that are queued or under way."""
         return self._queue.qsize() + self._busy
 
     def send(self, bind: Bind) -> None:
-        """Take a binding."""
+        """Queue a binding."""
         self._queue.put_nowait(BindingAttempt(bind))
 
     async def run(self) -> None:
-        """Work until cancelled; calls that are under way then still get their answer, others are not made."""
+        """Send until cancelled; calls under way then are awaited, queued ones are dropped."""
         self._workers = [asyncio.ensure_future(self._work()) for _ in range(WORKERS)]
         try:
             await asyncio.gather(*self._workers)
@@ -115,34 +119,34 @@ class Binder:
 
     async def _work(self) -> None:
         while True:
-            errand = await self._queue.get()
+            attempt = await self._queue.get()
             self._busy += 1
             try:
-                await self._one(errand)
+                await self._one(attempt)
             finally:
                 self._busy -= 1
 
-    async def _one(self, errand: BindingAttempt) -> None:
-        bind, outcome = errand.bind, self._outcome
-        if not outcome.leading():
-            return  # the rounds end, too
-        valid = outcome.valid(bind)
-        if not valid and not errand.may_land_until:
-            self._again(errand, outcome.refused(bind, lost=True))
+    async def _one(self, attempt: BindingAttempt) -> None:
+        bind, listener = attempt.bind, self._listener
+        if not listener.leading():
+            return  # the Lease is lost, and this scheduler ends
+        valid = listener.valid(bind)
+        if not valid and not attempt.may_land_until:
+            self._again(attempt, listener.refused(bind, lost=True))
             return
         answer, node = await _through(self._send(bind) if valid else self._ask(bind))
         if answer is BindingResult.BOUND:
-            outcome.bound(bind, node)
+            listener.bound(bind, node)
         elif answer is BindingResult.UNKNOWN and valid:
-            self._try_again(replace(errand, may_land_until=self._clock() + LANDING_S))
-        elif answer in (BindingResult.GONE, BindingResult.REFUSED) and not self._may_land(answer, errand):
-            self._again(BindingAttempt(bind), outcome.refused(bind, lost=not valid))
+            self._try_again(replace(attempt, may_land_until=self._clock() + LANDING_S))
+        elif answer in (BindingResult.GONE, BindingResult.REFUSED) and not self._may_land(answer, attempt):
+            self._again(BindingAttempt(bind), listener.refused(bind, lost=not valid))
         else:
-            self._try_again(errand)
+            self._try_again(attempt)
 
-    def _may_land(self, answer: BindingResult, errand: BindingAttempt) -> bool:
-        """Whether the pod may be bound yet by a call from before."""
-        return answer is not BindingResult.GONE and self._clock() < errand.may_land_until
+    def _may_land(self, answer: BindingResult, attempt: BindingAttempt) -> bool:
+        """Whether an earlier call may still bind the pod."""
+        return answer is not BindingResult.GONE and self._clock() < attempt.may_land_until
 
     async def _send(self, bind: Bind) -> tuple[BindingResult, str]:
         namespace, name = bind.pod.key
@@ -157,41 +161,41 @@ class Binder:
             if error.status == 404:
                 return BindingResult.GONE, ""
             return (BindingResult.UNKNOWN if error.status >= 500 else BindingResult.REFUSED), ""
-        except UnreachableError as error:
+        except ApiUnreachableError as error:
             log.warning("bind-unanswered", pod=f"{namespace}/{name}", node=bind.node, error=str(error))
             return (BindingResult.UNKNOWN if error.sent else BindingResult.UNSENT), ""
         return BindingResult.BOUND, bind.node
 
     async def _ask(self, bind: Bind) -> tuple[BindingResult, str]:
-        """Where the pod is by now."""
+        """Read where the pod is now."""
         try:
             pod = await self._api.find(PODS, *bind.pod.key)
-        except (ApiError, UnreachableError):
+        except (ApiError, ApiUnreachableError):
             return BindingResult.UNKNOWN, ""
         if pod is None or pod["metadata"]["uid"] != bind.pod.uid:
             return BindingResult.GONE, ""
         node = pod["spec"].get("nodeName", "")
         return (BindingResult.BOUND, node) if node else (BindingResult.REFUSED, "")
 
-    def _try_again(self, errand: BindingAttempt) -> None:
-        self._outcome.unanswered()
-        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(errand.unanswered, 10), LAST_PAUSE_S)
-        self._again(replace(errand, unanswered=errand.unanswered + 1), self._clock() + pause_s)
+    def _try_again(self, attempt: BindingAttempt) -> None:
+        self._listener.unanswered()
+        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(attempt.unanswered, 10), LAST_PAUSE_S)
+        self._again(replace(attempt, unanswered=attempt.unanswered + 1), self._clock() + pause_s)
 
-    def _again(self, errand: BindingAttempt, at: float | None) -> None:
+    def _again(self, attempt: BindingAttempt, at: float | None) -> None:
         if at is None:
             return
-        task = asyncio.ensure_future(self._wait(errand, at))
+        task = asyncio.ensure_future(self._wait(attempt, at))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    async def _wait(self, errand: BindingAttempt, at: float) -> None:
+    async def _wait(self, attempt: BindingAttempt, at: float) -> None:
         await self._sleep(max(0.0, at - self._clock()))
-        self._queue.put_nowait(errand)
+        self._queue.put_nowait(attempt)
 
 
 async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingResult, str]:
-    """The answer of a call, also to one who is cancelled meanwhile."""
+    """Await a call that is finished even if the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
@@ -201,7 +205,7 @@ async def _through(call: Awaitable[tuple[BindingResult, str]]) -> tuple[BindingR
 
 
 def binding(bind: Bind) -> Object:
-    """The body; its annotations land on the pod."""
+    """The body of a binding; the server copies its annotations to the pod."""
     namespace, name = bind.pod.key
     metadata: Object = {"name": name, "namespace": namespace, "uid": bind.pod.uid}
     if bind.rank is not None:

@@ -26,7 +26,7 @@ import structlog
 
 from starburst.aio import answer_within, running
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import LEASES, Object
 
 log = structlog.get_logger()
@@ -251,7 +251,7 @@ class _Elector:
         try:
             with answer_within(limit_s):
                 await self._look()
-        except (ApiError, UnreachableError, TimeoutError) as error:
+        except (ApiError, ApiUnreachableError, TimeoutError) as error:
             if not (isinstance(error, ApiError) and error.status == 409):  # another process was faster
                 log.warning("lease-trouble", lease=self._who.lease, error=repr(error))
 
@@ -270,7 +270,7 @@ class _Elector:
         try:
             with answer_within(self._who.timing.deadline_s / 2):
                 await self._release()
-        except (ApiError, UnreachableError, TimeoutError) as error:
+        except (ApiError, ApiUnreachableError, TimeoutError) as error:
             log.warning("lease-not-released", lease=self._who.lease, error=repr(error))
 
     async def _release(self) -> None:

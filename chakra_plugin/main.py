@@ -16,13 +16,13 @@ from typing import Annotated
 import structlog
 import typer
 
-from chakra_plugin.cycle import SchedulerOptions
 from chakra_plugin.lease import LeaseLostError, lead
 from chakra_plugin.metrics import Metrics
 from chakra_plugin.scheduler import ChakraScheduler
+from chakra_plugin.scheduling.cycle import SchedulerOptions
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import CredentialsError
+from starburst.kube.errors import KubeCredentialsError
 from starburst.log import set_up_log
 from starburst.policy.placement import PLACEMENTS
 
@@ -92,16 +92,16 @@ def chakra(
     lease = (lease_namespace, identity or f"{socket.gethostname()}_{secrets.token_hex(4)}")
     try:
         asyncio.run(_run(kubeconfig, options, metrics, lease if leader_elect else None))
-    except CredentialsError as error:
+    except KubeCredentialsError as error:
         _fail(str(error))
     except LeaseLostError as error:
-        _fail(str(error), code=1)  # start anew with an empty mind
+        _fail(str(error), code=1)  # a restart begins with an empty state
 
 
 async def _run(
     kubeconfig: Path | None, options: SchedulerOptions, metrics: Metrics, lease: tuple[str, str] | None
 ) -> None:
-    """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and who we are."""
+    """Schedule until SIGINT or SIGTERM; `lease`: its namespace, and the identity of this process."""
     async with await Api.connect(kubeconfig) as api:
         work = asyncio.ensure_future(_schedule(api, options, metrics, lease))
         for number in (signal.SIGINT, signal.SIGTERM):

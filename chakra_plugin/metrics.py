@@ -1,4 +1,4 @@
-"""What Chakra tells Prometheus, under names like those of kube-scheduler (`scheduler_…`)."""
+"""Chakra's metrics for Prometheus, named like those of kube-scheduler (`scheduler_…`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-#: kube-scheduler's: 1 ms doubled, 15 times for one round, 20 times for a pod's wait (client_golang's
+#: kube-scheduler's: 1 ms doubled, 15 times for one cycle, 20 times for a pod's wait (client_golang's
 #: ExponentialBuckets(0.001, 2, n)).
 ROUND_BUCKETS_S = tuple(0.001 * 2**n for n in range(15))
 WAIT_BUCKETS_S = tuple(0.001 * 2**n for n in range(20))
@@ -33,7 +33,7 @@ class Metrics:
             buckets=WAIT_BUCKETS_S,
             registry=self.registry,
         )
-        self._round = Histogram(
+        self._cycle = Histogram(
             "chakra_scheduling_round_duration_seconds",
             "One round over the pending pods, without the calls that bind them.",
             buckets=ROUND_BUCKETS_S,
@@ -68,9 +68,9 @@ class Metrics:
         """So many pods wait now."""
         self._pending.set(count)
 
-    def round_took(self, seconds: float) -> None:
-        """A round is over."""
-        self._round.observe(seconds)
+    def cycle_took(self, seconds: float) -> None:
+        """A scheduling cycle has ended."""
+        self._cycle.observe(seconds)
 
     def leader(self, flag: bool) -> None:
         """Whether this replica schedules."""

@@ -1,6 +1,6 @@
-"""What people hear of a pod: events on it, and its condition PodScheduled, at a rate nobody feels.
+"""Reports on pods: events, and the condition PodScheduled, at a limited rate.
 
-Each pod has one event per reason, whose count and message change; a crowd of waiting pods is told in turn.
+Each pod has one event per reason, whose count and message change. Waiting pods take turns.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Literal
 
 import structlog
 
-from chakra_plugin.directives import Hold
-from chakra_plugin.scheduling_queue import QueuedPod, SchedulingQueue
+from chakra_plugin.scheduling.directives import Hold
+from chakra_plugin.scheduling.queue import QueuedPod, SchedulingQueue
 from starburst.aio import Wake
 from starburst.kube.api import STRATEGIC, Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import PodView
 from starburst.kube.recorder import EventType, EventWriter, api_time, reference_to
 from starburst.kube.resources import PODS, Object
 
 log = structlog.get_logger()
 
-#: Turns per second (each tells of a pod that waits and of one that was bound), and how many after a silence.
+#: Turns per second (each reports on a pod that waits and one that was bound), and how many after a pause.
 RATE, BURST = 30.0, 60
 #: Events of bindings that wait to be written; older ones are dropped.
 BACKLOG = 2_000
-#: Seconds before a pod hears other words, and before it hears the same again; events live for an hour.
+#: Seconds before another message on a pod, and before the same one again; events live for an hour.
 OTHER_WORDS_S, SAME_WORDS_S = 10.0, 600.0
-#: Seconds between looks at who is to be told what.
+#: Seconds between looks for reports that are due.
 LOOK_S, IDLE_S = 0.5, 60.0
 
 NORMAL: Literal["Normal"] = "Normal"
@@ -49,27 +49,27 @@ class PodEvent:
 
 @dataclass(frozen=True, slots=True)
 class LastEvent:
-    """What a pod was told last, and when, in epoch seconds."""
+    """The last message on a pod, and when it was written, in epoch seconds."""
 
     message: str
     at: float
 
 
 def event_of(entry: QueuedPod, message: str) -> PodEvent:
-    """Of a pod that waits: held pods are nobody's failure."""
-    if isinstance(entry.standing, Hold):
+    """The event of a pod that waits; that a pod is held is no failure."""
+    if isinstance(entry.disposition, Hold):
         return PodEvent(entry.pod, NORMAL, "Waiting", message)
     return PodEvent(entry.pod, WARNING, "FailedScheduling", message, condition=True)
 
 
 def due(reasons: Iterable[tuple[QueuedPod, str]], told: dict[str, LastEvent], now: float) -> list[str]:
-    """Who is to be told now, by uid: first those who know nothing yet."""
+    """The uids of pods on which a report is due, those without any report first."""
     first, again = [], []
     for entry, message in reasons:
         uid = entry.pod.uid
         before = told.get(uid)
         if before is None and entry.pod.unschedulable == message:
-            told[uid] = LastEvent(message, now)  # by a Chakra before this one
+            told[uid] = LastEvent(message, now)  # reported by an earlier process
         elif before is None:
             first.append(uid)
         elif now - before.at >= (OTHER_WORDS_S if message != before.message else SAME_WORDS_S):
@@ -78,7 +78,7 @@ def due(reasons: Iterable[tuple[QueuedPod, str]], told: dict[str, LastEvent], no
 
 
 class PodEventReporter:
-    """Tells; it is never in the way: who wants something told does not wait for it."""
+    """The queue of reports and the loop that writes them; callers never wait."""
 
     def __init__(
         self,
@@ -101,12 +101,12 @@ class PodEventReporter:
         self._allowance, self._counted_at = float(BURST), clock()
 
     def tell(self, report: PodEvent) -> None:
-        """Something that happened once."""
+        """Queue an event that happened once."""
         self._once.append(report)
         self._news.ring()
 
     def look(self) -> None:
-        """Pods may have something new to hear."""
+        """Look for reports that are due."""
         self._news.ring()
 
     async def run(self) -> None:
@@ -140,14 +140,14 @@ class PodEventReporter:
         self._allowance -= 1
 
     async def _tell_waiting(self, uid: str) -> None:
-        """What is so of a pod by now; nothing if it waits no more."""
+        """Report why a pod waits now; nothing if it does not wait any more."""
         entry, message = self._queue.entries.get(uid), self._queue.reason(uid)
         if entry is None or not message:
             return
         self._told[uid] = LastEvent(message, self._clock())
         report = event_of(entry, message)
         if await self._write(report) and report.condition and uid not in self._queue.entries:
-            # It was placed meanwhile, and our word may have come after the binding.
+            # It was placed meanwhile, and the condition may have been written after the binding.
             await self._write(replace(report, reason=""), scheduled=True)
             self._told.pop(uid, None)
 
@@ -160,7 +160,7 @@ class PodEventReporter:
                 await self._writer.write(
                     reference_to(report.pod), report.kind, report.reason, report.message, one_per_reason=True
                 )
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, ApiUnreachableError) as error:
             if not (isinstance(error, ApiError) and error.status in (404, 409)):  # the pod is gone
                 log.warning("not-reported", pod="/".join(report.pod.key), error=str(error))
             return False

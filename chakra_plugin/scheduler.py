@@ -1,4 +1,4 @@
-"""The scheduler process: watches feed the planner, rounds feed the binder, and what came of it goes back."""
+"""The scheduler process: watches feed the state, cycles feed the binder, results of bindings come back."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from typing import Protocol
 import structlog
 
 from chakra_plugin.binder import WORKERS, Binder
-from chakra_plugin.cycle import Bind, Preemption, SchedulerOptions
-from chakra_plugin.planner import Planner
 from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
+from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
+from chakra_plugin.scheduling.planner import Planner
 from starburst.aio import Wake, first_of
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
 
 log = structlog.get_logger()
 
-#: Bindings that may be decided before they are made: enough to keep the binder busy, and few enough for a pod
-#: of high priority to be soon among them.
+#: Bindings decided ahead of the binder: enough to keep it busy, and few enough that a new pod of high
+#: priority does not wait behind many.
 AHEAD = 4 * WORKERS
-#: Wall seconds in which news gather before a round.
+#: Wall seconds in which events gather before a cycle.
 GATHER_S = 0.005
 #: How often a victim's deletion is tried, and wall seconds between.
 EVICTION_TRIES, EVICTION_PAUSE_S = 5, 1.0
 
 
 class SchedulerMetrics(Protocol):
-    """What is counted; `chakra_plugin.metrics.Metrics` is one."""
+    """Counters; `chakra_plugin.metrics.Metrics` implements them."""
 
     def scheduled(self, latency_s: float) -> None: ...
     def unschedulable(self) -> None: ...
     def bind_error(self) -> None: ...
     def preempted(self, count: int) -> None: ...
     def pending(self, count: int) -> None: ...
-    def round_took(self, seconds: float) -> None: ...
+    def cycle_took(self, seconds: float) -> None: ...
 
 
 class ChakraScheduler:
-    """One life of it, from the first list to the loss of the Lease or the end of the process."""
+    """One term of the scheduler, from the first list to the loss of the Lease or the end of the process."""
 
     def __init__(
         self,
         api: Api,
         options: SchedulerOptions,
-        meter: SchedulerMetrics,
+        metrics: SchedulerMetrics,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -60,13 +60,13 @@ class ChakraScheduler:
     ) -> None:
         self.planner = Planner(options)
         self._api = api
-        self._meter = meter
+        self._metrics = metrics
         self._clock = clock
         self._sleep = sleep
         self._draw = draw or random.Random()
         self._wake = Wake()
         self._reporter = PodEventReporter(
-            api, options.scheduler, self.planner.queue, clock=clock, sleep=sleep
+            api, options.scheduler, self.planner.state.queue, clock=clock, sleep=sleep
         )
         self._leading: Callable[[], bool] = lambda: True
         self._binder = Binder(api, self, clock=clock, sleep=sleep)
@@ -76,17 +76,17 @@ class ChakraScheduler:
         self._evictions: set[asyncio.Task[None]] = set()
 
     async def run(self, still_leading: Callable[[], bool] = lambda: True) -> None:
-        """Schedule until cancelled; nothing is bound while `still_leading` says no."""
+        """Schedule until cancelled; nothing is bound while `still_leading` is false."""
         self._leading = still_leading
         planner, clock = self.planner, self._clock
         parts = {
-            "watch nodes": self._watch(NODES, read_node, planner.node_changed),
+            "watch nodes": self._watch(NODES, read_node, planner.state.node_changed),
             "watch pods": self._watch(
-                PODS, read_relevant_pod, lambda old, new: planner.pod_changed(old, new, clock())
+                PODS, read_relevant_pod, lambda old, new: planner.state.pod_changed(old, new, clock())
             ),
             **{
                 f"watch jobs {namespace}": self._watch(
-                    JOBS, read_job, lambda old, new: planner.job_changed(old, new, clock()), namespace
+                    JOBS, read_job, lambda old, new: planner.state.job_changed(old, new, clock()), namespace
                 )
                 for namespace in self._job_namespaces
             },
@@ -121,61 +121,61 @@ class ChakraScheduler:
             await self._news()
             ahead = AHEAD - self._binder.outstanding
             if self._unsynced or ahead < AHEAD // 2:
-                continue  # whatever changes that, wakes us
+                continue  # its change wakes this loop
             self._cycle(ahead)
-            if self.planner.queue.ready:
-                self._wake.ring()  # the round had its fill, or changed something for pods it had tried
+            if self.planner.state.queue.ready:
+                self._wake.ring()  # the cycle reached its limit, or changed something for groups it had tried
             await self._sleep(GATHER_S)
 
     async def _news(self) -> None:
-        """Wait until a round may find something to do."""
-        at = self.planner.queue.next_wake()
+        """Wait until a cycle may find something to do."""
+        at = self.planner.state.queue.next_wake()
         await self._wake.wait(math.inf if at is None else max(0.0, at - self._clock()))
 
     def _cycle(self, limit: int) -> None:
         began = time.perf_counter()
-        this = self.planner.plan(self._clock(), limit)
+        cycle = self.planner.plan(self._clock(), limit)
         took_s = time.perf_counter() - began
-        for bind in this.binds:
+        for bind in cycle.binds:
             self._binder.send(bind)
-        for preemption in this.preemptions:
+        for preemption in cycle.preemptions:
             task = asyncio.ensure_future(self._evict(preemption))
             self._evictions.add(task)
             task.add_done_callback(self._evictions.discard)
-        for _ in range(this.failed):
-            self._meter.unschedulable()
-        if this.binds or this.failed:
-            self._meter.round_took(took_s)
-        self._meter.pending(len(self.planner.queue.entries))
+        for _ in range(cycle.failed):
+            self._metrics.unschedulable()
+        if cycle.binds or cycle.failed:
+            self._metrics.cycle_took(took_s)
+        self._metrics.pending(len(self.planner.state.queue.entries))
         self._reporter.look()
 
-    # What became of bindings.
+    # Results of bindings (see `BindingListener`).
 
     def bound(self, bind: Bind, node: str) -> None:
         """The pod is on this node."""
         self._wake.ring()
         if node != bind.node:
             log.warning("bound-by-another", pod="/".join(bind.pod.key), node=node, meant=bind.node)
-            self.planner.found(bind, node)
+            self.planner.state.found(bind, node)
             return
-        self.planner.bound(bind)
-        self._meter.scheduled(self._clock() - bind.since)
+        self.planner.state.bound(bind)
+        self._metrics.scheduled(self._clock() - bind.since)
         words = f"Successfully assigned {'/'.join(bind.pod.key)} to {node}"
         self._reporter.tell(PodEvent(bind.pod, NORMAL, "Scheduled", words))
 
     def refused(self, bind: Bind, *, lost: bool) -> float | None:
-        """The pod was surely not bound."""
+        """The pod was not bound."""
         self._wake.ring()
-        self._meter.bind_error()
-        return self.planner.refused(bind, self._clock(), lost=lost)
+        self._metrics.bind_error()
+        return self.planner.state.refused(bind, self._clock(), lost=lost)
 
     def unanswered(self) -> None:
-        """It is not known what became of a binding; it will be tried again."""
-        self._meter.bind_error()
+        """A binding had no answer; it is tried again."""
+        self._metrics.bind_error()
 
     def valid(self, bind: Bind) -> bool:
         """Whether a binding may still be sent."""
-        return self.planner.valid(bind)
+        return self.planner.state.valid(bind)
 
     def leading(self) -> bool:
         """Whether this process may bind at all."""
@@ -184,21 +184,21 @@ class ChakraScheduler:
     # Preemption.
 
     async def _evict(self, preemption: Preemption) -> None:
-        """Nominate the node, then ask the victims to leave, with their grace period."""
+        """Nominate the node, then delete the victims with their grace periods."""
         pod = preemption.pod
         log.info("preempting", pod="/".join(pod.key), node=preemption.node, victims=len(preemption.victims))
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": preemption.node}}
         try:
             await self._api.patch(PODS, *pod.key, body, sub="status")
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, ApiUnreachableError) as error:
             log.warning("not-nominated", pod="/".join(pod.key), error=str(error))
         for victim in preemption.victims:
             if await self._delete(victim):
-                self._meter.preempted(1)
+                self._metrics.preempted(1)
                 words = f"Preempted by {'/'.join(pod.key)} on node {preemption.node}"
                 self._reporter.tell(PodEvent(victim, NORMAL, "Preempted", words))
             else:
-                self.planner.spared(preemption, victim)
+                self.planner.state.victim_spared(preemption, victim)
                 self._wake.ring()
 
     async def _delete(self, victim: PodView) -> bool:
@@ -208,7 +208,7 @@ class ChakraScheduler:
             try:
                 await self._api.delete(PODS, *victim.key, uid=victim.uid)
                 return True  # or it was gone already
-            except (ApiError, UnreachableError) as error:
+            except (ApiError, ApiUnreachableError) as error:
                 log.warning("not-evicted", pod="/".join(victim.key), error=str(error))
                 if isinstance(error, ApiError) and error.status < 500:
                     return False
@@ -218,7 +218,7 @@ class ChakraScheduler:
 
 
 def read_relevant_pod(item: Object) -> PodView | None:
-    """Pods that take room or wait for it, and ended ones whose rank is still theirs."""
+    """Pods that use resources or wait for them, and succeeded ones that keep their rank; None for others."""
     phase = (item.get("status") or {}).get("phase")
     if phase == "Failed":
         return None

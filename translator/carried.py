@@ -1,4 +1,4 @@
-"""What jobs that leave for a cloud are given there of their cluster."""
+"""What offloaded jobs get from their cluster: values of ConfigMaps and Secrets, and storage for volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a manifest, said in one line per problem."""
+"""Errors of manifests, one line per problem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_SHOWN = 80
 
 
 class ManifestError(Exception):
-    """One problem of one document: where it is, what was found, and what to do about it."""
+    """One problem of one document: its place, the value found, and the remedy."""
 
     def __init__(self, source: str, document: int, field: str, value: object, mend: str) -> None:
         """`document` counts from 1; `field` is a dotted path; a 0 and a `value` of None are not shown."""
@@ -30,7 +30,7 @@ class ManifestError(Exception):
 
 
 class ManifestErrors(Exception):  # noqa: N818 - many of them
-    """Every problem found in a text; nothing of it was taken."""
+    """Every problem of a text, of which nothing was accepted."""
 
     def __init__(self, errors: list[ManifestError]) -> None:
         super().__init__(errors)

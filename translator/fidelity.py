@@ -1,4 +1,4 @@
-"""What became of each field of a manifest on its way to a cloud."""
+"""The fidelity report: how much of each field of a manifest a cloud task keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STAY = "set the annotation starburst.io/cloud: never"
 
 
 class FidelityLevel(str, Enum):
-    """How much of a field is left."""
+    """How much of a field a task keeps."""
 
     KEPT = "kept"
     APPROXIMATED = "approximated"
@@ -25,7 +25,7 @@ class FidelityLevel(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldFidelity:
-    """One field, by its dotted path, and what became of it. No line holds the value of a Secret."""
+    """One field, by its dotted path, and its level. The text never holds the value of a Secret."""
 
     field: str
     verdict: FidelityLevel
@@ -41,7 +41,7 @@ class Translation:
     report: tuple[FieldFidelity, ...]
 
     def refused(self, *, strict: bool = False) -> tuple[FieldFidelity, ...]:
-        """The lines that stand in the way; `strict` counts every loss among them."""
+        """The entries for which the job cannot be offloaded; `strict` counts every loss."""
         if strict:
             return tuple(line for line in self.report if line.verdict is not FidelityLevel.KEPT)
         return tuple(line for line in self.report if line.verdict is FidelityLevel.REFUSED)
@@ -55,7 +55,7 @@ class Translation:
 
 @dataclass(slots=True)
 class Fidelity:
-    """Gathers the lines of a report."""
+    """Collects the entries of a report."""
 
     lines: list[FieldFidelity] = field(default_factory=list)
 
@@ -82,7 +82,7 @@ class Fidelity:
             self.lines.append(FieldFidelity(error.field, FidelityLevel.REFUSED, text))
 
     def in_order_of(self, manifest: Field) -> tuple[FieldFidelity, ...]:
-        """The lines in the order of the manifest; what stands nowhere in it follows its nearest parent."""
+        """The entries in the order of the manifest; a field that is not in it follows its nearest parent."""
         places = {path: place for place, path in enumerate(_paths(manifest))}
         return tuple(sorted(dict.fromkeys(self.lines), key=lambda line: _place(line.field, places)))
 
@@ -92,9 +92,9 @@ class Fidelity:
 
 @dataclass(frozen=True, slots=True)
 class UntranslatedFields:
-    """What becomes of the fields of one kind of mapping that no code translates, each with its reason."""
+    """The fields of one kind of mapping that no code translates, by level, each with its reason."""
 
-    #: Fields that code looks at.
+    #: Fields that code translates.
     translated: Collection[str]
     kept: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
@@ -102,11 +102,11 @@ class UntranslatedFields:
 
     @property
     def names(self) -> set[str]:
-        """Every field that is spoken of."""
+        """Every field that is listed."""
         return {*self.translated, *self.kept, *self.dropped, *self.refused}
 
     def judge(self, mapping: Field, fidelity: Fidelity) -> None:
-        """Put a line for each field of a mapping that says something."""
+        """Add an entry for each field of a mapping that has a value."""
         for key, found in mapping.entries().items():
             if found.value in (None, False, "", [], {}) or key in self.translated:
                 continue

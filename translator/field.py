@@ -1,4 +1,4 @@
-"""A value of a manifest that knows where it stands, and gathers problems instead of stopping at the first."""
+"""Fields: values of a manifest with their paths, which collect problems instead of raising the first one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONLY_THE_CLUSTER = "only the cluster can do this: set the annotation starburst.i
 
 @dataclass(slots=True)
 class ManifestReport:
-    """What was found in one manifest."""
+    """The problems and notes of one manifest, and the circumstances that decide about them."""
 
     source: str
     document: int
@@ -28,7 +28,7 @@ class ManifestReport:
     native: bool = False
     #: The job may leave for a cloud, where there is no Kubernetes.
     leaves: bool = True
-    #: What it is given there of the cluster; None is nothing.
+    #: What it gets there from the cluster; None is nothing.
     carries: Carried | None = None
     #: There its command runs on a machine itself, whatever the image.
     on_host: bool = False
@@ -38,18 +38,18 @@ class ManifestReport:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What becomes of each field of one kind of mapping; a field named nowhere is a mistake."""
+    """How each field of one kind of mapping is treated; a field that is not listed is a mistake."""
 
     #: What the mapping is, as in "is not a field of ...".
     owner: str
     read: Collection[str]
     #: Ignoring them changes nothing for the job.
     harmless: Collection[str] = ()
-    #: Ignored, and the user is told so.
+    #: Ignored with a note to the user.
     noted: Mapping[str, str] = field(default_factory=dict)
     #: Cannot be ignored.
     refused: Mapping[str, str] = field(default_factory=dict)
-    #: Those of the noted and refused that a real Kubernetes honours: lost, or in the way, in a cloud only.
+    #: Those of the noted and refused that a real Kubernetes honours, so that they matter in a cloud only.
     kept: Collection[str] = ()
 
     @property
@@ -74,7 +74,7 @@ class Field:
         )
 
     def note(self, text: str) -> None:
-        """Record what the user should hear about this field."""
+        """Record a note to the user about this field."""
         self.report.notes.append(f"{self.path}: {text}")
 
     def refuse_away(
@@ -87,7 +87,7 @@ class Field:
             self.refuse(f"{away}; {ONLY_THE_CLUSTER}", show=False)
 
     def note_away(self, text: str) -> None:
-        """Record what is lost of this field where there is no Kubernetes."""
+        """Record a note on what is lost of this field where there is no Kubernetes."""
         if not self.report.native:
             self.note(text)
         elif self.report.leaves:
@@ -99,7 +99,7 @@ class Field:
         return self.report.native and (self.report.carries is not None or not self.report.leaves)
 
     def staying(self) -> Field:
-        """The same, of a job that does not leave: nothing is said about clouds."""
+        """The same field of a job that stays on the cluster, without notes about clouds."""
         return replace(self, report=replace(self.report, leaves=False))
 
     def at(self, key: str) -> Field:
@@ -179,7 +179,7 @@ class Field:
 
 
 def did_you_mean(word: str, known: Collection[str], otherwise: str = "remove it") -> str:
-    """The mend for a misspelt word: the nearest known one, or else what `otherwise` says."""
+    """The remedy for a misspelt word: the nearest known one, else `otherwise`."""
     lowered = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), lowered, n=1)
     return f"did you mean {lowered[near[0]]}?" if near else otherwise

@@ -1,1 +1,1 @@
-"""What everything that talks to Kubernetes shares: calls, watches, and objects read into plain values."""
+"""Access to Kubernetes: calls, watches, rights, events, and objects read into plain values."""

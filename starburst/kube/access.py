@@ -1,6 +1,6 @@
-"""What each program has to be allowed in a cluster: one list for the chart's roles and for the doctor.
+"""The permissions that each program needs in a cluster: one list for the chart's roles and for the doctor.
 
-Besides, everybody who is authenticated may read the version of the server and ask what they may do.
+Every authenticated account may besides read the version of the server and review its own rights.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Permission:
     group: str
     resource: str
     subresource: str = ""
-    #: What it is for, to follow "it may not …".
+    #: What it is needed for, as it follows "it may not …".
     why: str = ""
-    #: Of one object only; "" is any.
+    #: Name of the one object that it is for; "" is any.
     name: str = ""
 
 
@@ -30,7 +30,7 @@ def _all(verbs: str, group: str, path: str, why: str) -> tuple[Permission, ...]:
 
 _EVENTS = _all("create get patch", "", "events", "to say on each object what happens to it, and how often")
 
-#: Of the scheduler, in all namespaces.
+#: Of Chakra, in all namespaces.
 CHAKRA = (
     *_all("list watch", "", "nodes", "to know where pods can go"),
     *_all("list watch", "", "pods", "to know which pods wait and what the others take"),
@@ -51,7 +51,7 @@ CHAKRA_LEASE = _all("get create update", "coordination.k8s.io", "leases", "so th
 _REVIEWS = "authorization.k8s.io"
 #: To watch Jobs: of `starburst up`, in each namespace with jobs, or in all namespaces at once.
 READ_JOBS = _all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs")
-#: Of `starburst up`, in all namespaces: the pods of all of them take room on the nodes.
+#: Of `starburst up`, in all namespaces, since the pods of all of them use the nodes.
 STARBURST = (
     *_all("list watch", "", "nodes", "to know the cluster's capacity"),
     *_all("list watch", "", "pods", "to follow runs and to know what other pods take"),
@@ -80,9 +80,9 @@ STARBURST_IMPERSONATION = (
 
 
 def offload_permission(queue: str) -> Permission:
-    """What the account of an adopted job's pods needs in its namespace, so that the job may leave.
+    """What the service account of an adopted job needs in its namespace, so that the job may be offloaded.
 
-    No server knows this resource; that is all the same to its authorizers.
+    The resource exists in no server; authorizers answer for any name.
     """
     return Permission(
         "use", "starburst.io", "queues", why="to leave with Starburst's credentials", name=queue

@@ -11,9 +11,9 @@ import aiohttp
 from kubernetes.aio.client import ApiClient
 
 from starburst.kube import credentials
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError, refusal
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError, refusal
 from starburst.kube.resources import PODS, Object, Resource
-from starburst.kube.transport import Impersonation, Request, Transport, lines, parsed
+from starburst.kube.transport import HttpRequest, Impersonation, Transport, lines, parsed
 
 #: Wall seconds.
 CALL_TIMEOUT_S = 15.0
@@ -58,7 +58,7 @@ class Api:
             try:
                 return ApiClient(configuration)
             except OSError as error:
-                raise CredentialsError(f"{configuration.host}: its certificates: {error}") from None
+                raise KubeCredentialsError(f"{configuration.host}: its certificates: {error}") from None
 
         return cls(await client(), renew=client)
 
@@ -159,7 +159,7 @@ class Api:
             answer = await self.call("GET", resource.path(namespace), query=query)
             metadata = answer.get("metadata") or {}
             if not metadata.get("resourceVersion"):
-                raise UnreachableError(f"GET {resource.path(namespace)}: the answer is no list")
+                raise ApiUnreachableError(f"GET {resource.path(namespace)}: the answer is no list")
             yield answer.get("items") or [], metadata["resourceVersion"]
             if not metadata.get("continue"):
                 return
@@ -187,7 +187,7 @@ class Api:
         if selector:
             query["labelSelector"] = selector
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_S)
-        request = Request("GET", resource.path(namespace), timeout, query)
+        request = HttpRequest("GET", resource.path(namespace), timeout, query)
         async with self._transport.response(request) as response:
             async for line in lines(response):
                 event = parsed(line, f"WATCH {resource.path(namespace)}")
@@ -202,7 +202,7 @@ class Api:
         read_s = None if follow else CALL_TIMEOUT_S
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=read_s)
         asked = {"follow": "true" if follow else "false", **(query or {})}
-        request = Request("GET", PODS.path(namespace, pod, "log"), timeout, asked)
+        request = HttpRequest("GET", PODS.path(namespace, pod, "log"), timeout, asked)
         async with self._transport.response(request) as response:
             async for piece in response.content.iter_any():
                 yield piece
@@ -227,7 +227,7 @@ class Api:
             UnreachableError: it did not answer; a write may have happened.
         """
         timeout = aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S)
-        request = Request(method, path, timeout, query, body, content_type, impersonation)
+        request = HttpRequest(method, path, timeout, query, body, content_type, impersonation)
         pause_s = FIRST_PAUSE_S
         for left in reversed(range(TRIES)):
             asked_s = 0.0
@@ -238,14 +238,14 @@ class Api:
                 if not left or not again:
                     raise
                 asked_s = error.retry_after_s
-            except UnreachableError as error:
+            except ApiUnreachableError as error:
                 if not left or (error.sent and method != "GET"):
                     raise
             await self._sleep(max(pause_s, asked_s))
             pause_s *= 3
         raise AssertionError("not reached")
 
-    async def _once(self, request: Request) -> Object:
+    async def _once(self, request: HttpRequest) -> Object:
         """One try of a call, with its answer."""
         async with self._transport.response(request) as response:
             return parsed(await response.read() or b"{}", f"{request.method} {request.path}")

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it: a kubeconfig, or the account of the pod we run in."""
+"""Address and credentials of the API server: from a kubeconfig, or from the account of our own pod."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import yaml
 from kubernetes.aio import config as library
 from kubernetes.aio.client import Configuration
 
-from starburst.kube.errors import CredentialsError
+from starburst.kube.errors import KubeCredentialsError
 
-#: What the library raises of a kubeconfig that says something wrong, and of a file that is something else.
+#: What the library raises for wrong values in a kubeconfig, and for a file that is no kubeconfig.
 _WRONG = (library.ConfigException, yaml.YAMLError, OSError, ValueError)
 _ELSE = (KeyError, TypeError, AttributeError)
 
@@ -33,9 +33,9 @@ async def load(kubeconfig: Path | None, context: str | None) -> Configuration:
         try:
             library.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except library.ConfigException as error:
-            raise CredentialsError(f"this pod's service account: {error}") from None
+            raise KubeCredentialsError(f"this pod's service account: {error}") from None
         return configuration
-    raise CredentialsError(
+    raise KubeCredentialsError(
         f"{paths}: there is no such kubeconfig; set KUBECONFIG, or cluster.kubeconfig in the config"
     )
 
@@ -47,10 +47,12 @@ async def _from_file(paths: str, context: str | None) -> Configuration:
         user = loader._user or {}
         plugin = user["exec"]["command"] if "exec" in user else ""
     except _WRONG as error:
-        raise CredentialsError(f"{paths}: {' '.join(str(error).split())}") from None
+        raise KubeCredentialsError(f"{paths}: {' '.join(str(error).split())}") from None
     except _ELSE as error:
-        raise CredentialsError(f"{paths}: it is no kubeconfig ({error!r})") from None
+        raise KubeCredentialsError(f"{paths}: it is no kubeconfig ({error!r})") from None
     if plugin and "BearerToken" not in configuration.api_key and not configuration.cert_file:
-        # The library logs what went wrong and goes on as nobody.
-        raise CredentialsError(f"{paths}: the exec plugin {plugin} gave no credentials; run it to see why")
+        # The library logs what went wrong and goes on without credentials.
+        raise KubeCredentialsError(
+            f"{paths}: the exec plugin {plugin} gave no credentials; run it to see why"
+        )
     return configuration

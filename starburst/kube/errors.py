@@ -1,17 +1,17 @@
-"""How calls to an API server fail."""
+"""Errors of calls to an API server."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: The longest a server may have us wait (Retry-After).
+#: The longest Retry-After that is obeyed.
 LONGEST_PAUSE_S = 30.0
 
 
 class ApiError(Exception):
-    """The server answered, and said no. `reason` is Kubernetes' word, such as NotFound or Conflict.
+    """The server refused a call. `reason` is Kubernetes' word, such as NotFound or Conflict.
 
-    `retry_after_s`: how long the server asks to be left alone, at most LONGEST_PAUSE_S.
+    `retry_after_s`: how long the server asks to wait, at most LONGEST_PAUSE_S.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
@@ -22,19 +22,19 @@ class ApiError(Exception):
         self.retry_after_s = min(retry_after_s, LONGEST_PAUSE_S)
 
 
-class UnreachableError(Exception):
-    """There was no answer in time: nobody knows what became of the call, unless it was never `sent`."""
+class ApiUnreachableError(Exception):
+    """There was no answer in time: the call may have been carried out, unless it was never `sent`."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
         self.sent = sent
 
 
-class CredentialsError(Exception):
+class KubeCredentialsError(Exception):
     """There is no usable kubeconfig."""
 
 
 def refusal(status: int, told: dict[str, Any], after_s: float = 0.0) -> ApiError:
-    """The error that a v1 Status tells."""
+    """The error that a v1 Status describes."""
     after_s = after_s or float((told.get("details") or {}).get("retryAfterSeconds") or 0)
     return ApiError(status, str(told.get("reason", "")), str(told.get("message", "")), after_s)

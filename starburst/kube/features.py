@@ -1,4 +1,4 @@
-"""What this API server can do that others cannot."""
+"""Features that depend on the version of the API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 
 @dataclass(frozen=True)
 class Features:
-    """What can be relied on. Servers without a feature drop its fields silently, so it has to be known."""
+    """Features of a server. Servers without one drop its fields silently, so it has to be known."""
 
     #: A Job's `spec.suspend` is obeyed.
     suspend: bool
@@ -25,12 +25,12 @@ class Features:
     indexed: bool
     #: Major and minor; (0, 0) if the server does not say.
     version: tuple[int, int] = (0, 0)
-    #: As it calls itself.
+    #: The version as the server names it.
     name: str = ""
 
 
 async def detect(api: Api) -> Features:
-    """Of a running server. Raises ApiError, UnreachableError."""
+    """The features of a running server. Raises ApiError, UnreachableError."""
     told = await api.call("GET", "/version")
     # Not the fields major and minor: some builds leave them empty, some providers add signs.
     name = str(told.get("gitVersion") or "")

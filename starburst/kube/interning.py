@@ -1,4 +1,4 @@
-"""Equal values kept once: what thousands of pods have in common costs memory once."""
+"""Interning: of equal values that thousands of pods have in common only one is kept in memory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T", bound=Hashable)
 
-#: Different values remembered; what is older is only kept by those who hold it.
+#: Different values remembered.
 MOST = 4096
 
 
 def interned(value: T) -> T:
-    """The first of all values equal to this one."""
+    """The first of all values that are equal to this one."""
     return cast(T, _one(value))
 
 
 def interned_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """As `interned`, a mapping of these items. Nobody may change it."""
+    """The first of all equal mappings of these items. It must not be changed."""
     return _shared(items)
 
 

@@ -14,16 +14,16 @@ ADOPTED = "starburst.io/adopted"
 ATTEMPT = "starburst.io/attempt"
 #: Names of nodes in the order of ranks, with commas; "" while there are none. Chakra binds to these only.
 NODES = "starburst.io/nodes"
-#: Why, in one sentence.
+#: The reason of the last decision, one sentence.
 DECISION = "starburst.io/decision"
 #: Rank of a pod in its gang, written when it is bound.
 RANK = "starburst.io/rank"
-#: Whose pods start together or not at all, for Chakra alone: "name/size".
+#: Gang of pods that start together or not at all, for Chakra alone: "name/size".
 GANG = "starburst.io/gang"
 #: How a run ended, and the command that shows what it wrote.
 EXIT_CODE = "starburst.io/exit-code"
 LOGS = "starburst.io/logs"
-#: "attempt how" of the run that we are ending, how being the word of `RunEnd` it will count as.
+#: "attempt end why" of a run that Starburst is ending; `end` is a value of `RunEnd`.
 STOPPING = "starburst.io/stopping"
 #: activeDeadlineSeconds of an adopted Job, kept here while it waits.
 ACTIVE_DEADLINE = "starburst.io/active-deadline"

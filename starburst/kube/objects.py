@@ -1,6 +1,6 @@
-"""Objects of the API server read into small values: what scheduling needs of them and no more.
+"""Objects of the API server read into small values with the fields that scheduling needs.
 
-Amounts are integers by resource name: milli-CPUs for "cpu", else the base unit (bytes, GPUs, pods).
+Amounts are as in `translator.podspec`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node: what it has for pods, and what keeps them away."""
+    """A node: what it has for pods, and what restricts which pods go there."""
 
     name: str
     uid: str
@@ -80,7 +80,7 @@ class PodView:
     preempts: bool
     #: Host ports it takes, "protocol/port".
     host_ports: tuple[str, ...]
-    #: Scheduling demands that nobody here understands, by the field's name.
+    #: Fields with scheduling demands that are not supported.
     unsupported: tuple[str, ...]
     #: Epoch seconds.
     created_at: float
@@ -89,7 +89,7 @@ class PodView:
     #: Why it or its container is as it is: "Evicted", "OOMKilled", "ErrImagePull", …
     reason: str
     message: str
-    #: What the scheduler says of why it cannot be bound; "" if it says nothing.
+    #: The scheduler's message on why it cannot be bound; "" if there is none.
     unschedulable: str
 
     @property
@@ -99,14 +99,14 @@ class PodView:
 
     @property
     def over(self) -> bool:
-        """Whether its containers have ended for good; it takes no room any more."""
+        """Whether its containers have ended for good, so that it uses no resources any more."""
         return self.phase in OVER
 
     @property
     def index(self) -> int | None:
         """Its completion index in an Indexed Job."""
         text = self.annotations.get(COMPLETION_INDEX, "")
-        return int(text) if text.isdecimal() else None  # on other pods anybody may have written anything
+        return int(text) if text.isdecimal() else None  # users may write any text on other pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def gpus(found: Mapping[str, int]) -> int:
 
 
 def resources(found: Mapping[str, int], kind: str = "", *, up: bool = False) -> Resources:
-    """As the core counts; MiB are rounded down, or up for what is asked for."""
+    """Amounts as the core counts them; memory is rounded down to MiB, or up for requests (`up`)."""
     memory = found.get("memory", 0)
     mib = -(-memory // MIB) if up else memory // MIB
     return Resources(gpus(found), found.get("cpu", 0), mib, kind)

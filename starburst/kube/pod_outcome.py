@@ -1,4 +1,4 @@
-"""How the containers of a pod go: the exit code that counts, and what is wrong."""
+"""The outcome of a pod from the states of its containers: the exit code that counts, and a reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})
 
 
 class PodOutcome(NamedTuple):
-    """Of one pod. `exit_code` is the highest of its ended containers, None while none has ended."""
+    """The outcome so far. `exit_code` is the highest of the ended containers, None while none has ended."""
 
     exit_code: int | None
     reason: str

@@ -14,7 +14,7 @@ from typing import Literal
 import structlog
 
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.resources import EVENTS, Object
 
@@ -84,7 +84,7 @@ class EventWriter:
             self._counts.popitem(last=False)
 
     async def _count_written(self, namespace: str, name: str, body: Object) -> int:
-        """How often the event happened, this time included."""
+        """How often the event has happened, this time included."""
         count = self._counts.get((namespace, name))
         if count is not None and await self._raised(namespace, name, body, count + 1):
             return count + 1
@@ -173,7 +173,7 @@ class Recorder:
         """Write an event now."""
         try:
             await self._writer.write(regarding, kind, reason, message)
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, ApiUnreachableError) as error:
             log.warning("event-not-written", of=regarding.name, reason=reason, error=str(error))
 
 

@@ -1,4 +1,4 @@
-"""A list kept true by a watch: what the API server has of one kind, as small values, as they change."""
+"""Reflector: a local copy of all objects of one kind, kept up to date by a watch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import Object, Resource
 
 log = structlog.get_logger()
@@ -45,10 +45,11 @@ class _Entry(Generic[T]):
 
 
 class Reflector(Generic[T]):
-    """List, then watch; list again when the server has forgotten where we were (410).
+    """List, then watch; list again when the server has compacted the version that was reached (410).
 
     `read` makes a small value of an object, None of one that does not matter. An object that it fails on
-    keeps the value it had. Values never go back in time: what is older than what is known is not taken.
+    keeps the value it had. Values never go back in time: events and lists with an older resource version than
+    the newest one seen are ignored, so a lagging replica of the API server cannot undo what is known.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Reflector(Generic[T]):
         self._entries: dict[str, _Entry[T]] = {}
         #: Where to go on watching; "" to list first.
         self._version = ""
-        #: The newest resource version of anything seen; unlike `_version` it stays when the server forgets.
+        #: The newest resource version seen; unlike `_version` it survives an expired watch (410).
         self._newest = 0
         self._pause_s = FIRST_PAUSE_S
 
@@ -95,7 +96,7 @@ class Reflector(Generic[T]):
                     await self._sleep(self._draw.uniform(0, FIRST_PAUSE_S))
                     continue
                 log.warning("watch-empty", of=self._resource.plural)
-            except UnreachableError as error:
+            except ApiUnreachableError as error:
                 log.warning("watch-broken", of=self._resource.plural, error=str(error))
             except ApiError as error:
                 asked_s = error.retry_after_s
@@ -118,7 +119,7 @@ class Reflector(Generic[T]):
                 if entry is not None:
                     found[key] = entry
         if _number(version) < self._newest:
-            raise UnreachableError(
+            raise ApiUnreachableError(
                 f"a list of {self._resource.plural} from before what is known ({version} < {self._newest}); "
                 "if the cluster was restored from a backup, restart this process"
             )
@@ -130,7 +131,7 @@ class Reflector(Generic[T]):
         self._handler.synced()
 
     async def _watch(self) -> bool:
-        """Whether anything came before the stream ended; where nothing ever does, tries become rare."""
+        """Whether any event came before the stream ended; if none ever does, the pauses grow."""
         stream = self._api.watch(
             self._resource,
             self._version,

@@ -1,10 +1,10 @@
-"""What somebody may do in a cluster, by the word of its API server."""
+"""Access reviews: what an account may do in a cluster, as its API server answers."""
 
 from __future__ import annotations
 
 from starburst.kube.access import Permission
 from starburst.kube.api import Api
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import Object, Resource
 from starburst.kube.transport import Impersonation
 
@@ -17,10 +17,10 @@ _ACCOUNTS = "system:serviceaccounts"
 async def may(
     api: Api, asked: Permission, namespace: str = "", impersonation: Impersonation | None = None
 ) -> bool:
-    """Whether we, or whom we act for, may do something; without a namespace: in all of them.
+    """Whether our account, or the impersonated one, has a permission; without a namespace: in all of them.
 
     Raises:
-        ApiError: it may not be asked.
+        ApiError: the review is refused.
         UnreachableError: no answer.
     """
     body = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": _attributes(asked, namespace)}}
@@ -28,7 +28,7 @@ async def may(
 
 
 async def account_may(api: Api, asked: Permission, namespace: str, account: str) -> bool:
-    """Whether a service account of a namespace may do something there. Raises as `may`."""
+    """Whether a service account has a permission in its namespace. Raises as `may`."""
     spec = {
         "user": f"system:serviceaccount:{namespace}:{account}",
         "groups": [_ACCOUNTS, f"{_ACCOUNTS}:{namespace}", "system:authenticated"],
@@ -54,5 +54,5 @@ async def _allowed(api: Api, resource: Resource, body: Object, impersonation: Im
     answer = await api.call("POST", resource.path(), body=body, impersonation=impersonation)
     status = answer.get("status")
     if not isinstance(status, dict):
-        raise UnreachableError(f"POST {resource.path()}: the answer is no review")
+        raise ApiUnreachableError(f"POST {resource.path()}: the answer is no review")
     return status.get("allowed") is True and status.get("denied") is not True

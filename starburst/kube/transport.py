@@ -20,7 +20,7 @@ from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import ConfigException
 from multidict import CIMultiDict
 
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError, refusal
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError, refusal
 from starburst.kube.resources import Object
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ class Impersonation:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One HTTP call; `path` is without the server's address."""
 
     method: str
@@ -74,7 +74,7 @@ class Transport:
             await client.close()  # type: ignore[no-untyped-call]
 
     @asynccontextmanager
-    async def response(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def response(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer below 400, closed at the end of the block.
 
         Raises:
@@ -94,7 +94,7 @@ class Transport:
 
     @asynccontextmanager
     async def _sent(
-        self, client: ApiClient, url: str, request: Request
+        self, client: ApiClient, url: str, request: HttpRequest
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Any answer, with the credentials of this client."""
         method = request.method
@@ -114,7 +114,7 @@ class Transport:
                 yield response
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ConfigException) as error:
             sent = not isinstance(error, _NOT_SENT)
-            raise UnreachableError(f"{method} {request.path}: {error!r}", sent=sent) from error
+            raise ApiUnreachableError(f"{method} {request.path}: {error!r}", sent=sent) from error
         finally:
             self._calls[client] -= 1
             await self._close_if_replaced(client)
@@ -127,7 +127,7 @@ class Transport:
             if self.client is refused:
                 try:
                     self.client = await self.renew()
-                except CredentialsError as error:
+                except KubeCredentialsError as error:
                     log.warning("credentials-not-renewed", error=str(error))
                     return False
         await self._close_if_replaced(refused)
@@ -160,7 +160,7 @@ def parsed(text: bytes, source: str) -> Object:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise UnreachableError(f"{source}: the answer is no JSON object")
+        raise ApiUnreachableError(f"{source}: the answer is no JSON object")
     return answer
 
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from chakra_plugin.cache import Cache
-from chakra_plugin.cycle import Bind, SchedulerOptions
-from chakra_plugin.planner import Planner
+from chakra_plugin.scheduling.cache import Cache
+from chakra_plugin.scheduling.cycle import Bind, SchedulerOptions
+from chakra_plugin.scheduling.planner import Planner
 from starburst.domain.constraints import Taint
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, Owner, PodView, read_job, read_node, read_pod
@@ -76,23 +76,23 @@ class World:
         self.now = 1000.0
         self.pods: dict[str, PodView] = {}
         for view in nodes:
-            self.planner.node_changed(None, view)
+            self.planner.state.node_changed(None, view)
 
     @property
     def cache(self) -> Cache:
         """What is free."""
-        return self.planner.cache
+        return self.planner.state.cache
 
     def add(self, *pods: PodView) -> None:
         """Pods are new, or changed."""
         for view in pods:
-            self.planner.pod_changed(self.pods.get(view.uid), view, self.now)
+            self.planner.state.pod_changed(self.pods.get(view.uid), view, self.now)
             self.pods[view.uid] = view
 
     def remove(self, *pods: PodView) -> None:
         """Pods are deleted."""
         for view in pods:
-            self.planner.pod_changed(self.pods.pop(view.uid), None, self.now)
+            self.planner.state.pod_changed(self.pods.pop(view.uid), None, self.now)
 
     def binds(self) -> list[Bind]:
         """What a round decides, nothing of it being sent."""
@@ -102,13 +102,13 @@ class World:
         """Nodes by pod of one round, all of it bound and seen bound."""
         binds = self.binds()
         for bind in binds:
-            self.planner.bound(bind)
+            self.planner.state.bound(bind)
             self.add(bound(self.pods[bind.pod.uid], bind.node, bind.rank))
         return placed(binds)
 
     def reasons(self) -> dict[str, str]:
         """What is said of the pods that wait."""
-        return {entry.pod.name: why for entry, why in self.planner.queue.reasons()}
+        return {entry.pod.name: why for entry, why in self.planner.state.queue.reasons()}
 
 
 def placed(binds: Iterable[Bind]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import OVER, read_node
 from starburst.kube.resources import Object, Resource
 from translator.podspec import pod_requests
@@ -106,13 +106,13 @@ class Client:
     async def _travel(self) -> None:
         await asyncio.sleep(self.draw.uniform(0.001, 0.05))
         if self.dead:
-            raise UnreachableError("dead")
+            raise ApiUnreachableError("dead")
 
     async def pages(self, resource: Resource, namespace: str = "", selector: str = "") -> AsyncIterator[Any]:
         await self._travel()
         await asyncio.sleep(self.draw.choice([0.0, 0.1, 3.0]))
         if self._unlucky():
-            raise UnreachableError("list")
+            raise ApiUnreachableError("list")
         found = copy.deepcopy(list(self.server.objects[resource.plural].values()))
         yield found, self.server.version
 
@@ -129,7 +129,9 @@ class Client:
                 if kind == resource.plural:
                     yield {"type": how, "object": copy.deepcopy(item)}
                     if self._unlucky():
-                        raise ApiError(410, "Expired", "") if self._unlucky() else UnreachableError("watch")
+                        raise (
+                            ApiError(410, "Expired", "") if self._unlucky() else ApiUnreachableError("watch")
+                        )
 
     async def call(self, method: str, path: str, *, body: Object, timeout_s: float = 5.0, **_: Any) -> Object:
         assert method == "POST"
@@ -140,14 +142,14 @@ class Client:
         if self._unlucky():
             raise ApiError(self.draw.choice([403, 422]), "Refused", "")
         if self._unlucky():
-            raise UnreachableError("it did not arrive", sent=self._unlucky())
+            raise ApiUnreachableError("it did not arrive", sent=self._unlucky())
         if self._unlucky():  # it lands although nobody waits for it any more
             self._late.add(asyncio.ensure_future(self._land_late(key, body)))
             await asyncio.sleep(timeout_s)
-            raise UnreachableError("timeout")
+            raise ApiUnreachableError("timeout")
         self.server.bind(key, body)
         if self._unlucky():
-            raise ApiError(504, "Timeout", "") if self._unlucky() else UnreachableError("no answer")
+            raise ApiError(504, "Timeout", "") if self._unlucky() else ApiUnreachableError("no answer")
         await self._travel()
         return {}
 
@@ -159,14 +161,14 @@ class Client:
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         await self._travel()
         if self._unlucky():
-            raise UnreachableError("find")
+            raise ApiUnreachableError("find")
         return copy.deepcopy(self.server.objects[resource.plural].get(f"{namespace}/{name}"))
 
     async def create(self, resource: Resource, namespace: str, body: Object, sub: str = "") -> Object:
         self.calls[f"create {resource.plural}"] += 1
         await self._travel()
         if self._unlucky():
-            raise UnreachableError("create")
+            raise ApiUnreachableError("create")
         if f"{namespace}/{body['metadata']['name']}" in self.server.objects[resource.plural]:
             raise ApiError(409, "AlreadyExists", "")
         self.server.put(resource.plural, copy.deepcopy(body))
@@ -188,7 +190,7 @@ class Client:
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "", **_: Any) -> bool:
         await self._travel()
         if self._unlucky():
-            raise UnreachableError("delete")
+            raise ApiUnreachableError("delete")
         key = f"{namespace}/{name}"
         if key not in self.server.objects[resource.plural]:
             return False

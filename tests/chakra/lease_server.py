@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import Object, Resource
 
 T = TypeVar("T")
@@ -86,5 +86,5 @@ class Line:
             loop.call_later(there_s, arrive)
         if there_s is None or back_s is None:
             await asyncio.sleep(30.0)
-            raise UnreachableError("no answer")
+            raise ApiUnreachableError("no answer")
         return await done

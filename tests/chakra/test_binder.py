@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from chakra_plugin.binder import LANDING_S, WORKERS, Binder
-from chakra_plugin.cycle import Bind
-from starburst.kube.errors import ApiError, UnreachableError
+from chakra_plugin.scheduling.cycle import Bind
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import Object
 from tests.app import virtual
 from tests.chakra.builders import World, node, pod
 
-SILENCE = UnreachableError("silence")
-UNSENT = UnreachableError("refused connection", sent=False)
+SILENCE = ApiUnreachableError("silence")
+UNSENT = ApiUnreachableError("refused connection", sent=False)
 FORBIDDEN = ApiError(403, "Forbidden", "")
 
 

@@ -9,7 +9,7 @@ from tests.chakra.builders import GPU, World, bound, node, placed, pod
 
 def free(world: World, name: str = "n0") -> int:
     """GPUs."""
-    return world.cache.rooms[name].free.get(GPU, 0)
+    return world.cache.node_infos[name].free.get(GPU, 0)
 
 
 def test_a_decided_binding_counts_at_once():
@@ -25,14 +25,14 @@ def test_the_watch_confirms_without_counting_twice():
     world.add(pod("a", 5))
     world.round()
     assert free(world) == 3
-    assert not world.cache.places["uid-a"].assumed
+    assert not world.cache.assignments["uid-a"].assumed
 
 
 def test_a_refused_binding_gives_the_room_back_and_the_pod_is_tried_again_later():
     world = World(node())
     world.add(pod("a", 5))
     [bind] = world.binds()
-    assert world.planner.refused(bind, world.now) is None
+    assert world.planner.state.refused(bind, world.now) is None
     assert free(world) == 8
     assert world.binds() == []
     world.now += 1.0
@@ -45,8 +45,8 @@ def test_pauses_after_refusals_double_up_to_ten_seconds():
     pauses = []
     for _ in range(6):
         [bind] = world.binds()
-        world.planner.refused(bind, world.now)
-        until = world.planner.queue.next_wake()
+        world.planner.state.refused(bind, world.now)
+        until = world.planner.state.queue.next_wake()
         pauses.append(until - world.now)
         world.now = until
     assert pauses == [1, 2, 4, 8, 10, 10]
@@ -56,7 +56,7 @@ def test_the_room_of_a_refused_binding_goes_to_who_waits_for_it():
     world = World(node())
     world.add(pod("a", 5), pod("b", 5, created_at=1.0))
     [bind] = world.binds()
-    world.planner.refused(bind, world.now)
+    world.planner.state.refused(bind, world.now)
     assert placed(world.binds()) == {"b": "n0"}
 
 
@@ -65,7 +65,7 @@ def test_a_refusal_after_the_watch_said_bound_changes_nothing():
     world.add(pod("a", 5))
     [bind] = world.binds()
     world.add(bound(world.pods["uid-a"], "n0"))
-    assert world.planner.refused(bind, world.now) is None
+    assert world.planner.state.refused(bind, world.now) is None
     assert free(world) == 3
 
 
@@ -73,7 +73,7 @@ def test_a_pod_that_another_scheduler_bound_counts_there():
     world = World(node("a"), node("b"))
     world.add(pod("p", 5))
     [bind] = world.binds()
-    world.planner.found(bind, "b")
+    world.planner.state.found(bind, "b")
     assert (free(world, "a"), free(world, "b")) == (8, 3)
     world.add(bound(world.pods["uid-p"], "b"))
     assert (free(world, "a"), free(world, "b")) == (8, 3)
@@ -93,7 +93,7 @@ def test_a_pod_deleted_while_its_binding_is_under_way_frees_its_room_once():
     world.add(pod("a", 5))
     [bind] = world.binds()
     world.remove(world.pods["uid-a"])
-    assert world.planner.refused(bind, world.now) is None
+    assert world.planner.state.refused(bind, world.now) is None
     assert free(world) == 8
     assert world.binds() == []
 
@@ -108,10 +108,10 @@ def test_a_pod_on_its_way_out_keeps_its_room_until_it_is_gone():
 def test_a_node_that_vanishes_and_comes_back_is_not_empty():
     world = World(node())
     world.add(bound(pod("a", 5), "n0"), pod("b", 5))
-    world.planner.node_changed(node(), None)
+    world.planner.state.node_changed(node(), None)
     assert world.binds() == []
     assert world.reasons()["b"] == "0/0 nodes are available: there are none."
-    world.planner.node_changed(None, node())
+    world.planner.state.node_changed(None, node())
     assert free(world) == 3
     assert world.binds() == []
 
@@ -119,7 +119,7 @@ def test_a_node_that_vanishes_and_comes_back_is_not_empty():
 def test_pods_are_known_before_their_node_is():
     world = World()
     world.add(bound(pod("a", 5), "n0"))
-    world.planner.node_changed(None, node())
+    world.planner.state.node_changed(None, node())
     assert free(world) == 3
 
 
@@ -127,11 +127,11 @@ def test_a_node_lost_between_decision_and_binding_is_not_bound_to():
     world = World(node("a"))
     world.add(pod())
     [bind] = world.binds()
-    assert world.planner.valid(bind)
-    world.planner.node_changed(node("a"), node("a", ready=False))
-    assert not world.planner.valid(bind)
-    world.planner.node_changed(None, node("b"))
-    assert world.planner.refused(bind, world.now, lost=True) is None
+    assert world.planner.state.valid(bind)
+    world.planner.state.node_changed(node("a"), node("a", ready=False))
+    assert not world.planner.state.valid(bind)
+    world.planner.state.node_changed(None, node("b"))
+    assert world.planner.state.refused(bind, world.now, lost=True) is None
     assert placed(world.binds()) == {"p": "b"}
 
 
@@ -139,8 +139,8 @@ def test_a_node_that_shrank_between_decision_and_binding_is_not_bound_to():
     world = World(node())
     world.add(pod(gpus=8))
     [bind] = world.binds()
-    world.planner.node_changed(node(), node(gpus=4))
-    assert not world.planner.valid(bind)
+    world.planner.state.node_changed(node(), node(gpus=4))
+    assert not world.planner.state.valid(bind)
 
 
 def test_what_vanished_is_forgotten():
@@ -148,6 +148,6 @@ def test_what_vanished_is_forgotten():
     world.add(pod("a", 5))
     world.round()
     world.remove(world.pods["uid-a"])
-    world.planner.node_changed(node(), None)
-    assert world.cache.rooms == {}
-    assert world.cache.places == {}
+    world.planner.state.node_changed(node(), None)
+    assert world.cache.node_infos == {}
+    assert world.cache.assignments == {}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chakra_plugin.demand import demand_of
-from chakra_plugin.filters import admits
-from chakra_plugin.node_ranking import triple
+from chakra_plugin.scheduling.demand import demand_of
+from chakra_plugin.scheduling.filters import admits
+from chakra_plugin.scheduling.node_ranking import triple
 from starburst.policy.placement import PLACEMENTS
 from tests.chakra.builders import World, bound, node, pod
 

@@ -14,7 +14,7 @@ from tests.chakra.builders import World, bound, job, node, owned, placed, pod
 def told(world: World, old, **change) -> object:
     """A Job changes."""
     new = dataclasses.replace(old, **change)
-    world.planner.job_changed(old, new, world.now)
+    world.planner.state.job_changed(old, new, world.now)
     return new
 
 
@@ -40,7 +40,7 @@ def test_a_managed_pod_is_held_until_nodes_are_named(world, label):
 
 def test_so_is_a_pod_of_a_managed_job(world):
     waiting = managed(nodes="")
-    world.planner.job_changed(None, waiting, world.now)
+    world.planner.state.job_changed(None, waiting, world.now)
     world.add(owned(waiting, "p"))
     assert world.round() == {}
     told(world, waiting, annotations={names.NODES: "b"})
@@ -52,26 +52,26 @@ def test_a_pod_waits_until_its_job_is_known(world):
     world.add(owned(named, "p"))
     assert world.round() == {}
     assert world.reasons() == {}
-    world.planner.job_changed(None, named, world.now)
+    world.planner.state.job_changed(None, named, world.now)
     assert world.round() == {"p": "b"}
 
 
 def test_a_pod_of_a_job_that_starburst_does_not_know_is_chakras_own(world):
-    world.planner.job_changed(None, job(), world.now)
+    world.planner.state.job_changed(None, job(), world.now)
     world.add(owned(job(), "p"))
     assert world.round() == {"p": "a"}
 
 
 def test_ranks_go_to_the_named_nodes_in_order(world):
     three = managed(nodes="a,a,b")
-    world.planner.job_changed(None, three, world.now)
+    world.planner.state.job_changed(None, three, world.now)
     world.add(*(owned(three, f"p{i}", gpus=4) for i in range(3)))
     assert [(bind.node, bind.rank) for bind in world.binds()] == [("a", 0), ("a", 1), ("b", 2)]
 
 
 def test_a_completion_index_is_the_rank(world):
     two = managed(nodes="a,b")
-    world.planner.job_changed(None, two, world.now)
+    world.planner.state.job_changed(None, two, world.now)
     index = {"batch.kubernetes.io/job-completion-index": "1"}
     world.add(owned(two, "p", annotations=index))
     [bind] = world.binds()
@@ -80,7 +80,7 @@ def test_a_completion_index_is_the_rank(world):
 
 def test_a_failed_pods_rank_is_free_again_and_a_succeeded_ones_is_not(world):
     three = managed(nodes="a,b,a")
-    world.planner.job_changed(None, three, world.now)
+    world.planner.state.job_changed(None, three, world.now)
     world.add(*(owned(three, f"p{i}") for i in range(3)))
     world.round()
     world.add(dataclasses.replace(world.pods["uid-p0"], phase="Succeeded"))
@@ -92,7 +92,7 @@ def test_a_failed_pods_rank_is_free_again_and_a_succeeded_ones_is_not(world):
 
 def test_ranks_are_remembered_over_a_restart(world):
     two = managed(nodes="a,b")
-    world.planner.job_changed(None, two, world.now)
+    world.planner.state.job_changed(None, two, world.now)
     world.add(bound(owned(two, "before"), "a", rank=0), owned(two, "p"))
     [bind] = world.binds()
     assert (bind.node, bind.rank) == ("b", 1)
@@ -100,7 +100,7 @@ def test_ranks_are_remembered_over_a_restart(world):
 
 def test_no_pod_gets_a_rank_beyond_the_nodes(world):
     one = managed(nodes="a")
-    world.planner.job_changed(None, one, world.now)
+    world.planner.state.job_changed(None, one, world.now)
     world.add(owned(one, "p0"), owned(one, "p1"))
     assert world.round() == {"p0": "a"}
     assert world.reasons() == {"p1": "starburst.io/nodes names 1 node(s), none for rank 1."}
@@ -123,19 +123,19 @@ def test_a_named_node_that_does_not_exist_is_waited_for(world):
     world.add(pod("p", nodes="c"))
     assert world.round() == {}
     assert "2 node(s) weren't c" in world.reasons()["p"]
-    world.planner.node_changed(None, node("c"))
+    world.planner.state.node_changed(None, node("c"))
     assert world.round() == {"p": "c"}
 
 
 def test_a_binding_is_not_sent_when_the_nodes_were_changed_meanwhile(world):
     one = managed(nodes="a")
-    world.planner.job_changed(None, one, world.now)
+    world.planner.state.job_changed(None, one, world.now)
     world.add(owned(one, "p"))
     [bind] = world.binds()
-    assert world.planner.valid(bind)
+    assert world.planner.state.valid(bind)
     told(world, one, annotations={names.NODES: "b"})
-    assert not world.planner.valid(bind)
-    world.planner.refused(bind, world.now, lost=True)
+    assert not world.planner.state.valid(bind)
+    world.planner.state.refused(bind, world.now, lost=True)
     assert placed(world.binds()) == {"p": "b"}
 
 

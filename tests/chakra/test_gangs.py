@@ -80,7 +80,7 @@ def test_a_failed_member_is_replaced_alone():
 def test_beside_members_of_its_job_that_succeeded_too():
     world = World(node("a"))
     train = job("train")
-    world.planner.job_changed(None, train, world.now)
+    world.planner.state.job_changed(None, train, world.now)
     members = [owned(train, f"g{i}", gang="g/2") for i in range(2)]
     world.add(*members)
     world.round()
@@ -93,7 +93,7 @@ def test_beside_members_of_its_job_that_succeeded_too():
 def test_a_past_run_of_the_same_name_is_no_member():
     world = World(node("a"))
     for name in ("past", "now"):
-        world.planner.job_changed(None, job(name), world.now)
+        world.planner.state.job_changed(None, job(name), world.now)
     world.add(*(owned(job("past"), f"past{i}", gang="g/2") for i in range(2)))
     assert len(world.round()) == 2
     for i in range(2):
@@ -109,20 +109,20 @@ def test_members_whose_bindings_fail_keep_their_places_and_are_sent_again():
     world = World(node("a", 4), gang_timeout_s=300)
     world.add(*gang("g", 2, 2), pod("other", 2, created_at=9.0))
     done, failed = world.binds()
-    world.planner.bound(done)
-    assert world.planner.refused(failed, world.now) == world.now + 1
+    world.planner.state.bound(done)
+    assert world.planner.state.refused(failed, world.now) == world.now + 1
     assert world.binds() == []
     world.now += 1
-    assert world.planner.valid(failed)
+    assert world.planner.state.valid(failed)
 
 
 def test_until_the_timeout_when_they_let_others_in():
     world = World(node("a", 4), gang_timeout_s=300)
     world.add(*gang("g", 2, 2), pod("other", 2, created_at=9.0))
     done, failed = world.binds()
-    world.planner.bound(done)
+    world.planner.state.bound(done)
     world.now += 300
-    assert world.planner.refused(failed, world.now) is None
+    assert world.planner.state.refused(failed, world.now) is None
     assert placed(world.binds()) == {"other": "a"}
 
 
@@ -130,11 +130,11 @@ def test_a_member_whose_node_is_lost_gets_another_one():
     world = World(node("a", 2), node("b", 2))
     world.add(*gang("g", 2, 2))
     done, lost = sorted(world.binds(), key=lambda bind: bind.node)
-    world.planner.bound(done)
-    world.planner.node_changed(node("b", 2), None)
-    assert world.planner.refused(lost, world.now, lost=True) is None
+    world.planner.state.bound(done)
+    world.planner.state.node_changed(node("b", 2), None)
+    assert world.planner.state.refused(lost, world.now, lost=True) is None
     assert world.binds() == []
-    world.planner.node_changed(None, node("c", 2))
+    world.planner.state.node_changed(None, node("c", 2))
     [bind] = world.binds()
     assert (bind.pod.name, bind.node, bind.rank) == (lost.pod.name, "c", lost.rank)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from chakra_plugin.lease import LeaseLostError, lead
 from starburst.kube.api import Api
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import Object, Resource
 from tests.app import virtual
 from tests.chakra.lease_server import Delays, Line, Server, lease
@@ -139,7 +139,7 @@ def test_after_its_deadline_it_does_not_come_back_although_the_server_does() -> 
         class Refusing(Line):
             async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
                 if 1.0 < virtual.wall() - begun < 9.5:
-                    raise UnreachableError("connection refused")
+                    raise ApiUnreachableError("connection refused")
                 return await super().find(resource, namespace, name)
 
         with pytest.raises(LeaseLostError):

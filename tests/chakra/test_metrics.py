@@ -56,7 +56,7 @@ def test_what_happens_is_counted_once_and_in_its_place(metrics: Metrics) -> None
     metrics.preempted(3)
     metrics.pending(7)
     metrics.pending(4)
-    metrics.round_took(0.125)
+    metrics.cycle_took(0.125)
     metrics.leader(True)
     assert samples(metrics) == {
         "chakra_scheduling_attempts_total scheduled": 2,

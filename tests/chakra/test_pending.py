@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import chakra_plugin.filters
+import chakra_plugin.scheduling.filters
 from tests.chakra.builders import World, bound, node, placed, pod
 
 
@@ -50,7 +50,7 @@ def test_an_unschedulable_pod_is_not_tried_again_before_something_may_help_it():
 @pytest.mark.parametrize(
     "helps",
     [
-        lambda world: world.planner.node_changed(node(), node(labels={"zone": "a"})),
+        lambda world: world.planner.state.node_changed(node(), node(labels={"zone": "a"})),
     ],
 )
 def test_new_and_changed_nodes_help(helps):
@@ -58,7 +58,7 @@ def test_new_and_changed_nodes_help(helps):
     world.add(pod(selector=(("zone", "a"),)))
     assert world.round() == {}
     helps(world)
-    world.planner.node_changed(None, node("zone-a", labels={"zone": "a"}))
+    world.planner.state.node_changed(None, node("zone-a", labels={"zone": "a"}))
     assert "p" in world.round()
 
 
@@ -66,7 +66,7 @@ def test_what_is_said_keeps_up_with_the_nodes():
     world = World(node("a", 1))
     world.add(pod(gpus=9))
     world.round()
-    world.planner.node_changed(None, node("b", 1, ready=False))
+    world.planner.state.node_changed(None, node("b", 1, ready=False))
     world.round()
     assert world.reasons()["p"] == (
         "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were not ready."
@@ -77,7 +77,7 @@ def test_the_status_of_a_node_that_says_nothing_new_wakes_nobody():
     world = World(node())
     world.add(pod(gpus=9))
     world.round()
-    world.planner.node_changed(node(), node())
+    world.planner.state.node_changed(node(), node())
     assert world.planner.plan(world.now).failed == 0
 
 
@@ -98,14 +98,14 @@ def test_pods_of_other_schedulers_are_left_alone():
 
 def test_a_round_costs_changes_and_shapes_and_not_pods_times_nodes(monkeypatch):
     looked = 0
-    fits = chakra_plugin.filters.fits
+    fits = chakra_plugin.scheduling.filters.fits
 
     def counting(*args, **kwargs):
         nonlocal looked
         looked += 1
         return fits(*args, **kwargs)
 
-    monkeypatch.setattr(chakra_plugin.filters, "fits", counting)
+    monkeypatch.setattr(chakra_plugin.scheduling.filters, "fits", counting)
     world = World(*(node(f"n{i}") for i in range(50)))
     world.add(*(pod(f"p{i}", i % 2) for i in range(400)))
     assert len(placed(world.binds())) == 400

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from chakra_plugin.cycle import Cycle
+from chakra_plugin.scheduling.cycle import Cycle
 from starburst.kube import names
 from tests.chakra.builders import World, bound, node, placed, pod
 
@@ -88,7 +88,7 @@ def test_one_preemption_is_enough(world):
     world.add(running("a1", 4, "a"), running("b1", 4, "b", 1), pod("high", 4, priority=9))
     assert len(plan(world).preemptions) == 1
     for _ in range(3):
-        world.planner.node_changed(None, node(f"new{world.now}", 0))
+        world.planner.state.node_changed(None, node(f"new{world.now}", 0))
         world.now += 1
         assert not plan(world).preemptions
 
@@ -109,14 +109,14 @@ def test_many_of_one_shape_preempt_in_one_round(world):
 def test_a_victim_that_cannot_be_deleted_is_none_any_more(world):
     world.add(running("a1", 4, "a"), running("b1", 4, "b", 1), pod("high", 4, priority=9))
     [preemption] = plan(world).preemptions
-    world.planner.spared(preemption, preemption.victims[0])
+    world.planner.state.victim_spared(preemption, preemption.victims[0])
     assert victims(plan(world)) == [["b1"]]
 
 
 def test_a_preemptor_whose_node_vanished_looks_for_another(world):
     world.add(running("a1", 4, "a"), running("b1", 4, "b", 1), pod("high", 4, priority=9))
     assert plan(world).preemptions[0].node == "a"
-    world.planner.node_changed(node("a", 4), None)
+    world.planner.state.node_changed(node("a", 4), None)
     assert victims(plan(world)) == [["b1"]]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chakra_plugin.cycle import Bind, SchedulerOptions
-from chakra_plugin.planner import Planner
+from chakra_plugin.scheduling.cycle import Bind, SchedulerOptions
+from chakra_plugin.scheduling.planner import Planner
 from starburst.kube.objects import PodView
 from tests.chakra.builders import GPU, bound, node, pod
 from translator.podspec import plus
@@ -30,7 +30,7 @@ class Reality:
         self.sent: list[Bind] = []
         self.bindings: Counter[str] = Counter()
         for name, gpus in NODES.items():
-            self.planner.node_changed(None, node(name, gpus))
+            self.planner.state.node_changed(None, node(name, gpus))
 
     def change(self, uid: str, new: PodView | None) -> None:
         self.news[uid].append((self.pods.get(uid), new))
@@ -49,7 +49,7 @@ class Reality:
         waiting = [uid for uid, news in self.news.items() if news]
         if waiting:
             old, new = self.news[waiting[which % len(waiting)]].popleft()
-            self.planner.pod_changed(old, new, self.now)
+            self.planner.state.pod_changed(old, new, self.now)
 
     def plan(self, which: int) -> None:
         self.now += which % 10
@@ -74,9 +74,9 @@ class Reality:
     def answer(self, bind: Bind) -> None:
         now = self.pods.get(bind.pod.uid)
         if now is not None and now.node:
-            self.planner.found(bind, now.node)
+            self.planner.state.found(bind, now.node)
         else:
-            self.planner.refused(bind, self.now)
+            self.planner.state.refused(bind, self.now)
         self.sent.remove(bind)
 
     def by_another(self, which: int) -> None:
@@ -105,7 +105,7 @@ class Reality:
             if view.node and not view.over:
                 taken[view.node] += view.requests[GPU]
         assert all(taken[name] <= gpus for name, gpus in NODES.items()), taken
-        for room in self.planner.cache.nodes():
+        for room in self.planner.state.cache.nodes():
             used: dict[str, int] = {}
             for view in room.pods.values():
                 used = plus(used, view.requests)
@@ -151,6 +151,6 @@ def test_when_all_news_are_told_and_all_answers_given_nothing_that_fits_waits(dr
         while reality.sent:
             reality.carry_out(1)
         reality.plan(9)
-    free = [room.free.get(GPU, 0) for room in reality.planner.cache.nodes()]
+    free = [room.free.get(GPU, 0) for room in reality.planner.state.cache.nodes()]
     waiting = [view.requests[GPU] for view in reality.pods.values() if not view.node]
     assert not waiting or min(waiting) > max(free)

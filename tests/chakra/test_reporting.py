@@ -31,7 +31,7 @@ class Scene:
 
     async def report(self) -> None:
         self.reporter = PodEventReporter(
-            self.client, "chakra", self.world.planner.queue, clock=virtual.wall, sleep=asyncio.sleep
+            self.client, "chakra", self.world.planner.state.queue, clock=virtual.wall, sleep=asyncio.sleep
         )
         self.reporter.look()
         await self.reporter.run()
@@ -80,9 +80,9 @@ def test_other_words_change_the_event_and_count_it_up_and_the_same_ones_do_not()
             scene.reporter.look()
             await asyncio.sleep(5)
         assert scene.events()[0]["count"] == 1
-        scene.world.planner.node_changed(None, node(cpus=0))
-        scene.world.planner.node_changed(node(cpus=0), node(pods=0))
-        scene.world.planner.queue.unblock(next(iter(scene.world.planner.queue.blocked)))
+        scene.world.planner.state.node_changed(None, node(cpus=0))
+        scene.world.planner.state.node_changed(node(cpus=0), node(pods=0))
+        scene.world.planner.state.queue.unblock(next(iter(scene.world.planner.state.queue.blocked)))
         scene.world.planner.plan(0.0)
         scene.reporter.look()
         await asyncio.sleep(1)
@@ -126,7 +126,7 @@ def test_a_pod_that_was_placed_before_its_turn_hears_nothing():
 
     async def acts() -> None:
         await asyncio.sleep(1)
-        scene.world.planner.node_changed(None, node(pods=200, cpus=1000))
+        scene.world.planner.state.node_changed(None, node(pods=200, cpus=1000))
         assert len(placed(scene.world.binds())) == 200
         before = len(scene.events())
         await asyncio.sleep(60)
@@ -140,8 +140,8 @@ def test_a_pod_that_is_placed_while_it_is_told_is_not_left_unschedulable():
     patched = scene.client.patch
 
     async def slow(*args: Any, **kwargs: Any) -> Object:
-        if scene.world.planner.queue.entries:
-            scene.world.planner.node_changed(None, node())
+        if scene.world.planner.state.queue.entries:
+            scene.world.planner.state.node_changed(None, node())
             scene.world.binds()
         return await patched(*args, **kwargs)
 

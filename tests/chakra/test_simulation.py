@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra_plugin.cycle import SchedulerOptions
 from chakra_plugin.scheduler import ChakraScheduler
+from chakra_plugin.scheduling.cycle import SchedulerOptions
 from starburst.kube import names
 from starburst.kube.resources import Object
 from tests.app import virtual

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from starburst.kube.api import STRATEGIC, Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import NAMESPACES, NODES, PODS, Object, Resource
 from tests.kube.lab import Lab
 
@@ -95,7 +95,7 @@ async def until(what: str, asked: Callable[[], Any], patience_s: float = PATIENC
         why = ""
         try:
             found = await asked()
-        except (ApiError, UnreachableError) as error:
+        except (ApiError, ApiUnreachableError) as error:
             found, why = None, f" ({error})"
         if found:
             return found

@@ -26,6 +26,9 @@ from tests.kube.deployed import WORK, Deployed, ask, free_port, may, resource_of
 from tests.kube.lab import skip
 from tests.kube.live import job_manifest, live
 
+#: Options of Chakra where its account may read Jobs.
+LISTED = ("--namespace", WORK, "--namespace", "default")
+
 
 def test_the_manifests_can_be_applied_and_their_objects_are_as_written(deployed: Deployed) -> None:
     assert deployed.skipped <= {"PodDisruptionBudget"}, "Kubernetes 1.20 has no policy/v1, later ones do"
@@ -110,7 +113,7 @@ def test_chakra_binds_and_tells_under_the_account_of_the_manifests(stage: Deploy
         await until("condition and event of the pod that does not fit", told)
 
     log = tmp_path / "chakra.log"
-    options = ("--no-leader-elect", "--scheduler-name", "chakra-alone")
+    options = ("--no-leader-elect", "--scheduler-name", "chakra-alone", *LISTED)
     with chakra(stage.account("starburst-chakra"), log, *options):
         ask(stage.lab, scene)
     assert "Forbidden" not in log.read_text()
@@ -131,9 +134,9 @@ def test_starburst_adopts_places_and_ends_jobs_under_the_account_of_the_manifest
 
     with (
         live(stage.account("starburst"), tmp_path) as starburst,
-        chakra(stage.account("starburst-chakra"), tmp_path / "chakra.log", "--no-leader-elect"),
+        chakra(stage.account("starburst-chakra"), tmp_path / "chakra.log", "--no-leader-elect", *LISTED),
     ):
-        starburst.configure("cluster: {kind: kubernetes}\ncloud: {offers: []}\n")
+        starburst.configure(f"cluster: {{kind: kubernetes, namespaces: [{WORK}]}}\ncloud: {{offers: []}}\n")
         starburst.up()
         ask(stage.lab, lambda api: api.create(JOBS, WORK, adopted))
         starburst.run("submit", "job.yaml")
@@ -215,7 +218,7 @@ def test_of_two_replicas_one_leads_and_when_it_is_killed_the_other_takes_over(
                     account,
                     log,
                     *("--lease-namespace", NAMESPACE, "--identity", one, "--metrics-port", str(port)),
-                    *("--scheduler-name", "chakra-pair"),
+                    *("--scheduler-name", "chakra-pair", *LISTED),
                 )
             )
             for one, port in ports.items()

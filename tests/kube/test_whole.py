@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from starburst.kube.api import Api
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import JOBS, PODS, Object
 from tests.kube.lab import Lab
 from tests.kube.live import Live, give_gpus, job_manifest, live
@@ -197,7 +197,7 @@ def _phases(running: Live, prefix: str, site: str = "") -> list[str]:
 def _job(running: Live, name: str) -> Object:
     try:
         return running.ask(lambda api: api.get(JOBS, "default", name))
-    except UnreachableError:
+    except ApiUnreachableError:
         return {}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from starburst.kube import api as api_module
 from starburst.kube.api import FIRST_PAUSE_S, JSON_PATCH, STRATEGIC, TRIES
-from starburst.kube.errors import LONGEST_PAUSE_S, ApiError, UnreachableError
+from starburst.kube.errors import LONGEST_PAUSE_S, ApiError, ApiUnreachableError
 from starburst.kube.resources import JOBS, NODES, PODS, Resource
 from tests.kube_unit.samples import Sleeps, a_pod
 from tests.kube_unit.server import FakeServer
@@ -116,7 +116,7 @@ def test_what_is_no_list_is_never_taken_for_an_empty_one(text: str) -> None:
     async def main() -> None:
         async with FakeServer() as server, server.api(sleep=Sleeps()) as api:
             server.fail("GET", text=text, times=99)
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ApiUnreachableError):
                 await api.list(PODS)
 
     asyncio.run(main())
@@ -132,7 +132,7 @@ def test_reads_are_repeated_a_few_times(fault: dict[str, int]) -> None:
             if fault:  # aiohttp itself asks once more where a connection broke
                 assert sleeps.all == pytest.approx([FIRST_PAUSE_S, 3 * FIRST_PAUSE_S, 9 * FIRST_PAUSE_S])
             server.fail("GET", times=99, **fault)
-            with pytest.raises(ApiError if fault else UnreachableError):
+            with pytest.raises(ApiError if fault else ApiUnreachableError):
                 await api.get(PODS, "ns", "p")
 
     asyncio.run(main())
@@ -154,7 +154,7 @@ def test_a_plain_no_is_not_asked_again(status: int) -> None:
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [({}, UnreachableError), ({"status": 504}, ApiError), ({"text": "<html>"}, UnreachableError)],
+    [({}, ApiUnreachableError), ({"status": 504}, ApiError), ({"text": "<html>"}, ApiUnreachableError)],
 )
 def test_a_write_whose_fate_is_unknown_is_not_repeated(
     fault: dict[str, int], error: type[Exception], done: bool
@@ -207,10 +207,10 @@ def test_a_call_that_is_not_answered_ends_in_time() -> None:
     async def main() -> None:
         async with FakeServer() as server, server.api(sleep=(sleeps := Sleeps())) as api:
             server.fail("", silent=True, times=99)
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ApiUnreachableError):
                 await api.call("GET", POD, timeout_s=0.02)
             assert len(sleeps.all) == TRIES - 1
-            with pytest.raises(UnreachableError):
+            with pytest.raises(ApiUnreachableError):
                 await api.call("POST", PODS.path("ns"), body=a_pod(), timeout_s=0.02)
             assert len(sleeps.all) == TRIES - 1
 

@@ -12,7 +12,7 @@ from kubernetes.aio.config import incluster_config
 
 from starburst.kube import credentials
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, CredentialsError
+from starburst.kube.errors import ApiError, KubeCredentialsError
 from starburst.kube.resources import NODES, PODS
 from tests.kube_unit.samples import a_pod
 from tests.kube_unit.server import FakeServer
@@ -120,7 +120,7 @@ def test_a_rotated_in_cluster_token_is_used(tmp_path: Path, monkeypatch: pytest.
             assert found.ssl_ca_cert == str(ca)
             assert await found.get_api_key_with_prefix("BearerToken") == f"bearer {text}"
         token.unlink()
-        with pytest.raises(CredentialsError, match="service account"):
+        with pytest.raises(KubeCredentialsError, match="service account"):
             await Api.connect()
 
     asyncio.run(main())
@@ -194,7 +194,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_named_in_one_line(
         FakeServer().kubeconfig(config, user, {"server": "https://kube.invalid"})
 
     async def main() -> None:
-        with pytest.raises(CredentialsError) as error:
+        with pytest.raises(KubeCredentialsError) as error:
             await Api.connect(config)
         line = str(error.value)
         assert line.startswith(str(config))

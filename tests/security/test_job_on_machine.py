@@ -200,7 +200,7 @@ def test_names_of_images_are_taken(image: str) -> None:
 
 def test_no_word_of_a_job_stands_where_an_option_could() -> None:
     workload = Workload(("--privileged", "--pid=host"), image="busybox", working_dir="--rm")
-    rest = container("n", workload, Resources(), {}).rest
+    rest = container("n", workload, Resources(), {})["rest"]
     assert rest == ["--workdir=--rm", "--entrypoint=--privileged", "--", "busybox", "--pid=host"]
 
 

@@ -1,4 +1,4 @@
-"""Job arrays: one manifest that stands for many jobs, which differ in their index alone."""
+"""Job arrays: one manifest for many jobs, which differ in their index alone."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def read_span(field: Field) -> IndexRange | None:
 
 
 def jobs_in(item: Submission) -> int:
-    """How many jobs a submission stands for that may be the first of an array."""
+    """The number of jobs of a submission, which may be the first of an array."""
     return 1 if item.job.array is None else item.job.array.size
 
 
 def members(item: Submission) -> list[Submission]:
-    """The jobs that a submission stands for: itself, unless it is the first of an array."""
+    """The jobs of a submission: itself, unless it is the first of an array."""
     job, place = item.job, item.job.array
     if place is None:
         return [item]

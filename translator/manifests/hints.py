@@ -1,4 +1,4 @@
-"""The labels and annotations `starburst.io/…`: what a user tells the scheduler about a job."""
+"""Hints: the labels and annotations `starburst.io/…` by which users set options of a job."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class MachineHints:
-    """Wishes for the machine in a cloud; None leaves the choice to Starburst."""
+    """Requirements on the machine in a cloud; None leaves the choice to Starburst."""
 
     #: "cloud", "cloud/region" or "cloud/region/zone"; a star stands for any.
     infra: str | None = None
@@ -121,7 +121,7 @@ class MachineHints:
 
 @dataclass(frozen=True, slots=True)
 class JobHints:
-    """Wishes of a job's user; the fields are those of `Job`."""
+    """Options of a job that its user set; the fields are those of `Job`."""
 
     queue: str = "default"
     runtime_estimate_s: float | None = None

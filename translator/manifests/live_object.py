@@ -1,4 +1,4 @@
-"""Jobs and Pods found in a cluster, read as jobs: what their user wrote, without what the server added."""
+"""Live objects: Jobs and Pods of a cluster read as jobs, without the fields that the server has added."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from translator.field import Field, ManifestReport
 from translator.manifests.hints import OWN_KEYS, PREFIX
 from translator.manifests.manifest import API_VERSIONS, has_kind, submission
 
-#: Of an object's metadata, what its user gave; all else is the server's.
+#: Fields of metadata that users set; all others are the server's.
 _USERS = ("name", "namespace", "labels", "annotations")
 _SERVERS_KEYS = frozenset(
     {
@@ -40,7 +40,7 @@ _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 def read_object(
     obj: Mapping[str, Any], *, job_id: str, user: str | None = None, carries: Carried | None = None
 ) -> Submission:
-    """The job that a Job or Pod, as the API server returns it, stands for; its id is `job_id`.
+    """A Job or Pod, as the API server returns it, as a job with the id `job_id`.
 
     `user` is whose it is; None is as its label or annotation starburst.io/user says. `carries` as for
     `read_manifests`.
@@ -144,7 +144,7 @@ def _is_injected(toleration: dict[str, Any]) -> bool:
 
 
 def _drop(owner: dict[str, Any], key: str, unwanted: Callable[[dict[str, Any]], bool]) -> None:
-    """Take what is unwanted out of a list, and the list itself if nothing of it is left."""
+    """Remove unwanted elements from a list, and the list if it becomes empty."""
     found = owner.get(key)
     if isinstance(found, list):
         owner[key] = [one for one in found if not (isinstance(one, dict) and unwanted(one))]
@@ -181,12 +181,12 @@ def _controller(metadata: dict[str, Any]) -> str:
 
 
 def _mappings(owner: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The mappings in the list that stands under a key."""
+    """The mappings in the list under a key."""
     found = owner.get(key)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _mapping(owner: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """What stands under a key if that is a mapping, else an empty one."""
+    """The mapping under a key; an empty one if there is none."""
     found = owner.get(key)
     return found if isinstance(found, dict) else {}

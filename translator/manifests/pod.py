@@ -176,7 +176,7 @@ def read_pod(spec: Field) -> Pod:
 
 
 def _carried(spec: Field) -> Carried | None:
-    """What a job that may leave is given of its cluster."""
+    """What a job that may be offloaded gets from its cluster."""
     return spec.report.carries if spec.report.native and spec.report.leaves else None
 
 
@@ -246,7 +246,7 @@ def _check_security(context: Field) -> None:
 
 
 def check_restart_policy(spec: Field, *, of_job: bool) -> None:
-    """Never, or what can be treated as Never and said so. Absent means Always to Kubernetes."""
+    """Never, or a policy that is treated as Never with a note. Absent means Always to Kubernetes."""
     policy = spec.at("restartPolicy")
     if policy.value == "OnFailure":
         if not spec.report.native:

@@ -1,4 +1,4 @@
-"""What a manifest takes from elsewhere: ConfigMaps and Secrets of its namespace."""
+"""References of a manifest to ConfigMaps and Secrets of its namespace."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Resolve = Callable[[Reference], Mapping[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What a reference led to."""
+    """The data that a reference names."""
 
-    #: None where nobody could be asked.
+    #: None if no cluster could be asked.
     values: Mapping[str, str] | None
     #: Not there, and allowed not to be.
     absent: bool = False
@@ -41,12 +41,12 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Follows references, and says in the report when one leads nowhere."""
+    """Resolves references, and reports those that cannot be resolved."""
 
     resolve: Resolve | None
     namespace: str
     fidelity: Fidelity
-    #: Why nobody can be asked, if nobody can.
+    #: Why no cluster can be asked, if `resolve` is None.
     unasked: str = UNASKED
 
     def data(self, kind: str, where: Field, name: Field, *, mend: str = ONLY_THE_CLUSTER) -> Data:

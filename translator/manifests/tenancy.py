@@ -1,7 +1,8 @@
-"""What jobs of several people may ask of the one Kubernetes cluster that Starburst writes to for all of them.
+"""Tenancy: what jobs of each submitter may ask of the shared cluster.
 
-A pure function of the manifest, the config and the submitter. It is asked when a job is submitted, and again
-when its object is made: what lies in the store may be older than the config, or than this check.
+Starburst creates the objects of all users with one account, so the cluster's RBAC does not tell them apart.
+This check is a pure function of the manifest, the config and the submitter. It is made when a job is
+submitted and again when its object is created: a stored job may be older than the config or than the check.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class Grant:
 class Tenancy:
     """The rules of a config."""
 
-    #: Of jobs whose manifest names none.
+    #: The namespace of jobs whose manifest names none.
     namespace: str = "default"
     #: Others that jobs of any queue may name.
     namespaces: tuple[str, ...] = ()
     #: A level of the Pod Security Standards.
     pod_security: str = RESTRICTED
     queues: Mapping[str, Grant] = field(default_factory=dict)
-    #: The volume with everybody's checkpoints, as a Kubernetes volume source.
+    #: The volume with the checkpoints of all jobs, as a Kubernetes volume source.
     checkpoints: Mapping[str, Any] | None = None
 
     def all_namespaces(self) -> tuple[str, ...]:
@@ -54,13 +55,13 @@ class Tenancy:
         return tuple(dict.fromkeys((self.namespace, *self.namespaces, *of_queue, *submitter.namespaces)))
 
     def secrets_of(self, queue: str, submitter: Submitter) -> tuple[str, ...]:
-        """Which Secrets those who are not admins may use."""
+        """The Secrets that a submitter without the role admin may use."""
         return tuple(dict.fromkeys((*self.queues.get(queue, Grant()).secrets, *submitter.secrets)))
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What is wrong with a manifest, and what only the cluster can tell."""
+    """The problems of a manifest, and the questions that only the cluster can answer."""
 
     errors: list[ManifestError]
     #: Secrets that the submitter's own Kubernetes user has to be allowed to get.
@@ -124,7 +125,7 @@ def _identity(spec: Field, level: str) -> None:
 
 
 def _checkpoints(spec: Field, checkpoints: Mapping[str, Any]) -> None:
-    """Everybody's checkpoints lie in one volume: a job sees its own directory of it, and no more."""
+    """Refuse the volume with all checkpoints: a job gets its own directory of it only."""
     mend = "is where all jobs keep their checkpoints; a job finds its own at STARBURST_CHECKPOINT_DIR"
     for kind, theirs in checkpoints.items():
         for volume in spec.at("volumes").items():
@@ -148,7 +149,7 @@ def _cloned(ephemeral: Field) -> Iterator[Field]:
 
 
 def _overlap(one: object, other: object) -> bool:
-    """Whether one of two paths is, or lies in, the other; what cannot be compared is taken for it."""
+    """Whether one of two paths contains the other; paths that cannot be compared count as overlapping."""
     parts = [
         None if not isinstance(path, str) or ".." in path.split("/") else [p for p in path.split("/") if p]
         for path in (one, other)

@@ -92,7 +92,7 @@ def workload(field: Field) -> Workload:
 def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
     """Variables in order; a value may refer to those before it, and the last of one name counts.
 
-    Those from elsewhere are not among them: they are read when a run starts (`late.py`).
+    Those from elsewhere are not among them: they are read when a run starts (`runtime_values.py`).
     """
     env: dict[str, str] = {}
     for variable in container.at("env").items():
@@ -114,7 +114,7 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
 
 
 def _judge_source(source: Field, container: Field) -> None:
-    """Whether a value from elsewhere can be had away from the cluster, and how well."""
+    """Check whether the source of a value is available outside of the cluster, and how exactly."""
     if source.at("secretKeyRef").value is not None or source.at("configMapKeyRef").value is not None:
         return
     nothing = Field(None, "", source.report)
@@ -126,7 +126,7 @@ def _judge_source(source: Field, container: Field) -> None:
 
 
 def _keep_secrets_out(container: Field) -> None:
-    """A command line can be read by everybody on a machine."""
+    """Refuse values of Secrets in a command line, which every user of a machine can read."""
     secrets = {
         variable.at("name").value
         for variable in container.at("env").items()

@@ -1,4 +1,4 @@
-"""The downward API away from Kubernetes: what a container may ask about itself, where it is known."""
+"""The downward API outside of Kubernetes: facts about a pod that are known from its manifest or machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODES = ShellExpression("${SKYPILOT_NUM_NODES:-1}")
 
 @dataclass(frozen=True, slots=True)
 class DownwardValue:
-    """What an answer is, and how good; no word is no answer."""
+    """A value, and how exact it is; None if there is no value."""
 
     word: ShellWord | None
     verdict: FidelityLevel
@@ -34,7 +34,7 @@ class DownwardValue:
 
 @dataclass(frozen=True, slots=True)
 class Downward:
-    """What a pod may ask about itself."""
+    """The facts about a pod that its containers may refer to."""
 
     #: Name of the manifest, and whether pods get names of their own.
     name: str

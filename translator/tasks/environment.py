@@ -36,11 +36,11 @@ _GPUS = "CUDA_VISIBLE_DEVICES"
 class Environment:
     """Variables by name, in the order in which they are set."""
 
-    #: What `$(NAME)` stands for.
+    #: The value of each `$(NAME)`.
     values: dict[str, ShellWord]
     #: The names among them that the container has.
     names: dict[str, None] = field(default_factory=dict)
-    #: Values of Secrets by the variable that holds them; None is one that nobody could look up.
+    #: Values of Secrets by the variable that holds them; None is one that could not be looked up.
     secrets: dict[str, str | None] = field(default_factory=dict, repr=False)
     #: How much room there is for them and for the command line.
     expansion: Expansion = field(default_factory=Expansion)

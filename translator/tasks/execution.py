@@ -18,7 +18,7 @@ SKY_GRACE_S = 30
 
 
 def read_command(container: Field, environment: Environment, fidelity: Fidelity) -> tuple[ShellWord, ...]:
-    """The argument vector; empty if a part of it is the image's, which nobody knows outside of it."""
+    """The argument vector; empty if a part of it is the image's, unknown outside of the cluster."""
     command, args = container.at("command"), container.at("args")
     if not command.value:
         fidelity.refused(

@@ -45,7 +45,7 @@ _NODES = "is a label of the cluster's nodes; rented machines have none"
 class MachineRequest:
     """What is asked of the machine, beside its size."""
 
-    #: The user's own word on spot instances, and what node labels say.
+    #: The user's hint on spot instances, and that of node labels.
     wants_spot: bool | None
     spot: bool = False
     types: tuple[str, ...] = ()
@@ -208,7 +208,7 @@ def _wishes(
 
 
 def _labels(metadata: Field, hints: MachineHints, fidelity: Fidelity) -> dict[str, str]:
-    """Labels that the cloud takes; what the user tells Starburst is none of the cloud's business."""
+    """Labels for the machine that the cloud accepts, without hints to Starburst."""
     on_aws = (hints.infra or "").partition("/")[0] == "aws"
     keys, values = (_AWS_KEY, _AWS_VALUE) if on_aws else (_LABEL_KEY, _LABEL_VALUE)
     found: dict[str, str] = {}

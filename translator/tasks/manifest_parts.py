@@ -1,4 +1,4 @@
-"""A Job or Pod taken apart into the pieces that are translated."""
+"""The parts of a Job or Pod that are translated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from translator.manifests.live_object import as_submitted
 
 @dataclass(frozen=True, slots=True)
 class ManifestParts:
-    """A manifest taken apart; `job` is absent if it is a Pod."""
+    """The parts of a manifest; `job` is absent if it is a Pod."""
 
     root: Field
     metadata: Field
@@ -33,9 +33,9 @@ class ManifestParts:
 
 
 def split_manifest(manifest: Mapping[str, Any]) -> ManifestParts:
-    """The pieces of a manifest; what the API server has written into it is left out.
+    """The parts of a manifest, without what the API server has written into it.
 
-    An absent piece is an absent field; mistakes of form go to the report of `root`.
+    An absent part is an absent field; mistakes of form go to the report of `root`.
     """
     metadata = manifest.get("metadata")
     stored = isinstance(metadata, dict) and metadata.get("uid")

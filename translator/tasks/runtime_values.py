@@ -1,6 +1,6 @@
-"""What a container takes from elsewhere, for a run away from Kubernetes: read when it starts, not before.
+"""Values that a container refers to, resolved when its run starts outside of Kubernetes, not before.
 
-That is values of ConfigMaps and Secrets, and what the config then maps to its volumes.
+These are values of ConfigMaps and Secrets, and what the config of that moment maps to its volumes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RuntimeValues:
 
 
 def is_late(manifest: Mapping[str, Any]) -> bool:
-    """Whether the container of a Job or Pod takes anything from elsewhere."""
+    """Whether the container of a Job or Pod refers to values of other objects."""
     container = split_manifest(manifest).container
     return bool(container.at("envFrom").value) or any(
         variable.at("valueFrom").value is not None for variable in container.at("env").items()
@@ -79,7 +79,7 @@ def mounts_of(
 
 
 def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a Job or Pod takes from a cluster that a cloud must be told of: the paths of its fields."""
+    """The paths of fields that refer to the cluster: variables from other objects, and volumes."""
     parts = split_manifest(manifest)
     variables = [variable.at("valueFrom") for variable in parts.container.at("env").items()]
     volumes = [volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in MAPPED]
@@ -99,7 +99,7 @@ def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, 
 
 
 def evaluate(manifest: Mapping[str, Any], found: ReferencedData, here: TaskHost) -> RuntimeValues:
-    """What one task is given.
+    """The environment and command line of one task.
 
     Raises:
         UnresolvedError: a ConfigMap, Secret or key of one is missing, or a value cannot be used.

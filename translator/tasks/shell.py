@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShellExpression:
-    """A part of a text that is known when the task runs: shell text that stands between double quotes."""
+    """A part of a text that is known when the task runs: shell code for between double quotes."""
 
     code: str
 
@@ -24,7 +24,7 @@ _MAKE_DIR = (
 )
 
 
-#: Interactive bash takes a line that begins with ^ for a wish to change the line before, even within quotes.
+#: Interactive bash reads a line that begins with ^ as a history substitution, even within quotes.
 _NO_HISTORY = '[ -z "${BASH_VERSION:-}" ] || set +H'
 
 
@@ -57,7 +57,7 @@ class NodeScript:
 
 
 def is_changed(text: str) -> bool:
-    """Whether SkyPilot's `bash -i` would change a text that stands between quotes (see `_NO_HISTORY`)."""
+    """Whether SkyPilot's `bash -i` would change a quoted text (see `_NO_HISTORY`)."""
     return "\n^" in text
 
 
@@ -68,7 +68,7 @@ def text_of(word: ShellWord) -> str | None:
 
 
 def quoted(word: ShellWord) -> str:
-    """A word as a shell must be given it, to read it as one argument and change nothing in it."""
+    """A word quoted so that a shell reads it as one unchanged argument."""
     parts = [
         f'"{part.code}"' if isinstance(part, ShellExpression) else shlex.quote(part) for part in word if part
     ]

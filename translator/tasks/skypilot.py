@@ -138,7 +138,7 @@ def _environment(parts: ManifestParts, job: Job, lookup: Lookup) -> Environment:
 
 
 def _of_gang(environment: Environment) -> tuple[tuple[str, ShellWord], ...]:
-    """What tells the nodes apart, unless the manifest says otherwise."""
+    """The variable with the rank of a node, unless the manifest sets it."""
     return tuple(
         (name, (value,))
         for name, value in _OF_GANGS.items()

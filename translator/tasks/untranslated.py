@@ -9,7 +9,7 @@ from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
 from translator.manifests.manifest import SERVERS_METADATA
 from translator.tasks.manifest_parts import ManifestParts
 
-#: Wishes for the machine, which become its `resources`.
+#: Hints for the machine, which become its `resources`.
 _READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key != "runtime")
 
 _SERVERS = "is the API server's"
@@ -164,7 +164,7 @@ def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelit
 
 
 def _judge_metadata(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:
-    """The namespace, the annotations, and what is said of pods alone."""
+    """Report the namespace, labels and annotations, and the metadata of the pod template."""
     if parts.metadata.at("namespace").value:
         fidelity.dropped(parts.metadata.at("namespace"), "a cloud has none; Secrets are looked up in it")
     for kind in ("labels", "annotations"):

@@ -1,4 +1,4 @@
-"""Whether a Kubernetes cluster has what Starburst needs of it, and what to do if not."""
+"""Checks of a Kubernetes cluster for what Starburst needs, with the remedy for each failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starburst.app.wiring.build import connect
 from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node
@@ -50,7 +50,7 @@ async def cluster_checks(
     assert tenancy is not None
     try:
         api = await connect(cluster)
-    except CredentialsError as error:
+    except KubeCredentialsError as error:
         return failed("kubeconfig", error)
     async with api:
         found = [ok("kubeconfig", _source(cluster))]
@@ -69,7 +69,7 @@ async def cluster_checks(
                 found += await _leaving(api, config, tenancy)
             found.append(await _checkpoints(api, cluster))
             found += _checkpoints_here(cluster.checkpoints_here)
-        except UnreachableError as error:
+        except ApiUnreachableError as error:
             found.append(_unreachable(api, error))
         return found
 
@@ -85,7 +85,7 @@ async def _server(api: Api) -> list[DoctorCheck]:
     """That it answers, and is new enough."""
     try:
         features = await detect(api)
-    except UnreachableError as error:
+    except ApiUnreachableError as error:
         return [_unreachable(api, error)]
     except ApiError as error:
         if error.status == 401:
@@ -110,7 +110,7 @@ async def _server(api: Api) -> list[DoctorCheck]:
     return [server, ok("version", ", ".join(said))]
 
 
-def _unreachable(api: Api, error: UnreachableError) -> DoctorCheck:
+def _unreachable(api: Api, error: ApiUnreachableError) -> DoctorCheck:
     why = " ".join(str(error.__cause__ or error).split())
     mend = "check that the server runs, its address in the kubeconfig, and the network between"
     return silent("server", f"{api.host} does not answer ({why})", mend)
@@ -142,7 +142,7 @@ def _words(permission: Permission) -> str:
 
 
 async def _chakra(api: Api, sleep: Sleep) -> DoctorCheck:
-    """Its Lease, looked at until it is renewed or would have run out: nobody's clock is trusted."""
+    """Watch Chakra's Lease until it is renewed or would have expired; no other machine's clock counts."""
     mend = "run it: chakra, or deploy it as docs/kubernetes.md says"
     try:
         lease = await _lease(api)
@@ -209,7 +209,7 @@ async def _namespace(api: Api, name: str) -> DoctorCheck:
 
 
 def _pod_security(tenancy: Tenancy) -> DoctorCheck:
-    """What those who are no admins may ask of a node."""
+    """The Pod Security level of submitters without the role admin."""
     told = f"jobs of those who are no admins are held to {tenancy.pod_security}"
     if tenancy.pod_security == PRIVILEGED:
         return warn("pod-security", told, "whoever has a token to submit owns the nodes; write restricted")
@@ -217,7 +217,7 @@ def _pod_security(tenancy: Tenancy) -> DoctorCheck:
 
 
 async def _leaving(api: Api, config: Config, tenancy: Tenancy) -> list[DoctorCheck]:
-    """Whether what people apply in these namespaces may leave, under the account that pods have at first."""
+    """Whether adopted jobs of the default service account may be offloaded, by namespace and queue."""
     if config.cloud.kind == "local" and not config.cloud.known_offers():
         return []
     queues = [queue.name for queue in config.queues] or ["default"]

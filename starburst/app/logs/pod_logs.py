@@ -15,7 +15,7 @@ from starburst.app.wiring.stored import stored_config
 from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.store import queries
 from starburst.store.store import Store
 
@@ -48,7 +48,7 @@ async def read_pods(
     assert submission is not None
     try:
         api = await connect(cluster)
-    except CredentialsError as error:
+    except KubeCredentialsError as error:
         raise UserError(str(error)) from None
     reader = _Reader(
         api, home, cluster.namespace, submission, part, write=write, note=note, position=position
@@ -97,7 +97,7 @@ class _Reader:
         self._gang = part.rank is None and len(submission.job.tasks) > 1
         #: Bytes written of each pod's log; what was written of its last pod was written of a task.
         self._position = position
-        #: Who writes, and moves the position on.
+        #: Lock of the writer, which also advances the position.
         self._turn = asyncio.Lock()
         self._silent = True
         self._tasks = TaskSet()
@@ -110,7 +110,7 @@ class _Reader:
         await self._tasks.cancel()
 
     async def begun(self) -> None:
-        """There was a first look: tell of the position if nothing else did."""
+        """Report the position after the first look, if no line did."""
         async with self._turn:
             if self._silent:
                 await self._write("")
@@ -153,7 +153,7 @@ class _Reader:
                 default_namespace=self._namespace,
                 current=row.attempt if row.site == Site.CLUSTER.value else None,
             )
-        except UnreachableError:
+        except ApiUnreachableError:
             if not self.ranks and not find_logs(self._home, row.id, self._attempt, self._rank):
                 raise UserError(f"{self._away()}; see what is amiss with: starburst doctor") from None
             if not self._noted:
@@ -183,7 +183,7 @@ class _Reader:
             async for line in lines(self._api, pod, skip=read, follow=follow):
                 read += len(line)
                 await self._tell(pod.rank, line.decode(errors="replace"), {of_pod: read, of_task: read})
-        except UnreachableError:
+        except ApiUnreachableError:
             if not follow:
                 raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
 

@@ -1,4 +1,4 @@
-"""Takes Jobs and Pods that users put into the cluster, with a queue's label, into that queue."""
+"""Adoption: Jobs and Pods that users apply with a queue's label become jobs of that queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.resources import JOBS, PODS, Object
@@ -26,14 +26,14 @@ log = structlog.get_logger()
 
 #: Wall seconds between tries of one object when the server does not answer.
 PAUSE_S = 2.0
-#: The same if there is no room for its job, or the store has something against it; and if we have no rights
-#: in its namespace.
+#: The same if the queue's quota is full or the store refuses the job; and if the account has no rights in the
+#: namespace.
 LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
 MAX_ID = 63
 
 
 def adopted_id(name: str, uid: str) -> str:
-    """The id of a job that was found: the same however often it is found, and no other object's."""
+    """The job id of an object: the same each time the object is found, and different for every object."""
     end = "-" + hashlib.sha256(uid.encode()).hexdigest()[:8]
     return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
 
@@ -64,20 +64,20 @@ class Adoption:
         self._options = options
         self._views: dict[str, JobView | PodView] = {}
         self._refused: dict[str, str] = {}
-        #: Objects that were handed in and may not be marked yet.
+        #: Objects whose jobs were handed in, and that may not be marked yet.
         self._handed_in: set[str] = set()
         self._queue: asyncio.Queue[str] = asyncio.Queue()
 
     def uids(self) -> set[str]:
-        """Every object with a queue's label that is there."""
+        """The uids of all objects with a queue's label."""
         return set(self._views)
 
     def is_taken(self, view: JobView | PodView) -> bool:
-        """Whether a job stands for an object, marked as it is or not."""
+        """Whether there is a job for an object, which may not be marked yet."""
         return names.ADOPTED in view.annotations or view.uid in self._handed_in
 
     def changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
-        """From the watches: an object with a queue's label."""
+        """An event of the watches, for an object with a queue's label."""
         if new is None:
             if old is not None:
                 self._views.pop(old.uid, None)
@@ -91,7 +91,7 @@ class Adoption:
             self._queue.put_nowait(new.uid)
 
     async def run(self) -> None:
-        """Adopt, one after the other, until cancelled."""
+        """Adopt objects, one after the other, until cancelled."""
         while True:
             uid = await self._queue.get()
             view = self._views.get(uid)
@@ -99,13 +99,13 @@ class Adoption:
                 continue
             try:
                 await self._adopt(view)
-            except (ApiError, UnreachableError) as error:
+            except (ApiError, ApiUnreachableError) as error:
                 log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
                 denied = isinstance(error, ApiError) and error.status == 403
                 self._later(uid, DENIED_PAUSE_S if denied else PAUSE_S)
             except QueueFullError as error:
                 self._put_off(view, str(error))
-            except Exception:  # of this object alone, whatever it is: no reason to end for all
+            except Exception:  # whatever is wrong is wrong with this object alone
                 log.exception("unreadable", object=f"{view.namespace}/{view.name}")
                 self._put_off(view, "Starburst cannot take it in; its log says why")
 
@@ -154,7 +154,7 @@ class Adoption:
         return {"metadata": metadata, "spec": {"activeDeadlineSeconds": None}}
 
     def _refuse(self, view: JobView | PodView, why: str) -> None:
-        """Say so where its user looks; again only if it is refused for another reason."""
+        """Write an event on the object, once per reason."""
         if self._refused.get(view.uid) == why:
             return
         self._refused[view.uid] = why
@@ -163,7 +163,7 @@ class Adoption:
 
 
 def _waits_for_us(view: JobView | PodView) -> bool:
-    """Whether it asks for a queue and nobody has taken it yet."""
+    """Whether an object names a queue and has not been adopted."""
     asks = names.QUEUE in view.labels and view.scheduler == names.CHAKRA
     if not asks or names.JOB in view.labels or view.deleting:
         return False

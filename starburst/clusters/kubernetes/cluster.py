@@ -21,7 +21,7 @@ from starburst.core.model.events import Event, RunEnd
 from starburst.core.state import Changes
 from starburst.kube.access import READ_JOBS
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features, detect
 from starburst.kube.recorder import Recorder
 from starburst.kube.reviews import may
@@ -159,7 +159,7 @@ class KubernetesCluster:
                 if all([await may(api, each) for each in READ_JOBS]):
                     return {""}
                 break
-            except UnreachableError as error:
+            except ApiUnreachableError as error:
                 log.warning("cluster-unreachable", error=str(error))
             except ApiError as error:
                 if error.status not in NOT_NOW:
@@ -179,7 +179,7 @@ class KubernetesCluster:
         while True:
             try:
                 return await self._server()
-            except UnreachableError as error:
+            except ApiUnreachableError as error:
                 log.warning("cluster-unreachable", error=str(error))
             except ApiError as error:
                 if error.status not in NOT_NOW:

@@ -1,4 +1,4 @@
-"""What jobs that run elsewhere take from the cluster's ConfigMaps and Secrets, read as they start."""
+"""ConfigMaps and Secrets of the cluster, read when a job that refers to them starts in a cloud."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, CredentialsError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.kube.resources import CONFIG_MAPS, SECRETS
 from translator.manifests.references import SECRET, Reference
 from translator.tasks.runtime_values import NotNowError, ReferencedData, UnresolvedError, references
 
 
 class ClusterValues:
-    """Reads for one manifest at a time; `namespace` is that of manifests which name none."""
+    """Reads what one manifest refers to; `namespace` is the default of manifests."""
 
     def __init__(self, connect: Callable[[], Awaitable[Api]], namespace: str) -> None:
         self._connect = connect
@@ -38,7 +38,7 @@ class ClusterValues:
         try:
             async with await self._connect() as api:
                 return {each: await _data(api, each) for each in wanted}
-        except (UnreachableError, CredentialsError) as error:
+        except (ApiUnreachableError, KubeCredentialsError) as error:
             raise NotNowError(str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""What pods write: read while they are there, and kept in files when they are taken away."""
+"""Logs of pods: read while the pods exist, and copied to files when they are deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import OVER
 from starburst.kube.resources import PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
@@ -30,14 +30,14 @@ KEPT_BYTES = 16 * 1024**2
 TRIES = 5
 PAUSE_S = 1.0
 LONGEST_LINE = 2**16
-#: What a kubelet says of a container that is removed, in the place of a log or after one it was following.
+#: What a kubelet writes into the stream of a removed container, in place of its log or after it.
 _KUBELETS = re.compile(
     rb"(rpc error: code = NotFound desc = "
     rb"|unable to retrieve container logs for "
     rb"|failed to try resolving symlinks in path ).*",
     re.DOTALL,
 )
-#: What the server says of a log: there is none yet, or none any more.
+#: Statuses of the server for a log that does not exist yet, or not any more.
 _NO_LOG = (400, 404)
 
 
@@ -58,7 +58,7 @@ class PodLog:
 
 
 class LogKeeper:
-    """Keeps logs of pods that are about to vanish, in the files where `starburst logs` looks."""
+    """Copies logs of pods that are about to be deleted to the files that `starburst logs` reads."""
 
     #: Files that are being written: a stop that is repeated does not write them twice at once.
     _busy: ClassVar[set[Path]] = set()
@@ -83,11 +83,11 @@ class LogKeeper:
                 try:
                     await self._copy(namespace, pod, target)
                     return
-                except UnreachableError:
+                except ApiUnreachableError:
                     if not left:
                         raise
                     await asyncio.sleep(PAUSE_S)
-        except (ApiError, UnreachableError, OSError) as error:
+        except (ApiError, ApiUnreachableError, OSError) as error:
             if not (isinstance(error, ApiError) and error.status in _NO_LOG):
                 log.warning("log-not-kept", pod=f"{namespace}/{pod}", error=str(error))
         finally:
@@ -109,7 +109,7 @@ class LogKeeper:
 
 
 def _directory(target: Path) -> Path:
-    """Make room for a log; its run is marked as one that is over and never ran on this machine."""
+    """Make the directory of a log; the run is marked as ended, and as one that ran on Kubernetes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     attempt = AttemptDir(target.parents[1])
     attempt.settle(RunEnded(*attempt.key, RunEnd.STOPPED, message="ran on Kubernetes"))
@@ -133,7 +133,7 @@ class _TailFile:
             self._shorten()
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Shorten the file for the last time, and close it."""
         if self._size > self._limit:
             self._shorten()
         self._file.close()
@@ -232,7 +232,7 @@ async def lines(api: Api, source: PodLog, *, skip: int, follow: bool) -> AsyncIt
 async def _written(
     api: Api, namespace: str, pod: str, container: str, *, follow: bool
 ) -> AsyncIterator[bytes]:
-    """What a container wrote, by lines; of a very long one, parts."""
+    """The output of a container, by lines; very long ones in parts."""
     rest = b""
     async for piece in api.log(namespace, pod, follow=follow, query={"container": container}):
         *whole, rest = (rest + piece).split(b"\n")

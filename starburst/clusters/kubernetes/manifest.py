@@ -22,7 +22,7 @@ KEEP_S = 7 * 86_400
 #: Of a Job: its pods' host names, with a dash and an index behind it, are labels of at most 63 letters.
 MAX_NAME = 63 - len("-9999")
 
-#: Written by servers and by kubectl; a copy under another name must not have them.
+#: Written by servers and by kubectl; a copy under another name must not carry them.
 _OTHERS_LABELS = (
     "controller-uid",
     "job-name",
@@ -39,7 +39,7 @@ def object_name(job_id: str, attempt: int) -> str:
 
 
 def node_names(run: Run) -> str:
-    """The annotation that tells Chakra where each rank goes."""
+    """The value of the annotation with the node of each rank, which Chakra obeys."""
     return ",".join(slot.where for slot in sorted(run.slots, key=lambda slot: slot.rank))
 
 
@@ -108,7 +108,7 @@ def job_object(
 
 
 def placed(run: Run, decision: str) -> dict[str, str]:
-    """Annotations of an object whose run has been given its place; without a decision the last one stays."""
+    """Annotations of an object whose run was placed; without a decision the last one stays."""
     marks = {names.ATTEMPT: str(run.attempt), names.NODES: node_names(run)}
     return {**marks, names.DECISION: decision} if decision else marks
 
@@ -126,7 +126,7 @@ def withdrawn(features: Features) -> Object:
 
 
 def pod_object(run: Run, *, controller: str, decision: str) -> Object:
-    """An adopted Pod anew, under its old name: the site took its place away, and its user still wants it."""
+    """An adopted Pod anew, under its old name, after an earlier run of it ended for a reason of the site."""
     manifest = _manifest(run.workload)
     metadata = manifest["metadata"]
     metadata["labels"] = {
@@ -202,7 +202,7 @@ def _mark_template(
 
 
 def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Object]:
-    """What every site tells a run."""
+    """Variables that a run gets on every site."""
     rank = _field(f"metadata.annotations['{names.RANK}']")
     variables: dict[str, Any] = {
         "STARBURST_JOB": run.job.id,

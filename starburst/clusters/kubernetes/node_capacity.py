@@ -1,4 +1,4 @@
-"""What the cluster's nodes have for our jobs: allocatable less what the pods of others take."""
+"""The capacity of nodes for our jobs: allocatable, less the requests of pods that are not ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PodKey = tuple[str, str]
 
 
 class NodeCapacity:
-    """Nodes as the core sees them. What our own runs take it counts itself, so their pods are not taken off.
+    """Nodes as the core sees them. Pods of our own runs are not subtracted: the core counts runs itself.
 
     `ours` says whether a pod belongs to a run that the core holds a place for.
     """
@@ -25,7 +25,7 @@ class NodeCapacity:
         self._stale: set[str] = set()
 
     def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
-        """Take in what a watch says."""
+        """An event of the watch of nodes."""
         view = new or old
         assert view is not None
         if new is None:
@@ -37,7 +37,7 @@ class NodeCapacity:
             self._stale.add(view.name)
 
     def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
-        """Take in what a watch says; a pod counts from when it is bound until it is over."""
+        """An event of the watch of pods; a pod counts from when it is bound until it has ended."""
         if old is not None and old.node:
             pods = self._pods.get(old.node, {})
             pods.pop(old.key, None)
@@ -50,7 +50,7 @@ class NodeCapacity:
             self._stale.add(new.node)
 
     def look_again(self, names: set[str]) -> None:
-        """Whose pods are whose may have changed on these nodes."""
+        """Count these nodes again, since `ours` may answer differently for their pods."""
         self._stale |= names
 
     def nodes(self) -> tuple[Node, ...]:

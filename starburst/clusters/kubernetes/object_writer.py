@@ -1,4 +1,4 @@
-"""What is done to the cluster for a run: its object is made or marked, and taken away again."""
+"""Writes to the cluster for runs: their objects are created or marked, and ended."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ObjectWriter:
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
-        """Make or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
+        """Create or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
         try:
             if run.workload.adopted is not None:
                 await self._place(api, features, run, run.workload.adopted, why)
@@ -99,7 +99,7 @@ class ObjectWriter:
                 raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
 
     async def _place(self, api: Api, features: Features, run: Run, adopted: Adopted, why: str) -> None:
-        """Let Chakra bind the pods of an object that was found; a withdrawn Job makes new ones."""
+        """Let Chakra bind the pods of an adopted object; a withdrawn Job creates new ones."""
         resource = _resource(adopted.kind)
         there = await api.find(resource, adopted.namespace, adopted.name)
         if adopted.kind == "Pod" and there is not None and await self._cleared(api, run, read_pod(there)):
@@ -129,12 +129,12 @@ class ObjectWriter:
         return None
 
     def _unwanted(self, run: Run) -> None:
-        """Its user deleted the object, and perhaps made another one of its name."""
+        """Report the job as cancelled: its user deleted the object, and may have created another."""
         self._report(CancelRequested(run.job.id))
         self._report(RunEnded(run.job.id, run.attempt, RunEnd.STOPPED))
 
     async def _cleared(self, api: Api, run: Run, pod: PodView) -> bool:
-        """Whether a Pod was the place of an earlier run, which is over, and has been taken away."""
+        """Whether a Pod was of an earlier run that has ended, and is deleted now."""
         key = self._registry.key_of(pod)
         if key is None or key[0] != run.job.id or key[1] >= run.attempt:
             return False
@@ -148,7 +148,7 @@ class ObjectWriter:
     async def end(
         self, api: Api, features: Features, key: RunKey, how: RunEnd, grace_s: float, *, why: str = ""
     ) -> None:
-        """End a run so that its end counts as `how`, and says `why`; the first word on that stands.
+        """End a run so that its end counts as `how`, with the message `why`; the first call decides both.
 
         See `RunSite.stop`.
         """
@@ -165,7 +165,7 @@ class ObjectWriter:
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
         marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip()}
         if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
-            del marks[names.STOPPING]  # the first word stands
+            del marks[names.STOPPING]  # the first call decides
         body["metadata"] = {"annotations": marks, "uid": view.uid}
         try:
             await api.patch(resource, namespace, name, body)
@@ -182,9 +182,9 @@ class ObjectWriter:
         await self._delete(api, active, grace_s)
 
     async def _delete(self, api: Api, pods: list[PodView], grace_s: float) -> None:
-        """A grace of 0 would make the server forget a pod whose containers may still live.
+        """Delete pods, with a grace of at least 1 s: with 0 the server drops pods whose containers still run.
 
-        Of pods that are being deleted already, with the grace that their user chose, it is made shorter.
+        For pods that are being deleted already it shortens the grace.
         """
         for pod in pods:
             grace = max(1, math.ceil(grace_s))
@@ -204,7 +204,7 @@ class ObjectWriter:
     async def _end_strays(
         self, api: Api, namespace: str, key: RunKey, known: list[PodView], grace_s: float
     ) -> None:
-        """The object of a run is not there: neither may any pod of it be."""
+        """The object of a run is gone: delete pods that it left behind."""
         job_id, attempt = key
         selector = f"{names.JOB}={job_id},{names.CONTROLLER}={self._controller}"
         listed = [read_pod(item) for item in await api.list(PODS, namespace, selector)]
@@ -212,11 +212,11 @@ class ObjectWriter:
         await self._delete(api, strays or known, grace_s)
         if strays:
             raise RuntimeError(f"{len(strays)} pods of {job_id} are still there")  # asked again after a pause
-        if not known:  # else their end is told when they are gone
+        if not known:  # else the end is reported when they are gone
             self._report(RunEnded(job_id, attempt, RunEnd.STOPPED))
 
     def _keep_logs(self, api: Api, key: RunKey, pods: list[PodView]) -> None:
-        """Pods of a run that is ended early vanish with all they wrote, unless it is kept."""
+        """Copy the logs of pods that are about to be deleted."""
         keeper = LogKeeper(api, self._options.logs)
         directory = AttemptDir.of(self._options.logs, *key).path
         for number, pod in enumerate(pods):
@@ -228,7 +228,7 @@ class ObjectWriter:
                 task.add_done_callback(self._keeping.discard)
 
     async def close(self) -> None:
-        """Drop the logs that are being kept."""
+        """Cancel copies of logs that are under way."""
         keeping = list(self._keeping)
         for task in keeping:
             task.cancel()
@@ -240,7 +240,7 @@ def _resource(kind: str) -> Resource:
 
 
 def _resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:
-    """The patch that makes a Job run. Its clock ran on while it waited, unless it was suspended."""
+    """The patch that makes a Job run. Its deadline counts from its start time, so the wait is added."""
     spec: Object = {"parallelism": tasks}
     if features.suspend:
         spec["suspend"] = False

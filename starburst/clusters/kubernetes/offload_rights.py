@@ -1,8 +1,8 @@
-"""Whether jobs that were found in the cluster may leave it with Starburst's credentials for a cloud.
+"""Whether adopted jobs may be offloaded to a cloud, which costs money on Starburst's credentials.
 
-Kubernetes does not record who made an object, so what is asked about is whom its pods act for: their service
-account must be allowed to `use` the queue, a resource that exists for this question alone. Whoever may make
-pods in a namespace may use its accounts, so a grant is to all who may.
+Kubernetes does not record the creator of an object. So the right is that of the service account of its pods:
+it must be allowed to `use` the queue, a resource that exists for this question alone. Every user who may
+create pods in a namespace may use its accounts, so a grant is to all of them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from starburst.core.model.events import LeaveRuled
 from starburst.domain.job import CloudChoice, Submission
 from starburst.kube.access import offload_permission
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.reviews import account_may
 from starburst.runs.ports import AdoptionPort, Report
 
 #: The ClusterRole of deploy/leave.yaml, which has the right to use every queue.
 ROLE = "starburst-leave"
-#: Wall seconds between rounds: so long does a grant or its withdrawal take to be heard of.
+#: Wall seconds between rounds of reviews: the delay until a grant or its withdrawal counts.
 ROUND_S = 30.0
 #: Questions to the server at a time.
 AT_ONCE = 8
@@ -29,7 +29,7 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class OffloadSubject:
-    """All that an answer depends on."""
+    """What the answer of a review depends on."""
 
     namespace: str
     account: str
@@ -37,7 +37,7 @@ class OffloadSubject:
 
 
 def offload_subject_of(submission: Submission) -> OffloadSubject | None:
-    """Who leaves if an adopted job does; None of jobs that were submitted, or never leave."""
+    """The subject of an adopted job; None for jobs that were submitted, or that never leave."""
     workload, job = submission.workload, submission.job
     if workload.adopted is None or job.cloud is CloudChoice.NEVER:
         return None
@@ -49,11 +49,11 @@ def offload_subject_of(submission: Submission) -> OffloadSubject | None:
 
 
 async def why_confined(api: Api, who: OffloadSubject) -> str:
-    """Why jobs of this kind stay on the cluster, in a sentence with the mend; "" if they may leave."""
+    """Why jobs of this subject stay on the cluster, in a sentence with the remedy; "" if they may leave."""
     try:
         if await account_may(api, offload_permission(who.queue), who.namespace, who.account):
             return ""
-    except (ApiError, UnreachableError) as error:
+    except (ApiError, ApiUnreachableError) as error:
         asked = f"whether service account {who.account} of {who.namespace} may use queue {who.queue}"
         return f"the cluster does not say {asked}: {error}"
     account = f"--serviceaccount={who.namespace}:{who.account}"
@@ -67,20 +67,20 @@ async def why_confined(api: Api, who: OffloadSubject) -> str:
 
 
 class OffloadRights:
-    """Asks for every adopted job that may still leave, in rounds, and reports what has changed."""
+    """Reviews the rights of all adopted jobs that may still leave, in rounds, and reports changes."""
 
     def __init__(self, api: Api, desk: AdoptionPort, report: Report) -> None:
         self._api = api
         self._desk = desk
         self._report = report
-        #: Who leaves, by job.
+        #: The subject of each job.
         self._who: dict[str, OffloadSubject] = {}
         #: The answers of this round.
         self._answers: dict[OffloadSubject, str] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def begin(self) -> None:
-        """Ask about every job that is known already."""
+        """Review the jobs that are known already."""
         for job_id in self._desk.adopted():
             submission = self._desk.submission(job_id)
             who = None if submission is None else offload_subject_of(submission)
@@ -95,7 +95,7 @@ class OffloadRights:
             await self._round()
 
     async def why_confined(self, submission: Submission) -> str:
-        """Why a job that was just found stays on the cluster, by an answer that is at most a round old."""
+        """Why a job that was just adopted stays on the cluster, by an answer at most one round old."""
         who = offload_subject_of(submission)
         if who is None:
             return ""
@@ -105,7 +105,7 @@ class OffloadRights:
         return self._answers[who]
 
     async def _round(self) -> None:
-        """Ask once about everybody of whom a job may leave, and report what is new about each job."""
+        """Review each subject once, and report changes for each job."""
         self._answers.clear()
         jobs = self._who_may_leave()
         asked = list(dict.fromkeys(jobs.values()))
@@ -121,7 +121,7 @@ class OffloadRights:
             return await why_confined(self._api, who)
 
     def _who_may_leave(self) -> dict[str, OffloadSubject]:
-        """By job, of those that have no run."""
+        """The subjects of jobs that have no run."""
         found = {}
         for job_id, who in list(self._who.items()):
             record = self._desk.record(job_id)

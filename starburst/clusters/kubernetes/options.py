@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster is told by the config and by the assembly of the daemon."""
+"""Options of a Kubernetes cluster, from the config and from the wiring of the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of each run, read from its Job and pods; in memory only, the API server is the truth."""
+"""The state of each run, derived from its Job and pods. A cache: the API server is the truth."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starburst.kube.objects import JobView, PodView
 
 RunKey = tuple[str, int]
 
-#: Why a pod failed that was not its command's doing: node, kubelet or another scheduler took its place.
+#: Reasons of failed pods that are not the fault of their command: node, kubelet or scheduler ended them.
 SITE_REASONS = frozenset(
     {
         "Evicted",
@@ -27,7 +27,7 @@ SITE_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-#: Ends of runs that we took back for what the cluster did.
+#: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
 DELETED = "it was deleted in the cluster"
 _ATTEMPT = re.compile("[0-9]{1,9}")
@@ -37,7 +37,7 @@ _POD_ENDS = {"Succeeded": "Complete", "Failed": "Failed"}
 
 @dataclass(slots=True)
 class RunObject:
-    """The object a run is, a Job or a bare Pod, and the pods that belong to it."""
+    """The object of a run, a Job or a bare Pod, and its pods."""
 
     key: RunKey
     view: JobView | PodView
@@ -51,23 +51,23 @@ class RunObject:
 
     @property
     def active(self) -> list[PodView]:
-        """Pods of which something may be alive."""
+        """Pods whose containers may be alive."""
         return [pod for pod in self.pods.values() if not pod.over]
 
     @property
     def stopping(self) -> RunEnd | None:
-        """What its end will count as, if it is we who end it."""
+        """What the end will count as, if Starburst is ending the run; else None."""
         attempt, _, rest = self.view.annotations.get(names.STOPPING, "").partition(" ")
         return _ENDS.get(rest.partition(" ")[0]) if attempt == str(self.key[1]) else None
 
     @property
     def stopping_why(self) -> str:
-        """What we said of it when we began to end it."""
+        """The message that was written when Starburst began to end the run."""
         return self.view.annotations.get(names.STOPPING, "").partition(" ")[2].partition(" ")[2]
 
     @property
     def adopted(self) -> bool:
-        """Whether a user made its object."""
+        """Whether its object was created by a user."""
         return names.ADOPTED in self.view.annotations
 
     @property
@@ -77,7 +77,7 @@ class RunObject:
 
     @property
     def deleted(self) -> bool:
-        """Whether somebody else took its object away before it ended."""
+        """Whether its object was deleted before the run ended, and not by Starburst."""
         return self.gone and self.stopping is None and not self._ended
 
     @property
@@ -143,7 +143,7 @@ class RunObject:
         return [pod for pod in self.pods.values() if pod.uid not in self.earlier]
 
     def _why_failed(self, failed: list[PodView]) -> str:
-        """Kubernetes' words, if they say more than the exit code does."""
+        """Kubernetes' reason and message, if they say more than the exit code."""
         telling = [pod for pod in failed if pod.reason not in ("", "Error")]
         if telling:
             return _words(telling[0])
@@ -157,12 +157,12 @@ def _words(pod: PodView | None) -> str:
 
 
 def _was_taken(pod: PodView) -> bool:
-    """Whether a failed pod is not its command's doing."""
+    """Whether a pod failed for a reason of the site."""
     return pod.deleting or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
 
 
 class RunRegistry:
-    """All runs of one scheduler. Told of changes of Jobs and pods, it tells what they mean.
+    """All runs of one scheduler: events of watches go in, events of the core come out.
 
     `restarts` says of a job whether its failed containers are restarted in place.
     """
@@ -217,11 +217,11 @@ class RunRegistry:
         )
 
     def job_changed(self, old: JobView | None, new: JobView | None) -> None:
-        """Take in what a watch says of a Job."""
+        """An event of a watch of Jobs."""
         self._changed(old, new)
 
     def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
-        """Take in what a watch says of a pod: one of a Job's, or a run of its own."""
+        """An event of the watch of pods: one of a Job's, or a run by itself."""
         pod = new or old
         assert pod is not None
         if pod.owner is None:
@@ -266,7 +266,7 @@ class RunRegistry:
         return frozenset(self._units)
 
     def take_events(self) -> list[Event]:
-        """What is new since the last call: starts, ends, and what users ended by deleting it."""
+        """Starts, ends and cancellations by deletion since the last call."""
         events: list[Event] = []
         for key in self._news:
             unit = self._units.get(key)  # None if its object is on its next run
@@ -292,7 +292,7 @@ class RunRegistry:
             yield end
 
     def _forget(self, unit: RunObject) -> None:
-        """Drop a run whose object is gone and told."""
+        """Drop a run whose object is gone and whose end was reported."""
         self._units.pop(unit.key, None)
         if self._by_uid.get(unit.view.uid) == unit.key:
             del self._by_uid[unit.view.uid]

@@ -1,4 +1,4 @@
-"""Runs that hold a place and cannot use it: why, and how long each reason is waited out."""
+"""Runs that have a place and cannot use it: why, and how long each reason is tolerated."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ AT_WORK = ("CrashLoopBackOff", "PodInitializing", "Error", "Completed")
 
 @dataclass(frozen=True, slots=True)
 class StartLimits:
-    """Wall seconds until a run is taken back: what cannot be bound or made, and what just does not start."""
+    """Wall seconds until a run is taken back that is not bound or created, or whose containers are not up."""
 
     bind_s: float
     start_s: float
 
 
 def why_stalled(unit: RunObject, limits: StartLimits) -> tuple[str, float]:
-    """Why a live run cannot go on, and how long it may stay so; ("", 0) if it can, or nobody knows better."""
+    """Why a live run cannot go on, and how long that is tolerated (seconds); ("", 0) if nothing is wrong."""
     if isinstance(unit.view, JobView) and not unit.view.end:
         if unit.view.withdrawn:
             return "somebody withdrew it", limits.bind_s
@@ -34,7 +34,7 @@ def why_stalled(unit: RunObject, limits: StartLimits) -> tuple[str, float]:
 
 
 def _not_starting(unit: RunObject, limits: StartLimits) -> tuple[str, float]:
-    """Bound pods whose containers do not come up; one that says why comes first."""
+    """For bound pods whose containers are not up; one with a reason counts first."""
     waiting = [
         pod for pod in unit.active if pod.node and pod.phase == "Pending" and pod.reason not in AT_WORK
     ]

@@ -1,7 +1,7 @@
-"""Shows in the cluster what became of each job: events, conditions, and the end of what ran elsewhere.
+"""Writes the state of jobs to their objects: events, conditions, and the end of what ran in the cloud.
 
-It looks at how things stand and at what is shown, and mends the difference; so it can be asked at any time,
-and a restart needs no memory of what was done.
+A control loop: it compares the record of a job with what its object shows, and patches the difference. So it
+can run at any time, and a restart needs no memory of what was written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.recorder import EventType, Recorder, api_time, reference_to
@@ -29,7 +29,7 @@ from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
 
-#: Decisions that users of the cluster hear of, by the event's reason.
+#: Kinds of decisions that become events, and the reasons of those events.
 REASONS: Mapping[str, str] = {
     "waits": "Queued",
     "placed": "Placed",
@@ -44,7 +44,7 @@ REASONS: Mapping[str, str] = {
     "cancelled": "Cancelled",
 }
 WARNINGS = ("lost", "not-started", "failed")
-#: Of these conditions one is true while a job is not over.
+#: Conditions of a job that has not ended; one of them is true.
 CONDITIONS = ("Queued", "Placed", "Offloaded")
 
 #: Wall seconds between writes to one object; between tries that fail twice as long each time, up to a minute.
@@ -79,11 +79,11 @@ class StatusWriter:
         self._wake = asyncio.Event()
 
     def found(self, job_id: str, view: JobView | PodView) -> None:
-        """An object is about to become a job."""
+        """Note the object of a job that is about to be handed in."""
         self._objects[job_id] = view
 
     def object_changed(self, view: JobView | PodView, *, gone: bool) -> None:
-        """From the watches: an object of some scheduler's job."""
+        """An event of the watches: an object of any scheduler's job."""
         job_id = view.labels.get(names.JOB) or adopted_id(view.name, view.uid)
         if not gone and names.ADOPTED in view.annotations and self._registry.is_ours(view):
             self._objects[job_id] = view
@@ -94,13 +94,13 @@ class StatusWriter:
             self._emptying.pop(view.uid, None)
 
     def pod_ended(self, owner: str) -> None:
-        """A pod of this object is over or gone; the last one may be what somebody waits for."""
+        """A pod of this object has ended; the end of a job may wait for the last one."""
         job_id = self._emptying.get(owner)
         if job_id is not None:
             self.look(job_id)
 
     def told(self, changes: Changes) -> None:
-        """A step of the scheduler: events for what was decided, and a look at what was touched."""
+        """A step of the core: write events for its decisions, and compare the jobs it changed."""
         for decision in changes.decisions:
             view = self._objects.get(decision.subject)
             reason = REASONS.get(decision.kind)
@@ -119,12 +119,12 @@ class StatusWriter:
         self._wake.set()
 
     def look_at_all(self) -> None:
-        """After a start: nobody knows what was shown before."""
+        """Compare all objects, after a start."""
         for job_id in self._objects:
             self.look(job_id)
 
     async def run(self) -> None:
-        """Compare and mend until cancelled."""
+        """Compare and patch until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -136,7 +136,7 @@ class StatusWriter:
                 except ApiError as error:
                     if error.status != 404:  # else it was deleted meanwhile
                         self._retry(job_id, error)
-                except UnreachableError as error:
+                except ApiUnreachableError as error:
                     self._retry(job_id, error)
 
     def _retry(self, job_id: str, error: Exception) -> None:
@@ -162,7 +162,7 @@ class StatusWriter:
             await self._show(view, record)
 
     async def _withdraw(self, view: JobView) -> None:
-        """The job is not to run here: the cluster keeps the Job and loses its pods."""
+        """Take the pods of a Job away and keep the Job, since it is not to run here."""
         body = {"metadata": {"annotations": {names.NODES: ""}}, **withdrawn(self._features)}
         await self._api.patch(JOBS, view.namespace, view.name, body)
 
@@ -224,7 +224,7 @@ class StatusWriter:
 
 
 def _conditions(there: Object, state: str, reason: str) -> list[Object]:
-    """Those of an object that are not as they should be."""
+    """The conditions of an object that have to be changed."""
     known = {found["type"]: found for found in (there.get("status") or {}).get("conditions") or ()}
     now = api_time(time.time())
     return [

@@ -13,7 +13,7 @@ from translator.manifests.tenancy import Tenancy, rule
 
 
 def impersonation_of(run: Run) -> Impersonation | None:
-    """In whose name the object of a run is made; None is ours."""
+    """The user as whom the object of a run is created; None is our own account."""
     submitter = run.workload.submitter
     if not submitter.kubernetes_user:
         return None

@@ -1,4 +1,4 @@
-"""Watches the cluster and says what it means: nodes, runs, and jobs that users put into it."""
+"""Watches the cluster, and reports nodes, runs, and jobs that users apply or delete."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ClusterWatcher:
         self._status_writer.told(changes)
         self._dirty.set()
 
-    # --- what the watches say ----------------------------------------------------------------------------
+    # Events of the watches.
 
     async def _watch(
         self,
@@ -150,28 +150,28 @@ class ClusterWatcher:
         self._status_writer.object_changed(view, gone=new is None)
 
     def _deleted(self, view: JobView | PodView) -> None:
-        """A user who deletes an object that was adopted does not want its job any more."""
+        """An adopted object was deleted: cancel its job, unless Starburst deleted it."""
         ended = view.end if isinstance(view, JobView) else view.over
         theirs = names.CONTROLLER in view.labels and not self._registry.is_ours(view)
         if ended or theirs or not self._adoption.is_taken(view):
             return
         unit = self._registry.get(self._registry.key_of(view) or ("", 0))
-        if unit is None or unit.stopping is None:  # else it was we who deleted it
+        if unit is None or unit.stopping is None:  # else Starburst deleted it
             self._cancel(view.labels.get(names.JOB) or adopted_id(view.name, view.uid))
 
     def _cancel(self, job_id: str) -> None:
-        """Its user does not want the job; what the core does not know yet it would pass over."""
+        """Request the cancellation; it is repeated for a job that the core has not taken up yet."""
         self._report(CancelRequested(job_id))
         if self._desk.record(job_id) is None:
             self._unwanted.add(job_id)
 
     def _is_placed(self, pod: PodView) -> bool:
-        """Whether the core holds a place for the run that a pod is part of."""
+        """Whether the core counts the run that a pod is part of."""
         key = self._registry.run_of(pod)
         record = None if key is None else self._desk.record(key[0])
         return key is not None and record is not None and is_run_of(record, key)
 
-    # --- what is reported --------------------------------------------------------------------------------
+    # Reports.
 
     async def _reporting(self) -> None:
         """Report what changed, gathered for a moment; at first all of it, and then that this was all."""
@@ -181,7 +181,7 @@ class ClusterWatcher:
             self._dirty.clear()
             if self._unsynced and not self._synced:
                 continue
-            if not self._synced:  # before any wait can count as over
+            if not self._synced:  # before the core may offload any adopted job
                 await self._rights.begin()
             nodes = self._capacity.nodes()
             if nodes != self._reported or not self._synced:
@@ -202,14 +202,14 @@ class ClusterWatcher:
         self._sweeper.begin(orphans)
 
     def _report_deleted(self) -> None:
-        """Jobs whose objects were deleted while nobody watched."""
+        """Cancel jobs whose objects were deleted while Starburst was down."""
         there = self._adoption.uids()
         for job_id, adopted in self._desk.adopted().items():
             if adopted.uid not in there and not (adopted.kind == "Pod" and self._may_be_made_anew(job_id)):
                 self._cancel(job_id)
 
     def _may_be_made_anew(self, job_id: str) -> bool:
-        """Whether the Pod of a job can be missing, or another one, for what we did."""
+        """Whether the Pod of a job may be missing, or be another one, because of what Starburst did."""
         record = self._desk.record(job_id)
         if record is None or record.attempt == 0:
             return False

@@ -41,7 +41,7 @@ class Machine:
         return [sys.executable, "-I", str(self.agent), *args]
 
     def exchange(self, **ask: Any) -> dict[str, Any]:
-        ask.setdefault("look", {NAME: 0})
+        ask.setdefault("look", {self.name: 0})
         done = subprocess.run(
             self._argv("exchange"),
             input=json.dumps(ask),
@@ -212,11 +212,11 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
     workload = Workload(("train", "@DIR@ $x"), image="me/train")
     made = container("sb-a-1-0", workload, Resources.of(1, 2, 4), {"TOKEN": "s3cret", "KEY": "x\ny"})
     boxed = {
-        "name": made.name,
-        "options": made.options,
-        "rest": made.rest,
-        "env_file": made.env_file,
-        "env": made.env,
+        "name": made["name"],
+        "options": made["options"],
+        "rest": made["rest"],
+        "env_file": made["env_file"],
+        "env": made["env"],
     }
     machine.exchange(lease_s=100, specs={NAME: spec(gpus=1, docker=boxed)})
     machine.run(gpus="2").wait(20)
@@ -260,8 +260,13 @@ def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: M
     engine.write_text('#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"; [ "$1" = rm ] || echo "in $TOKEN"\n')
     engine.chmod(0o755)
     made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"A": "b"})
-    boxed = {"name": made.name, "options": made.options, "rest": made.rest, "env_file": made.env_file}
-    box = {**boxed, "image": made.image, "env": made.env}
+    boxed = {
+        "name": made["name"],
+        "options": made["options"],
+        "rest": made["rest"],
+        "env_file": made["env_file"],
+    }
+    box = {**boxed, "image": made["image"], "env": made["env"]}
     machine.exchange(lease_s=100, specs={NAME: {**spec(docker=box), "secrets": {"TOKEN": "s3cret"}}})
     machine.run().wait(20)
     assert text(machine.exchange()) == "in s3cret\n"

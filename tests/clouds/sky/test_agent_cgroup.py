@@ -50,22 +50,22 @@ def machine(tmp_path: Path) -> Machine:
 
 def started(machine: Machine, code: str) -> tuple[subprocess.Popen[bytes], Path]:
     """A task whose code runs, and its group; skips where this machine gives it none."""
-    machine.tend(lease_s=100, specs={NAME: spec(sys.executable, "-c", UNMARKED + code)})
+    machine.exchange(lease_s=100, specs={NAME: spec(sys.executable, "-c", UNMARKED + code)})
     process = machine.run()
     machine.until("started")
     group = json.loads((machine.dir / "spec.json").read_text())["cgroup"]
     if group is None:
-        machine.tend(stops={NAME: 0.0})
+        machine.exchange(stops={NAME: 0.0})
         process.wait(20)
         pytest.skip("this machine gives tasks no control groups of version 2")
-    while not text(machine.tend()):
+    while not text(machine.exchange()):
         time.sleep(0.02)
     return process, Path(group)
 
 
 def test_a_process_without_any_other_mark_dies_when_its_supervisor_was_killed(machine: Machine) -> None:
     process, group = started(machine, "time.sleep(600)")
-    pid = int(text(machine.tend()))
+    pid = int(text(machine.exchange()))
     supervisor = json.loads((machine.dir / "started.json").read_text())["shim"]
     (machine.dir / "spec.json").unlink()  # the group is found without it
     process.kill()
@@ -79,7 +79,7 @@ def test_a_process_without_any_other_mark_dies_when_its_supervisor_was_killed(ma
 def test_an_exit_that_a_job_wrote_itself_gives_it_no_second_life(machine: Machine) -> None:
     forge = f"open('../exit.json', 'w').write({json.dumps(FORGED)!r}); os.kill(os.getppid(), 9)"
     process, group = started(machine, f"time.sleep(1); {forge}; time.sleep(600)")
-    pid = int(text(machine.tend()))
+    pid = int(text(machine.exchange()))
     process.wait(20)
     machine.until("over")
     assert not is_alive(pid)
@@ -89,7 +89,7 @@ def test_an_exit_that_a_job_wrote_itself_gives_it_no_second_life(machine: Machin
 def test_the_group_of_a_task_that_ended_in_good_order_is_removed(machine: Machine) -> None:
     process, group = started(machine, "time.sleep(0.3)")
     process.wait(20)
-    assert machine.tend()["exit"]["exit_code"] == 0
+    assert machine.exchange()["exit"]["exit_code"] == 0
     assert not group.exists()
 
 

@@ -46,9 +46,14 @@ def test_a_container_is_shown_the_directory_of_its_report_whoever_it_runs_as(tmp
     made = container(
         "sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"STARBURST_REPORT": "/x"}
     )
-    assert "STARBURST_REPORT=/starburst/report/report.json" in made.env_file.splitlines()
-    box = {"name": made.name, "options": made.options, "rest": made.rest, "env_file": made.env_file}
-    machine.exchange(lease_s=100, specs={NAME: spec(docker={**box, "env": made.env})})
+    assert "STARBURST_REPORT=/starburst/report/report.json" in made["env_file"].splitlines()
+    box = {
+        "name": made["name"],
+        "options": made["options"],
+        "rest": made["rest"],
+        "env_file": made["env_file"],
+    }
+    machine.exchange(lease_s=100, specs={NAME: spec(docker={**box, "env": made["env"]})})
     machine.run().wait(20)
     assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
     assert (machine.dir / "report").stat().st_mode & 0o777 == 0o777

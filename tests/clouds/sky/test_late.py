@@ -249,7 +249,7 @@ def test_a_container_takes_its_command_and_settings_anew() -> None:
         "command": ["old"],
         "cwd": "/w",
         "env": {"STARBURST_RANK": "0", "URL": "db://$(PASSWORD)"},
-        "docker": {"name": "n", "image": made.image, "options": made.options},
+        "docker": {"name": "n", "image": made["image"], "options": made["options"]},
     }
     values = RuntimeValues({"LR": "0.1", "PEM": "a\nb"}, {"URL": "db://s3cret"}, ("new", "--lr=0.1"))
     found = filled(spec, values)
@@ -262,7 +262,7 @@ def test_a_container_takes_its_command_and_settings_anew() -> None:
 
 def test_a_secret_cannot_change_the_settings_of_the_container_engine() -> None:
     workload = Workload(("x",), image="me/train")
-    box = {"image": "me/train", "options": container("n", workload, Resources(), {}).options}
+    box = {"image": "me/train", "options": container("n", workload, Resources(), {})["options"]}
     spec = {"command": ["x"], "cwd": None, "env": {}, "docker": box}
     with pytest.raises(UnresolvedError, match="a Secret's value cannot be given as DOCKER_HOST"):
         filled(spec, RuntimeValues({}, {"DOCKER_HOST": "tcp://me"}, ("x",)))

@@ -172,8 +172,8 @@ OWN = {
 
 def boxed(*volumes: dict[str, Any]) -> dict[str, Any]:
     made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {})
-    box = {"name": made.name, "image": made.image, "options": made.options, "rest": made.rest}
-    return spec(docker={**box, "env_file": made.env_file, "env": made.env, "volumes": list(volumes)})
+    box = {"name": made["name"], "image": made["image"], "options": made["options"], "rest": made["rest"]}
+    return spec(docker={**box, "env_file": made["env_file"], "env": made["env"], "volumes": list(volumes)})
 
 
 def finished(machine: Machine, *volumes: dict[str, Any]) -> dict[str, Any]:

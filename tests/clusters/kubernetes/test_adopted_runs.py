@@ -9,7 +9,7 @@ import pytest
 
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import JOBS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
@@ -130,7 +130,7 @@ def test_a_start_whose_answer_is_lost_is_repeated_without_harm(tmp_path: Path, k
         await scene.until(lambda: scene.conditions("train", resource) == ["starburst.io/Placed"])
         await scene.pass_time(20)
         scene.world.fail(f"PATCH {resource.path(NS, 'train')}", done=True)
-        with pytest.raises(UnreachableError):
+        with pytest.raises(ApiUnreachableError):
             await scene.cluster.start(placed)
         await scene.cluster.start(placed)
         await scene.until(lambda: scene.ends)

@@ -9,7 +9,7 @@ import pytest
 
 from starburst.clusters.kubernetes.refusals import is_final, is_full
 from starburst.core.model.events import RunEnded
-from starburst.kube.errors import ApiError, UnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from tests.clusters.kubernetes.scene import Scene, a_pod, play
 
 #: As servers of 1.20 and 1.36 say it.
@@ -109,7 +109,7 @@ def test_a_quota_that_is_full_of_this_very_run_refuses_nothing(tmp_path: Path) -
         scene.submit()
         run = scene.place("a", "n0")
         scene.world.fail("POST /apis/batch/v1", done=True, times=1)
-        with pytest.raises(UnreachableError):
+        with pytest.raises(ApiUnreachableError):
             await scene.cluster.start(run)
         scene.world.fail("POST /apis/batch/v1", **quota())
         await scene.cluster.start(run)

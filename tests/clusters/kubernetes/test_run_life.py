@@ -9,7 +9,7 @@ import pytest
 
 from starburst.core.model.events import RunStarted
 from starburst.kube import names
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import JOBS
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.scene import Scene, a_job, play
@@ -58,7 +58,7 @@ def test_a_creation_of_which_nobody_heard_is_repeated_without_harm(
     async def act(scene: Scene) -> None:
         scene.submit()
         scene.world.fail("POST /apis/batch/v1", **fault)
-        with pytest.raises(UnreachableError):
+        with pytest.raises(ApiUnreachableError):
             await scene.start("a", "n0")
         await scene.cluster.start(scene_run(scene))
         await scene.until(lambda: scene.ends)

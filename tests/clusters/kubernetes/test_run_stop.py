@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from starburst.domain.job import Phase
-from starburst.kube.errors import UnreachableError
+from starburst.kube.errors import ApiUnreachableError
 from starburst.kube.resources import JOBS
 from tests.clusters.kubernetes.scene import NS, Scene, play
 
@@ -115,7 +115,7 @@ def test_a_restart_at_any_moment_of_a_stop_changes_nothing(tmp_path: Path, momen
         if moment:
             try:
                 await scene.cluster.stop("a", 1, 5.0)
-            except UnreachableError:
+            except ApiUnreachableError:
                 assert moment in (1, 2)
         if moment == 4:
             await scene.until(lambda: scene.ends)

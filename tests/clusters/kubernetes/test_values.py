@@ -12,7 +12,7 @@ import pytest
 
 from starburst.clusters.kubernetes.config_data import CONFIG_MAPS, SECRETS, ClusterValues
 from starburst.kube.api import Api
-from starburst.kube.errors import CredentialsError
+from starburst.kube.errors import KubeCredentialsError
 from tests.kube_unit.server import FakeServer
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.runtime_values import NotNowError, ReferencedData, TaskHost, UnresolvedError, evaluate
@@ -99,7 +99,7 @@ def test_no_is_no_and_silence_is_not(fault: dict[str, Any], error: type[Exceptio
 
 def test_without_credentials_it_is_tried_again() -> None:
     async def connect() -> Api:
-        raise CredentialsError("there is no kubeconfig")
+        raise KubeCredentialsError("there is no kubeconfig")
 
     with pytest.raises(NotNowError, match="no kubeconfig"):
         asyncio.run(ClusterValues(connect, "team")(manifest()))

@@ -1,1 +1,1 @@
-"""Volumes of pods in the cloud: what stands in for them, and where a container sees it."""
+"""Volumes of pods in the cloud: the storage that replaces them, and its mount paths."""

@@ -1,4 +1,4 @@
-"""`cloud.volumes` of the config: what stands in for a cluster's volumes in the cloud."""
+"""`cloud.volumes` of the config: the storage that replaces volumes of the cluster in the cloud."""
 
 from __future__ import annotations
 

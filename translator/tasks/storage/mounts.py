@@ -14,7 +14,7 @@ from translator.fidelity import STAY
 from translator.field import Field
 from translator.tasks.storage.cloud_volumes import stand_in
 
-#: Volumes whose data lies elsewhere, where the config may map a store to them.
+#: Kinds of volumes that the config may map to storage.
 MAPPED = ("persistentVolumeClaim", "nfs")
 NOT_MOUNTED = "not mounted, paths are the machine's"
 

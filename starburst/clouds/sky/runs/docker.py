@@ -1,47 +1,31 @@
-"""Jobs with an image on a machine that several share: the command line of `docker run`.
+"""Jobs with an image on a machine that several jobs share: the command line of `docker run`.
 
-A cluster of SkyPilot's has one image, so an image of a job's own is run by the machine's container engine,
-with the GPUs, CPUs and memory of its task. What only the machine knows stands as @NAME@ and is filled in
+A SkyPilot cluster has one image, so a job's own image is run by the machine's container engine, with the
+GPUs, CPUs and memory of its task. Values that only the machine knows are written as @NAME@ and filled in
 there (`agent/containers.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE
 
-#: Where a container finds the job's checkpoints.
+#: The directory of the job's checkpoints in a container.
 CHECKPOINTS = "/starburst/checkpoints"
-#: And where it says what its progress is: a directory, for the file is replaced each time.
+#: The directory of its progress report; not the file, which is replaced by a rename each time.
 REPORT = "/starburst/report"
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
-    """How one task runs in a container."""
-
-    name: str
-    image: str
-    #: The command line up to single variables; has @DIR@, @GPUS@, @CHECKPOINTS@ and @REPORT@ in it.
-    options: list[str]
-    #: The rest of it, as the user wrote it.
-    rest: list[str]
-    #: The environment, a line per variable: on the command line every user of the machine could read it.
-    env_file: str
-    #: Variables that no line can hold; the client hands them on.
-    env: dict[str, str]
-
-
-def container(name: str, workload: Workload, resources: Resources, env: Mapping[str, str]) -> Container:
-    """The container of one task with an image."""
+def container(name: str, workload: Workload, resources: Resources, env: Mapping[str, str]) -> ContainerSpec:
+    """The container of one task with an image, without volumes."""
     assert workload.image is not None
     options = ["docker", "run", "--rm", "--name", name, "--network", "host"]
     if resources.gpus:
-        options += ["--gpus", '"device=@GPUS@"']  # the client reads it as CSV: the comma needs the quotes
+        options += ["--gpus", '"device=@GPUS@"']  # read as CSV by the client: quotes keep the commas
     if resources.cpu_milli:
         options += ["--cpus", f"{resources.cpus:g}"]
     if resources.memory_mib:
@@ -49,11 +33,20 @@ def container(name: str, workload: Workload, resources: Resources, env: Mapping[
     options += ["--env-file", "@DIR@/env", "-v", f"@CHECKPOINTS@:{CHECKPOINTS}"]
     options += ["-v", f"@REPORT@:{REPORT}"]
     rest = what_runs(workload.image, workload.working_dir, workload.command)
-    return Container(name, workload.image, options, rest, *variables(env))
+    env_file, long = variables(env)
+    return {
+        "name": name,
+        "image": workload.image,
+        "options": options,
+        "rest": rest,
+        "env_file": env_file,
+        "env": long,
+        "volumes": [],
+    }
 
 
 def what_runs(image: str, working_dir: str | None, command: Sequence[str]) -> list[str]:
-    """The end of the command line: where, which image, and what of it. None of it can be an option."""
+    """The end of the command line: working directory, image and command. No part can act as an option."""
     rest = [f"--workdir={working_dir}"] if working_dir else []
     if command:
         rest.append(f"--entrypoint={command[0]}")
@@ -61,7 +54,7 @@ def what_runs(image: str, working_dir: str | None, command: Sequence[str]) -> li
 
 
 def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The environment of a container as lines of a file, and what no line can hold."""
+    """A container's environment: lines of an env file, and variables that have line ends in them."""
     ours = {"STARBURST_CHECKPOINT_DIR": CHECKPOINTS, VARIABLE: f"{REPORT}/{FILE_NAME}"}
     env = {**env, **ours}
     long = {key: value for key, value in env.items() if "\n" in value or "\r" in value}
@@ -69,5 +62,5 @@ def variables(env: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 
 def runs_in_container(workload: Workload) -> bool:
-    """Whether a workload has an image and does not ask for the host."""
+    """Whether a workload has an image and does not ask to run on the host."""
     return workload.image is not None and not workload.on_host

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import cast
 
 import structlog
 
 from starburst.clouds.sky.access.answers import TaskState, parse_exchange
 from starburst.clouds.sky.access.ports import LocalError, SkyError, UnsafeError
-from starburst.clouds.sky.agent.protocol import ExchangeRequest
+from starburst.clouds.sky.agent.protocol import ExchangeRequest, TaskSpec
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
@@ -90,7 +90,7 @@ class Exchanges:
 
     # --- there -------------------------------------------------------------------------------------------
 
-    def _specs(self, machine: RentedMachine, tasks: MachineTasks) -> dict[str, Any]:
+    def _specs(self, machine: RentedMachine, tasks: MachineTasks) -> dict[str, TaskSpec]:
         """What the machine is to run, of tasks whose checkpoints and values are in place."""
         copies = self._context.settings.bucket is None
         specs = {}
@@ -106,10 +106,10 @@ class Exchanges:
                 specs[name] = spec
         return specs
 
-    def _spec(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> dict[str, Any] | None:
+    def _spec(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> TaskSpec | None:
         """The spec to send; None if the machine has it, or values for it are not known yet."""
         if entry.late is None:
-            return rank.spec
+            return cast("TaskSpec", rank.spec)
         return None if rank.known else self.table.values.spec(entry, rank, machine)
 
     async def _supply(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> None:

@@ -41,7 +41,7 @@ def prepare(
     except UnresolvedError as error:
         return entry, RunEnded(*entry.key, RunEnd.REFUSED, message=str(error))
     for slot, rank in zip(slots, ranks, strict=True):
-        rank.spec = spec_of(run, slot, volumes, bucket=context.settings.bucket is not None)
+        rank.spec = {**spec_of(run, slot, volumes, bucket=context.settings.bucket is not None)}
     return entry, None
 
 

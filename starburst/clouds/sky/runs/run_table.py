@@ -26,7 +26,7 @@ from starburst.clouds.sky.runs.entry import RankEntry, RunEntry, load_runs, save
 from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.clouds.sky.runs.prepare import prepare
 from starburst.clouds.sky.runs.progress import ProgressCollector
-from starburst.clouds.sky.runs.runtime_values import RuntimeValues
+from starburst.clouds.sky.runs.runtime_values import ValueReader
 from starburst.clouds.sky.runs.submission import TaskSubmitter
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
@@ -57,7 +57,7 @@ class RunTable:
         self._runs = load_runs(context.journal, clock.wall())
         self.logs = TaskLogs(context.settings.logs, context.settings.max_log)
         self.checkpoints = CheckpointTransfer(context, machines)
-        self.values = RuntimeValues(context.inputs.source, context.tasks, self.give_up)
+        self.values = ValueReader(context.inputs.source, context.tasks, self.give_up)
         self.progress = ProgressCollector(context.report, clock.wall)
         self.submitter = TaskSubmitter(context)
         self.deadlines = TaskDeadlines()

@@ -12,11 +12,12 @@ import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import cast
 
 import structlog
 
 from starburst.aio import TaskSet
+from starburst.clouds.sky.agent.protocol import TaskSpec
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.inputs import ValueSource
@@ -50,7 +51,7 @@ def manifest_to_keep(workload: Workload, source: ValueSource | None) -> str | No
     return workload.manifest
 
 
-class RuntimeValues:
+class ValueReader:
     """The values of all runs of one controller. `give_up` ends a run whose values are not to be had."""
 
     def __init__(
@@ -61,14 +62,14 @@ class RuntimeValues:
         self._give_up = give_up
         self._found: dict[tuple[str, int], ReferencedData] = {}
 
-    def spec(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> dict[str, Any] | None:
+    def spec(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> TaskSpec | None:
         """The spec of a task with its values; None until they are read and the machine has answered once."""
         found = self._found.get(entry.key)
         if found is None or entry.late is None or not machine.host:
             return None
         here = TaskHost(entry.number(rank), machine.address, machine.host)
         try:
-            return filled(rank.spec, evaluate(json.loads(entry.late), found, here))
+            return filled(cast("TaskSpec", rank.spec), evaluate(json.loads(entry.late), found, here))
         except UnresolvedError as error:
             self._give_up(entry, str(error))
             return None

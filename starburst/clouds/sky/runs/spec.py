@@ -1,11 +1,11 @@
-"""What a machine is to run of a task, as its agent takes it."""
+"""The spec of a task for its machine's agent (`agent/protocol.py`), and late values filled into it."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import cast
 
 from starburst.clouds.sky.access.ports import BUCKET
+from starburst.clouds.sky.agent.protocol import TaskSpec, TaskSpecWithSecrets, VolumeMount
 from starburst.clouds.sky.machines.naming import run_name
 from starburst.clouds.sky.runs.docker import container, runs_in_container, variables, what_runs
 from starburst.core.model.actions import Slot
@@ -14,9 +14,9 @@ from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 
-#: Set by whoever runs a task, whatever its user sets.
+#: Prefixes of variables that the scheduler sets, whatever the user sets.
 _OURS = ("STARBURST_", "JOB_COMPLETION_INDEX")
-#: Of Docker's own client, which hands on the values of Secrets: they would be its settings too.
+#: Variables that Docker's client reads as its own settings: it could not pass on a Secret under such a name.
 _CLIENTS = frozenset(
     (
         *("PATH", "HOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"),
@@ -25,8 +25,8 @@ _CLIENTS = frozenset(
 )
 
 
-def spec_of(run: Run, slot: Slot, volumes: list[dict[str, Any]], *, bucket: bool) -> dict[str, Any]:
-    """The spec of one task; the machine adds what only it knows. `volumes` as of `volumes_of`."""
+def spec_of(run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool) -> TaskSpec:
+    """The spec of one task, to be completed on its machine. `bucket`: checkpoints are kept in a bucket."""
     job, workload = run.job, run.workload
     where = f"{BUCKET}/checkpoints" if bucket else "~/starburst/checkpoints"
     env = dict(workload.env) | {
@@ -38,10 +38,10 @@ def spec_of(run: Run, slot: Slot, volumes: list[dict[str, Any]], *, bucket: bool
         "STARBURST_WORLD_SIZE": str(len(run.slots)),
         **run.indices(slot.rank),
     }
-    boxed = None
+    box = None
     if runs_in_container(workload):
-        name = run_name(job.id, run.attempt, slot.rank)
-        boxed = {**asdict(container(name, workload, slot.resources, env)), "volumes": volumes}
+        box = container(run_name(job.id, run.attempt, slot.rank), workload, slot.resources, env)
+        box["volumes"] = volumes
     return {
         "command": list(workload.command),
         "cwd": workload.working_dir,
@@ -49,14 +49,14 @@ def spec_of(run: Run, slot: Slot, volumes: list[dict[str, Any]], *, bucket: bool
         "gpus": slot.resources.gpus,
         "cpus": slot.resources.cpus,
         "checkpoints": f"{where}/{directory_name(job.id)}",
-        "docker": boxed,
+        "docker": box,
         "grace_s": job.grace_s,
         "time_limit_s": workload.time_limit_s,
     }
 
 
-def filled(spec: dict[str, Any], values: RuntimeValues) -> dict[str, Any]:
-    """A task's spec with its values in it; those of Secrets under `secrets`.
+def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
+    """A task's spec with late values in it; those of Secrets under `secrets`.
 
     Raises:
         UnresolvedError: the container engine cannot hand on a Secret's value under such a name.
@@ -64,13 +64,15 @@ def filled(spec: dict[str, Any], values: RuntimeValues) -> dict[str, Any]:
     ours = {name: value for name, value in spec["env"].items() if name.startswith(_OURS)}
     env = {**values.plain, **ours}
     secrets = {name: value for name, value in values.secret.items() if name not in ours}
-    spec = {**spec, "env": env, "command": list(values.command), "secrets": secrets}
-    box = spec["docker"]
+    changes = {"env": env, "command": list(values.command), "secrets": secrets}
+    found = cast("TaskSpecWithSecrets", {**spec, **changes})
+    box = found["docker"]
     if box is None:
-        return spec
+        return found
     taken = sorted(_CLIENTS & secrets.keys())
     if taken:
         raise UnresolvedError(f"a Secret's value cannot be given as {taken[0]}; choose another name")
     env_file, long = variables(env)
     rest = what_runs(box["image"], spec["cwd"], values.command)
-    return {**spec, "docker": {**box, "rest": rest, "env_file": env_file, "env": long}}
+    found["docker"] = {**box, "rest": rest, "env_file": env_file, "env": long}
+    return found

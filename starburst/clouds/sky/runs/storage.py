@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from starburst.clouds.sky.agent.protocol import VolumeMount
 from starburst.clouds.sky.runs.docker import runs_in_container
 from starburst.domain.job import Workload
 from translator.carried import Bucket, CloudStorage
@@ -35,7 +35,7 @@ def all_mounts(stores: Mapping[str, CloudStorage]) -> tuple[tuple[str, CloudStor
     return tuple(sorted({place(store): store for store in stores.values()}.items(), key=lambda pair: pair[0]))
 
 
-def volumes_of(workload: Workload, stores: Mapping[str, CloudStorage]) -> list[dict[str, Any]]:
+def volumes_of(workload: Workload, stores: Mapping[str, CloudStorage]) -> list[VolumeMount]:
     """The volumes of a run as the agent takes them.
 
     Raises:

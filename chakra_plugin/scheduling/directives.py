@@ -1,10 +1,10 @@
-"""What Starburst has to say about a pod: nothing, "not yet", or the nodes of its job in order of rank."""
+"""Starburst's instruction for a pod: none, to hold it, or the nodes of its job in the order of ranks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chakra_plugin.gangs import owner_key
+from chakra_plugin.scheduling.gangs import owner_key
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 
@@ -15,9 +15,9 @@ class Directive:
 
     #: By rank.
     nodes: tuple[str, ...]
-    #: Pods with one of these share out the ranks.
+    #: Pods of one group share the ranks.
     group: str
-    #: Its rank, if it is the pod's own.
+    #: The completion index, which is the rank, if the pod has one.
     index: int | None
 
 
@@ -26,7 +26,7 @@ class Hold:
     """Leave the pod unbound."""
 
     why: str
-    #: Whether to tell people: it waits for a decision, not for the next event of a watch.
+    #: Whether an event reports it: not for what the next event of a watch resolves.
     told: bool
 
 
@@ -35,7 +35,7 @@ UNKNOWN_JOB = Hold("its Job is not known yet", told=False)
 
 
 def directive_of(pod: PodView, job: JobView | None) -> Directive | Hold | None:
-    """What is so for a pod; `job` is the Job that owns it, None if there is none or it was not seen yet."""
+    """The instruction for a pod; `job` is its owner, None if it has none or that is not known yet."""
     if pod.owner is not None and pod.owner.kind == "Job" and job is None:
         return UNKNOWN_JOB
     text = pod.annotations.get(names.NODES, "") or (job.annotations.get(names.NODES, "") if job else "")
@@ -46,6 +46,6 @@ def directive_of(pod: PodView, job: JobView | None) -> Directive | Hold | None:
 
 
 def managed(pod: PodView, job: JobView | None) -> bool:
-    """Whether Starburst has taken it."""
+    """Whether the pod is of a queue or job of Starburst."""
     labels = [pod.labels, job.labels if job else {}]
     return any(name in each for each in labels for name in (names.QUEUE, names.JOB))

@@ -1,4 +1,4 @@
-"""Pods that start together or not at all, by `starburst.io/gang: name/size`."""
+"""Gangs: pods that start together or not at all, by `starburst.io/gang: name/size`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GANG = re.compile(r"(?P<name>[^/]+)/(?P<size>[1-9][0-9]{0,5})")
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Gangs of one name in two namespaces, or of two sizes, are two gangs."""
+    """The identity of a gang: the same name in two namespaces, or with two sizes, names two gangs."""
 
     namespace: str
     name: str
@@ -22,7 +22,7 @@ class Gang:
 
 
 def gang_of(pod: PodView) -> Gang | str | None:
-    """The gang a pod belongs to, None if to none; what is wrong with its annotation, if something is."""
+    """The gang of a pod, None if it has none, or as a text what is wrong with its annotation."""
     text = pod.annotations.get(names.GANG) or pod.labels.get(names.GANG)
     if not text:
         return None
@@ -34,7 +34,7 @@ def gang_of(pod: PodView) -> Gang | str | None:
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A pod that has its place in a group, or had it until it succeeded."""
+    """A pod of a group that is assigned to a node, or was until it succeeded."""
 
     rank: int | None
     over: bool
@@ -43,14 +43,14 @@ class GangMember:
 
 
 class RankGroups:
-    """Who has which rank among the pods of one owner, and of one gang. Failed pods are in no group."""
+    """The ranks of pods within their owner and within their gang. Failed pods are in no group."""
 
     def __init__(self) -> None:
         self._members: dict[object, dict[str, GangMember]] = {}
         self._of: dict[str, tuple[object, ...]] = {}
 
     def put(self, pod: PodView, rank: int | None) -> tuple[object, ...]:
-        """A pod is bound or will be. The groups it is in."""
+        """Add a pod that is bound or will be; returns its groups."""
         gang = gang_of(pod)
         groups: list[object] = [owner_key(pod)]
         if isinstance(gang, Gang):
@@ -62,7 +62,7 @@ class RankGroups:
         return self._of[pod.uid]
 
     def drop(self, uid: str) -> tuple[object, ...]:
-        """A pod is gone, or was not bound after all. The groups it was in."""
+        """Remove a pod that is gone or was not bound; returns the groups it was in."""
         groups = self._of.pop(uid, ())
         for group in groups:
             members = self._members[group]
@@ -72,7 +72,7 @@ class RankGroups:
         return groups
 
     def free_ranks(self, group: object, count: int) -> list[int]:
-        """The lowest ranks that nobody has."""
+        """The lowest ranks that are free."""
         taken = {member.rank for member in self._members.get(group, {}).values()}
         found: list[int] = []
         rank = 0
@@ -83,7 +83,7 @@ class RankGroups:
         return found
 
     def there(self, gang: Gang, owners: Set[str]) -> int:
-        """How many of a gang have their place: those that live, and those of these owners that succeeded.
+        """How many members of a gang are assigned: those that live, and those of these owners that succeeded.
 
         A succeeded pod counts only beside others of its owner (or beside others without one): it is part of
         the same run, and not of one in the past that had the same name.
@@ -93,10 +93,10 @@ class RankGroups:
 
 
 def owner_key(pod: PodView) -> str:
-    """Groups pods of one owner; a pod without one is alone."""
+    """The uid of a pod's owner; its own uid without one."""
     return pod.owner.uid if pod.owner else pod.uid
 
 
 def missing(gang: Gang, there: int) -> int:
-    """How many places a gang needs at once; with all of it placed, the next pods are a gang of their own."""
+    """How many pods of a gang have to be placed at once; pods beyond its size form the next one."""
     return gang.size - there % gang.size

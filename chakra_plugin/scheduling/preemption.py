@@ -1,9 +1,9 @@
-"""Whose place a more important pod may take.
+"""Preemption: which pods to delete so that one of higher priority fits.
 
 As kube-scheduler does it (documentation, "Pod Priority and Preemption"), without PodDisruptionBudgets: on a
-node all pods of lower priority are thought away; then as many as possible come back, the most important
-first. Of all nodes the one is chosen whose most important victim is the least important, then the one with
-the fewest victims.
+node all pods of lower priority are removed in thought; then as many as possible are put back, the highest
+priority first. The rest are the victims. Of all nodes the one is chosen whose highest victim has the lowest
+priority, then the one with the fewest victims.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from chakra_plugin.cache import NodeInfo
-from chakra_plugin.demand import Demand
-from chakra_plugin.filters import barred
+from chakra_plugin.scheduling.cache import NodeInfo
+from chakra_plugin.scheduling.demand import Demand
+from chakra_plugin.scheduling.filters import barred
 from starburst.kube.objects import PodView
 from translator.podspec import Amounts
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Who has to leave which node; nobody, if those that leave anyhow are enough."""
+    """The victims on a node; none if the pods that are ending anyhow make enough room."""
 
     node: str
     victims: tuple[PodView, ...]
@@ -29,38 +29,38 @@ class Eviction:
 def eviction(
     demand: Demand,
     uid: str,
-    rooms: Iterable[NodeInfo],
+    node_infos: Iterable[NodeInfo],
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> Eviction | None:
-    """The cheapest one that makes room for a pod, or None.
+    """The cheapest eviction after which a pod fits, or None.
 
-    `leaving`: pods that are on their way out; they cost nothing. `movable`: pods that may be victims at all.
+    `leaving`: pods that are ending; they cost nothing. `movable`: pods that may be victims.
     """
     best: tuple[tuple[int, int, int, int], Eviction] | None = None
-    for room in rooms:
-        if room.view is None or barred(demand, room.view):
+    for node_info in node_infos:
+        if node_info.view is None or barred(demand, node_info.view):
             continue
-        victims = _victims(demand, uid, room, leaving, movable)
+        victims = _victims(demand, uid, node_info, leaving, movable)
         if victims is None:
             continue
         highest = max((pod.priority for pod in victims), default=-(2**31))
-        cost = (highest, len(victims), sum(pod.priority for pod in victims), room.order)
+        cost = (highest, len(victims), sum(pod.priority for pod in victims), node_info.order)
         if best is None or cost < best[0]:
-            best = cost, Eviction(room.name, tuple(victims))
+            best = cost, Eviction(node_info.name, tuple(victims))
     return best[1] if best else None
 
 
 def _victims(
     demand: Demand,
     uid: str,
-    room: NodeInfo,
+    node_info: NodeInfo,
     leaving: Callable[[PodView], bool],
     movable: Callable[[PodView], bool],
 ) -> list[PodView] | None:
-    free, ports = dict(room.free_for(demand.priority, uid)), set(room.ports)
+    free, ports = dict(node_info.free_for(demand.priority, uid)), set(node_info.ports)
     lower = []
-    for pod in room.pods.values():
+    for pod in node_info.pods.values():
         if leaving(pod):
             _give(free, ports, pod)
         elif pod.priority < demand.priority and movable(pod):

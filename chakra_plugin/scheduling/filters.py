@@ -1,6 +1,6 @@
-"""Which nodes can take a pod, and what is in the way on the others, in kube-scheduler's words.
+"""Which nodes a pod fits on, and why it does not fit on the others, in kube-scheduler's messages.
 
-Source of the words: Kubernetes 1.20, pkg/scheduler/framework/plugins, and for node affinity 1.22.
+Source of the messages: Kubernetes 1.20, pkg/scheduler/framework/plugins, and for node affinity 1.22.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from chakra_plugin.cache import NodeInfo
-from chakra_plugin.demand import Demand
+from chakra_plugin.scheduling.cache import NodeInfo
+from chakra_plugin.scheduling.demand import Demand
 from starburst.domain.constraints import Taint
 from starburst.kube.objects import NodeView
 
-#: The taint that stands for a cordon; who tolerates it is let in.
+#: The taint of a cordoned node; pods that tolerate it may go there.
 CORDON = Taint("node.kubernetes.io/unschedulable")
 
 
 def barred(demand: Demand, node: NodeView) -> str:
-    """Why a node takes no pod of this demand however empty it is; "" if it does."""
+    """Why a pod of this demand fits on the node not even if it is empty; "" if it does."""
     if demand.unsupported:
         return f"unsupported demand {', '.join(demand.unsupported)}"
     if not node.schedulable and not any(each.tolerates(CORDON) for each in demand.rules.tolerations):
@@ -37,42 +37,46 @@ def barred(demand: Demand, node: NodeView) -> str:
     return ""
 
 
-def fits(demand: Demand, room: NodeInfo, uid: str = "", *, kept: bool = True) -> bool:
-    """Whether there is room; `kept` says whether what is kept for pods other than `uid` is taken for used."""
-    free = room.free_for(demand.priority, uid) if kept and room.kept else room.free
+def fits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:
+    """Whether enough is free; `nominated`: nominations of pods other than `uid` count as used."""
+    free = node_info.free_for(demand.priority, uid) if nominated and node_info.nominations else node_info.free
     for name, amount in demand.requests:
         if free.get(name, 0) < amount:
             return False
-    return not demand.ports or not any(port in room.ports for port in demand.ports)
+    return not demand.ports or not any(port in node_info.ports for port in demand.ports)
 
 
-def admits(demand: Demand, room: NodeInfo, uid: str = "", *, kept: bool = True) -> bool:
-    """Whether a node takes a pod of this demand now."""
-    return room.view is not None and fits(demand, room, uid, kept=kept) and not barred(demand, room.view)
+def admits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:
+    """Whether a pod of this demand fits on the node now."""
+    return (
+        node_info.view is not None
+        and fits(demand, node_info, uid, nominated=nominated)
+        and not barred(demand, node_info.view)
+    )
 
 
-def lacking(demand: Demand, room: NodeInfo) -> list[str]:
-    """What there is too little of; nothing if it fits."""
-    free = room.free_for(demand.priority)
+def lacking(demand: Demand, node_info: NodeInfo) -> list[str]:
+    """The resources that are too scarce; empty if the pod fits."""
+    free = node_info.free_for(demand.priority)
     found = [
         "Too many pods" if name == "pods" else f"Insufficient {name}"
         for name, amount in demand.requests
         if free.get(name, 0) < amount
     ]
-    if any(port in room.ports for port in demand.ports):
+    if any(port in node_info.ports for port in demand.ports):
         found.append("node(s) didn't have free ports for the requested pod ports")
     return found
 
 
-def rejections(demand: Demand, room: NodeInfo) -> list[str]:
-    """All that is in the way on a node, as kube-scheduler counts it; nothing if nothing is."""
-    assert room.view is not None
-    bar = barred(demand, room.view)
-    return [bar] if bar else lacking(demand, room)
+def rejections(demand: Demand, node_info: NodeInfo) -> list[str]:
+    """Every reason why a pod does not fit on a node, as kube-scheduler counts them; empty if it fits."""
+    assert node_info.view is not None
+    bar = barred(demand, node_info.view)
+    return [bar] if bar else lacking(demand, node_info)
 
 
 def unavailable(found: Iterable[list[str]]) -> str:
-    """The message of a FailedScheduling event from what each node has against the pod."""
+    """The message of a FailedScheduling event, from the reasons of each node."""
     nodes, counted = 0, Counter[str]()
     for reasons in found:
         nodes += 1

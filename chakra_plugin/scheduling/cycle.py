@@ -1,23 +1,23 @@
-"""How to schedule, and what a round decides."""
+"""Options of the scheduler, and the decisions of one scheduling cycle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chakra_plugin.gangs import Gang
-from chakra_plugin.scheduling_queue import Disposition
+from chakra_plugin.scheduling.gangs import Gang
+from chakra_plugin.scheduling.queue import Disposition
 from starburst.kube import names
 from starburst.kube.objects import PodView
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerOptions:
-    """How to schedule."""
+    """Options of the scheduler."""
 
     scheduler: str = names.CHAKRA
     placement: str = "best-fit"
     preempt: bool = False
-    #: Seconds for which members of a gang keep their places while their bindings fail.
+    #: Seconds for which members of a gang keep their assignments while their bindings fail.
     gang_timeout_s: float = 300.0
     #: Pods of these namespaces only; none is all.
     namespaces: frozenset[str] = frozenset()
@@ -30,21 +30,21 @@ class Bind:
     pod: PodView
     node: str
     rank: int | None
-    #: As it was when this was decided.
-    standing: Disposition
+    #: The disposition of the pod when this was decided.
+    disposition: Disposition
     #: Epoch seconds: when the pod was first seen to wait, and when this was decided.
     since: float
     decided_at: float
 
     @property
     def gang(self) -> Gang | None:
-        """The gang it is a member of."""
-        return self.standing if isinstance(self.standing, Gang) else None
+        """The gang that the pod is a member of."""
+        return self.disposition if isinstance(self.disposition, Gang) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Pods to delete, for a pod that will have its room on a node."""
+    """Pods to delete so that a pod fits on a node."""
 
     pod: PodView
     node: str
@@ -53,9 +53,9 @@ class Preemption:
 
 @dataclass(slots=True)
 class Cycle:
-    """What one round decided."""
+    """The decisions of one cycle."""
 
     binds: list[Bind] = field(default_factory=list)
     preemptions: list[Preemption] = field(default_factory=list)
-    #: Shapes and gangs that were tried and fit nowhere.
+    #: How many groups were tried and fit nowhere.
     failed: int = 0

@@ -1,0 +1,213 @@
+"""What Chakra knows: nodes, pods and Jobs as watched, waiting pods, and the bindings it has decided.
+
+The shell passes in what the watches say (`*_changed`) and what became of each binding (`bound`, `found`,
+`refused`). Both may make waiting pods worth another try, which the next scheduling cycle gives them
+(`Planner`). No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from chakra_plugin.scheduling.cache import Cache
+from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
+from chakra_plugin.scheduling.demand import demand_of
+from chakra_plugin.scheduling.directives import Hold, directive_of, managed
+from chakra_plugin.scheduling.filters import barred
+from chakra_plugin.scheduling.gangs import Gang, RankGroups, gang_of
+from chakra_plugin.scheduling.queue import Disposition, InvalidPod, PodShape, SchedulingQueue, backoff_s
+from starburst.kube import names
+from starburst.kube.objects import JobView, NodeView, PodView
+
+
+class SchedulerState:
+    """The state of one scheduler; only `Planner` changes it besides the methods here."""
+
+    def __init__(self, options: SchedulerOptions) -> None:
+        self.options = options
+        self.cache = Cache()
+        self.queue = SchedulingQueue()
+        self.groups = RankGroups()
+        #: Victims of preemption that were asked to leave, and those that could not be deleted, by uid.
+        self.evicted: set[str] = set()
+        self.spared: set[str] = set()
+        #: Whether a node was added, changed or removed since the last cycle.
+        self.nodes_changed = False
+        self._jobs: dict[str, JobView] = {}
+        #: Pods that wait or are assumed, by the uid of their owner.
+        self._owned: defaultdict[str, set[str]] = defaultdict(set)
+        #: Bindings that failed in a row, by uid of the pod.
+        self._failures: dict[str, int] = {}
+
+    def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
+        """An event of the watch of nodes."""
+        if old == new:
+            return
+        self.nodes_changed = True
+        if new is None:
+            assert old is not None
+            for uid in self.cache.node_gone(old.name):
+                self.try_again(uid)
+        else:
+            self.cache.node_is(new)
+
+    def job_changed(self, old: JobView | None, new: JobView | None, now: float) -> None:
+        """An event of the watch of Jobs; the disposition of waiting pods may change with it."""
+        job = new or old
+        assert job is not None
+        if new is None:
+            self._jobs.pop(job.uid, None)
+        else:
+            self._jobs[job.uid] = new
+        for uid in list(self._owned.get(job.uid, ())):
+            entry = self.queue.entries.get(uid)
+            if entry is not None:
+                self._wait(entry.pod, now)
+
+    def pod_changed(self, old: PodView | None, new: PodView | None, now: float) -> None:
+        """An event of the watch of pods."""
+        if new is None:
+            assert old is not None
+            self._forget(old)
+        elif old == new:
+            return
+        elif new.over:
+            self._forget(new)
+            if new.phase == "Succeeded" and new.node:
+                self.regroup(new, _rank(new))
+        elif new.node:
+            self._forget_waiting(new)
+            self.cache.bound(new)
+            self.regroup(new, _rank(new))
+        elif new.uid in self.cache.assignments:
+            self.cache.refresh(new)
+        elif self.is_ours(new):
+            self._wait(new, now)
+        else:
+            self._forget_waiting(new)
+
+    def bound(self, bind: Bind) -> None:
+        """The server accepted a binding; the assignment stays assumed until the watch confirms it."""
+        self._failures.pop(bind.pod.uid, None)
+
+    def found(self, bind: Bind, node: str) -> None:
+        """The pod is bound to this node, perhaps by another scheduler."""
+        assignment = self.cache.assignments.get(bind.pod.uid)
+        if assignment is not None and assignment.assumed and assignment.node != node:
+            self.cache.release(bind.pod.uid)
+            self.cache.assume(assignment.pod, node)
+        self.bound(bind)
+
+    def refused(self, bind: Bind, now: float, *, lost: bool = False) -> float | None:
+        """The pod was not bound; `lost`: its node is not fit for it any more.
+
+        Returns:
+            When to send the same binding again (epoch seconds); None if the assignment was released and the
+            pod waits again. Members of a gang keep theirs for a while, since the others are placed.
+        """
+        uid = bind.pod.uid
+        assignment = self.cache.assignments.get(uid)
+        if assignment is None or not assignment.assumed:
+            return None
+        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+        retry_at = now + backoff_s(failures)
+        if bind.gang is not None and not lost and retry_at < bind.decided_at + self.options.gang_timeout_s:
+            return retry_at
+        self.cache.release(uid)
+        self._leave_groups(uid)
+        if self.is_ours(assignment.pod):
+            self._wait(assignment.pod, now, bind.since)
+            if not lost:
+                self.queue.delay(uid, retry_at)
+        return None
+
+    def valid(self, bind: Bind) -> bool:
+        """Whether a decided binding may still be sent: the pod waits for it, and the node is fit for it."""
+        node_info = self.cache.node_infos.get(bind.node)
+        assignment = self.cache.assignments.get(bind.pod.uid)
+        if assignment is None or not assignment.assumed or assignment.node != bind.node:
+            return False
+        if self._disposition(assignment.pod) != bind.disposition:
+            return False  # Starburst has changed its instruction
+        if node_info is None or node_info.view is None or barred(demand_of(bind.pod), node_info.view):
+            return False
+        return all(node_info.free.get(name, 0) >= 0 for name, amount in bind.pod.requests.items() if amount)
+
+    def victim_spared(self, preemption: Preemption, victim: PodView) -> None:
+        """A victim could not be deleted; it is never chosen again."""
+        self.evicted.discard(victim.uid)
+        self.spared.add(victim.uid)
+        self.cache.withdraw_nomination(preemption.pod.uid)
+        self.try_again(preemption.pod.uid)
+
+    def try_again(self, uid: str) -> None:
+        entry = self.queue.entries.get(uid)
+        if entry is not None and isinstance(entry.disposition, PodShape):
+            pending_group = self.queue.pending_group(entry.disposition)
+            if pending_group is not None:
+                self.queue.unblock(pending_group)
+
+    def is_ours(self, pod: PodView) -> bool:
+        options = self.options
+        here = not options.namespaces or pod.namespace in options.namespaces
+        return here and pod.scheduler == options.scheduler and not (pod.deleting or pod.over or pod.node)
+
+    def _wait(self, pod: PodView, now: float, since: float | None = None) -> None:
+        if pod.owner is not None:
+            self._owned[pod.owner.uid].add(pod.uid)
+        self.queue.put(pod, self._disposition(pod), now, since)
+
+    def _disposition(self, pod: PodView) -> Disposition:
+        found = directive_of(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
+        if isinstance(found, Hold):
+            return found
+        if found is None:
+            gang = gang_of(pod)
+            if gang is not None:
+                return gang if isinstance(gang, Gang) else InvalidPod(gang)
+        return PodShape(demand_of(pod), found)
+
+    def _forget(self, pod: PodView) -> None:
+        """The pod is deleted, or has ended."""
+        self._forget_waiting(pod)
+        self.cache.gone(pod.uid)
+        self.evicted.discard(pod.uid)
+        self.spared.discard(pod.uid)
+        self._leave_groups(pod.uid)
+
+    def _forget_waiting(self, pod: PodView) -> None:
+        entry = self.queue.remove(pod.uid)
+        if entry is not None and isinstance(entry.disposition, Gang):
+            self.queue.unblock_group(entry.disposition)
+        if not pod.node:
+            self.cache.withdraw_nomination(pod.uid)
+        self._failures.pop(pod.uid, None)
+        if pod.owner is not None:
+            self._owned[pod.owner.uid].discard(pod.uid)
+            if not self._owned[pod.owner.uid]:
+                del self._owned[pod.owner.uid]
+
+    def regroup(self, pod: PodView, rank: int | None) -> None:
+        if rank is None and not isinstance(gang_of(pod), Gang):
+            return
+        self.groups.drop(pod.uid)
+        for group in self.groups.put(pod, rank):
+            self.queue.unblock_group(group)
+
+    def _leave_groups(self, uid: str) -> None:
+        for group in self.groups.drop(uid):
+            self.queue.unblock_group(group)
+
+    def is_leaving(self, pod: PodView) -> bool:
+        return pod.deleting or pod.uid in self.evicted
+
+    def is_movable(self, pod: PodView) -> bool:
+        """Whether a pod may be a victim; pods that Starburst placed are moved by Starburst alone."""
+        if pod.uid in self.spared:
+            return False
+        return not managed(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
+
+
+def _rank(pod: PodView) -> int | None:
+    text = pod.annotations.get(names.RANK, "")
+    return int(text) if text.isdecimal() else None
