@@ -32,7 +32,7 @@ from starburst.domain.job import Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.store.store import Request, Step, Store
+from starburst.store.store import Step, Store, UserRequest
 
 SHAPES = [Resources.of(g, 4 * g, 32 * g) for g in (1, 2, 4, 8)]
 STEPS = 300
@@ -130,7 +130,7 @@ def finish_some(store: Store, scheduler: Scheduler) -> tuple[list[float], list[f
 
 
 def step(
-    store: Store, scheduler: Scheduler, events: Sequence[Event], requests: Sequence[Request], now: float
+    store: Store, scheduler: Scheduler, events: Sequence[Event], requests: Sequence[UserRequest], now: float
 ) -> float:
     """One step as the controller makes it; the core's share of it in seconds."""
     begin = time.perf_counter()

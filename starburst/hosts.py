@@ -1,4 +1,4 @@
-"""Hosts by name or address."""
+"""Host names and addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by name or address, is this machine and no other reaches it."""
+    """Whether a host name or address reaches this machine only."""
     if host == "localhost":
         return True
     try:

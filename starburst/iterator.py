@@ -1,18 +1,17 @@
-"""Says how fast a job goes and how far it is, in one line of the job:
+"""Reports the rate and progress of a job; one line in the job enables it:
 
     from starburst.iterator import watch
 
     for batch in watch(loader, total=epochs * len(loader)):
         ...
 
-Where Starburst runs the job, STARBURST_REPORT names a file beside it, which is replaced a few times a minute
-by one line of JSON, or who is told the same over the network: http:// or https:// (STARBURST_REPORT_TOKEN is
-the bearer token), mqtt://user:password@host:port/topic or mqtts://. Elsewhere nothing is written, and the
-loop costs nothing at all. It needs the standard library only: this file may be copied to wherever Starburst
-is not installed.
+In a job of Starburst, STARBURST_REPORT names a local file, which is replaced a few times a minute by one line
+of JSON, or a URL that receives the same: http:// or https:// (with the bearer token STARBURST_REPORT_TOKEN),
+mqtt://user:password@host:port/topic or mqtts://. Without STARBURST_REPORT nothing is written, and the loop
+has no overhead. This module imports the standard library only and may be copied to places without Starburst.
 
-`python -m starburst.iterator --profile 60 train.py …` runs a program until its watched loop, once warm, has
-run for a minute, and writes its throughput to throughput.json: what it does with a machine to itself.
+`python -m starburst.iterator --profile 60 train.py …` runs a program until its watched loop has run
+for a minute after a warm-up, and writes its throughput on an otherwise idle machine to throughput.json.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Told = Mapping[str, object]
 
-#: Where to report to, with what token; how long to measure, and where to write what was measured.
+#: Environment variables: the URL and token of the report, and the duration and file of a profile.
 REPORT, TOKEN = "STARBURST_REPORT", "STARBURST_REPORT_TOKEN"
 PROFILE, PROFILE_OUT = "STARBURST_PROFILE", "STARBURST_PROFILE_OUT"
 WINDOW_S = 10.0
-#: Seconds that a listener may take for each of its answers, and the end of the program waits for the last.
+#: Timeout of each answer of a listener, and of the last report at the end of the program, seconds.
 TIMEOUT_S, LAST_S = 3.0, 0.3
-#: The longest pause after failures, which begin with twice a window and double each time.
+#: Longest pause after failures; the first is two windows long, and each next one twice as long.
 MOST_PAUSE_S = 600.0
-#: The share of a profile's time that is not counted: caches fill, kernels are compiled.
+#: Share of a profile that is not measured: caches fill and kernels are compiled.
 WARM_UP = 0.1
 
 
 def watch(iterable: Iterable[T], total: float | None = None, *, done: float = 0) -> Watched[T]:
-    """The same iterable, watched: every attribute is its own, and it may be gone through again and again.
+    """Wrap an iterable and report its rate; the wrapper has all attributes of the iterable.
 
-    `total` is how many iterations the whole job has, all epochs together; without it the rate alone is told.
-    `done` is how many of them a checkpoint had already.
+    `total` is the number of iterations of the whole job over all epochs; without it only the rate is
+    reported. `done` is the number of iterations that a checkpoint contains.
     """
     kind = _Sized if hasattr(iterable, "__len__") else Watched
     return kind(iterable, total, done)
 
 
 class Watched(Generic[T]):
-    """An iterable that counts what is taken from it. It raises nothing that the iterable does not raise."""
+    """An iterable that counts its items. It raises only exceptions of the iterable."""
 
     def __init__(self, iterable: Iterable[T], total: float | None = None, done: float = 0) -> None:
         self._iterable = iterable
@@ -67,12 +66,12 @@ class Watched(Generic[T]):
         return self._counted() if self._is_heard() else iter(self._iterable)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_iterable":  # while it is being copied or unpickled
+        if name == "_iterable":  # during copying or unpickling
             raise AttributeError(name)
         return getattr(self._iterable, name)
 
     def _is_heard(self) -> bool:
-        """Whether to report; what that takes is imported now, for a thread that imports could meet a fork."""
+        """Whether reports are enabled. Imports happen now: an import in a thread could meet a fork."""
         try:
             if self._where is not None and _is_url(self._where):
                 _line(self._where)
@@ -84,11 +83,11 @@ class Watched(Generic[T]):
         clock = time.monotonic
         self._since = min(self._since, clock())
         due = self._since + WINDOW_S
-        count = 0  # of its own: to count in an attribute takes thrice as long in a loop that does real work
+        count = 0  # a local counter: an attribute takes three times as long
         try:
             for item in self._iterable:
                 yield item
-                count += 1  # whoever asks for the next one has done with this one
+                count += 1  # a request for the next item ends the previous one
                 if clock() >= due:
                     self._done, count = self._done + count, 0
                     due = self._tell(clock())
@@ -96,26 +95,26 @@ class Watched(Generic[T]):
             self._done += count
 
     def _tell(self, now: float) -> float:
-        """Report the window that ends now; when the next one does."""
+        """Report the window that ends now, and set the end of the next one."""
         per_s = (self._done - self._done_then) / max(now - self._since, 1e-9)
         self._since, self._done_then = now, self._done
         try:
             if self._where is not None:
                 _report(self._where, {"done": self._done, "total": self._total, "per_s": per_s})
-        except Exception:  # nobody listens: no reason to disturb the job, now or later
+        except Exception:  # without a listener the job must not be disturbed
             self._where = None
         return now + WINDOW_S
 
 
 class _Sized(Watched[T]):
-    """One whose length is known."""
+    """A wrapped iterable with a length."""
 
     def __len__(self) -> int:
         return len(self._iterable)  # type: ignore[arg-type]
 
 
 class _Profile:
-    """Measures one loop, over as many epochs as it takes."""
+    """Measures one loop over as many epochs as needed."""
 
     def __init__(self, profile_s: float) -> None:
         self._profile_s = profile_s
@@ -124,7 +123,7 @@ class _Profile:
         self._warm = False
 
     def through(self, iterable: Iterable[T]) -> Iterator[T]:
-        """Goes on for so long, writes how fast that was, and ends the program."""
+        """Run for the given time, write the rate, and end the program."""
         for item in iterable:
             yield item
             now = time.monotonic()
@@ -134,7 +133,7 @@ class _Profile:
             elif self._warm and now - self._since >= self._profile_s:
                 self._write(now)
                 raise SystemExit(0)
-        self._write(time.monotonic())  # perhaps there is no next epoch
+        self._write(time.monotonic())  # no further epoch may follow
 
     def _write(self, now: float) -> None:
         seconds = now - self._since
@@ -147,7 +146,7 @@ class _Profile:
 
 
 def _report(where: str, told: Told) -> None:
-    """Tell a file or a listener; whichever it is, the loop does not wait for it."""
+    """Write to a file or hand over to a listener; never blocks the loop."""
     if _is_url(where):
         _line(where).put(told)
     else:
@@ -159,7 +158,7 @@ def _is_url(where: str) -> bool:
 
 
 def _line(where: str) -> _Line:
-    """The one of this process: a forked child has a copy of its parent's, without the thread."""
+    """The sender of this process: a forked child inherits its parent's without the thread."""
     key = os.getpid(), where
     if key not in _lines:
         _lines[key] = _Line(where)
@@ -167,7 +166,10 @@ def _line(where: str) -> _Line:
 
 
 class _Line:
-    """Tells one listener, in a thread of its own. Its mailbox has one place: who is slow hears the latest."""
+    """Sends reports to one listener from a thread.
+
+    Its mailbox has one place, so a slow listener gets the latest.
+    """
 
     def __init__(self, where: str) -> None:
         import atexit  # noqa: PLC0415 - a job that nobody listens to does not need them
@@ -176,13 +178,15 @@ class _Line:
         self._send = _sender(where)
         self._pid = os.getpid()
         self._told: Told | None = None
-        self._state = "waiting"  # or "sending", or "away": nobody listens, for a while or for good
+        self._state = (
+            "waiting"  # or "sending", or "away": the listener is unreachable or has ended the reports
+        )
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="starburst-report", daemon=True)
         atexit.register(self._last)
 
     def put(self, told: Told) -> None:
-        """Never waits."""
+        """Replace the pending report; never blocks."""
         self._told = told
         self._news.set()
         if self._thread.ident is None:
@@ -201,11 +205,11 @@ class _Line:
                     self._state = "away"
                     time.sleep(min(MOST_PAUSE_S, WINDOW_S * 2 ** min(failures, 9)))
                 self._state = "waiting"
-        except Exception:  # it wants to hear no more
+        except Exception:  # the listener wants no more reports
             self._state = "away"
 
     def _last(self) -> None:
-        """At the end of the program: what is on its way may arrive, if that is soon."""
+        """At exit: give the last report a short time to arrive."""
         give_up = time.monotonic() + LAST_S
         while self._pid == os.getpid() and time.monotonic() < give_up:
             if self._state == "away" or (self._state == "waiting" and self._told is None):
@@ -217,7 +221,7 @@ _lines: dict[tuple[int, str], _Line] = {}
 
 
 class _OverError(Exception):
-    """The listener does not want to hear of this run any more."""
+    """The listener refuses further reports of this run."""
 
 
 def _sent(send: Callable[[Told], None], told: Told) -> bool:
@@ -232,7 +236,7 @@ def _sent(send: Callable[[Told], None], told: Told) -> bool:
 
 
 def _sender(where: str) -> Callable[[Told], None]:
-    """What sends a report to a URL, or raises."""
+    """The function that sends a report to a URL; it raises on failure."""
     from urllib.parse import urlsplit  # noqa: PLC0415
 
     url = urlsplit(where)
@@ -240,7 +244,7 @@ def _sender(where: str) -> Callable[[Told], None]:
 
 
 def _http(url: Any) -> Callable[[Told], None]:
-    """PUT it: see `starburst/web/routes/progress.py`."""
+    """HTTP PUT, as `starburst/web/routes/progress.py` expects it."""
     import json  # noqa: PLC0415
     from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415
 
@@ -266,7 +270,7 @@ def _http(url: Any) -> Callable[[Told], None]:
 
 
 def _mqtt(url: Any) -> Callable[[Told], None]:
-    """Publish to a topic with QoS 1, by MQTT 3.1.1, which every broker of MQTT 5 speaks too."""
+    """Publish with QoS 1 by MQTT 3.1.1, which MQTT 5 brokers support too."""
     import json  # noqa: PLC0415
     import socket  # noqa: PLC0415
     import ssl  # noqa: PLC0415
@@ -277,8 +281,8 @@ def _mqtt(url: Any) -> Callable[[Told], None]:
     address = url.hostname or "localhost", url.port or (8883 if tls else 1883)
     topic = _text(unquote(url.path[1:]))
     login = [unquote(part) for part in (url.username, url.password) if part is not None]
-    flags = 0x02 | (0x80, 0xC0)[len(login) - 1] if login else 0x02  # a clean session; a user; a password
-    own = _text(f"starburst{os.urandom(7).hex()}")  # as long as ids may be everywhere
+    flags = 0x02 | (0x80, 0xC0)[len(login) - 1] if login else 0x02  # flags: clean session, user, password
+    own = _text(f"starburst{os.urandom(7).hex()}")  # the longest id that every broker accepts
     hello = _text("MQTT") + bytes([4, flags, 0, 60]) + own + b"".join(map(_text, login))
 
     def send(told: Told) -> None:
@@ -306,13 +310,13 @@ _SENDERS: dict[str, Callable[[Any], Callable[[Told], None]]] = {
 
 
 def _text(text: str) -> bytes:
-    """As MQTT has it: its length, then UTF-8."""
+    """An MQTT string: two bytes of length, then UTF-8."""
     data = text.encode()
     return len(data).to_bytes(2, "big") + data
 
 
 def _packet(kind: int, data: bytes) -> bytes:
-    """One of MQTT's: its length is in digits of seven bits, the last one first."""
+    """An MQTT packet; its length is in groups of seven bits, lowest first."""
     left, length = len(data), bytearray()
     while not length or left:
         left, digit = divmod(left, 128)
@@ -321,13 +325,13 @@ def _packet(kind: int, data: bytes) -> bytes:
 
 
 def _rank() -> dict[str, int]:
-    """Which task of a gang this is; nothing where nobody says."""
+    """The rank of this task in its gang; {} if unknown."""
     rank = os.environ.get("STARBURST_RANK", "")
     return {"rank": int(rank)} if rank.isdecimal() else {}
 
 
 def _write(path: str, data: Mapping[str, object]) -> None:
-    """Replace a file as a whole; processes of one job may do so at the same time."""
+    """Replace a file atomically; processes of one job may do so concurrently."""
     import json  # noqa: PLC0415 - a job that nobody listens to does not need it
 
     staging = f"{path}.{os.getpid()}"
@@ -337,7 +341,7 @@ def _write(path: str, data: Mapping[str, object]) -> None:
 
 
 def _number(text: str | None) -> float:
-    """Seconds; 0 if that is no number of them."""
+    """Seconds; 0 if the text is not a number."""
     try:
         return max(0.0, float(text or 0))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Server-sent events as they come in."""
+"""A parser of server-sent events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 
-class Event(NamedTuple):
+class ServerEvent(NamedTuple):
     """A server-sent event."""
 
     id: str = ""
@@ -14,20 +14,22 @@ class Event(NamedTuple):
     data: str = ""
 
 
-def events(pieces: Iterable[str]) -> Iterator[Event]:
-    """The whole events of a text; one that was cut in the middle is none."""
+def events(pieces: Iterable[str]) -> Iterator[ServerEvent]:
+    """The complete events of a stream; an event that was cut off is dropped."""
     found: dict[str, str] = {}
     for line in _lines(pieces):
         name, _, value = line.partition(": ")
         if name in ("id", "event", "data"):
             found[name] = value
         elif not line and found:
-            yield Event(found.get("id", ""), found.get("event", ""), found.get("data", ""))
+            yield ServerEvent(found.get("id", ""), found.get("event", ""), found.get("data", ""))
             found = {}
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Whole lines; of all that could end one only \\n does, for text has the others in it."""
+    """Complete lines. Only
+    ends a line: log texts may contain other line separators.
+    """
     parts: list[str] = []
     for piece in pieces:
         first, *more = piece.split("\n")

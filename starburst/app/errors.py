@@ -1,5 +1,5 @@
-"""What goes wrong by bad input."""
+"""Errors of user input."""
 
 
 class UserError(Exception):
-    """One clear line (or several problems, a line each): what is wrong, where, and the mend. Exit code 2."""
+    """Invalid input: a line per problem with the place, the problem and the remedy. Exit code 2."""

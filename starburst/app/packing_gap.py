@@ -1,8 +1,8 @@
-"""How much more the rented machines cost than the least that any machines for the tasks on them could cost.
+"""The packing gap: how much more the rented machines cost than a proven lower bound for their tasks.
 
-The least is proven (policy/packing/covering/cover.py): no choice of machines from what the cloud sells, and
-from what is rented already at what it is paid for, holds these tasks for less per hour, however they are
-packed and whatever a move would cost. So a gap of 12 % says that packing could save that much at most.
+The bound (policy/packing/covering/cover.py) holds for every choice of machines, from the offers and from
+the rented machines at their present prices, however the tasks are packed and whatever a move costs. A gap
+of 12 % therefore says that packing could save at most that much.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from starburst.domain.resources import Resources
 from starburst.store import codec, dashboard_queries
 from starburst.store import schema as t
 
-#: A proof goes on to the next, more thorough, while the last has taken no longer; seconds of one core.
+#: CPU seconds: a more thorough proof is tried while the previous one took no longer.
 PATIENCE_S = 0.6
-#: A bound further below the best machines known than this share of their cost says more of the proof than
-#: of them, and is not told.
+#: A bound further below the best known cost than this share is not shown: it says more about the proof than
+#: about the machines.
 LOOSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class GapQuestion:
-    """What the bound depends on: how many tasks ask for what, and what machines can be had for how much."""
+    """The inputs of the bound: task counts by request, and offers with prices."""
 
     tasks: tuple[tuple[Resources, OfferRules, int], ...]
     offers: tuple[Offer, ...]
@@ -40,14 +40,14 @@ class GapQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PackingGap:
-    """What is paid per hour, and what no machines for the same tasks cost less than."""
+    """The present hourly rate, and the lower bound for the same tasks."""
 
     rate: Money
     least: Money
 
     @property
     def ratio(self) -> float:
-        """How much more is paid, as a share of the least. What runs is a choice too, so it is not below 0."""
+        """(rate - least) / least, at least 0: running machines are a feasible choice too."""
         return max(0.0, (self.rate.micro_usd - self.least.micro_usd) / self.least.micro_usd)
 
 
@@ -58,7 +58,7 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Renter:
-    """The part of a job's record that says what it has of which machines, and which it may have."""
+    """The part of a job's record with its slots and its rules for offers."""
 
     job: _Rules
     slots: tuple[Slot, ...] = ()
@@ -67,9 +67,9 @@ class _Renter:
 def question(
     conn: Connection, machines: Sequence[InstanceRecord], ceiling: Money | None
 ) -> GapQuestion | None:
-    """Which tasks the machines hold, and what is sold; None if they hold none, or cost nothing.
+    """The inputs of the bound; None if the machines hold no tasks or cost nothing.
 
-    A job that moves counts once. `ceiling`: no machine that costs more per hour may be rented.
+    The tasks of a moving job count once. `ceiling` is the highest hourly price of a rented machine.
     """
     tasks = _held(conn, {machine.id for machine in machines})
     if not tasks or not any(machine.rate.micro_usd for machine in machines):
@@ -81,11 +81,11 @@ def question(
 
 
 def least(question: GapQuestion, patience_s: float = PATIENCE_S) -> Money | None:
-    """What no machines for these tasks cost less than per hour; a task that no offer holds is left out.
+    """The proven lower bound in dollars per hour; tasks that fit no offer are left out.
 
-    None if what can be proven in a few seconds is too far from what machines would do.
+    None if the bound that a few seconds can prove is too weak.
     """
-    # Imported when asked for: the solver is a large library.
+    # The solver is a large library; it is imported on demand.
     from starburst.policy.packing.classes import classes_of  # noqa: PLC0415
     from starburst.policy.packing.covering.cover import Limits, cover  # noqa: PLC0415
     from starburst.policy.packing.plan import Situation  # noqa: PLC0415
@@ -108,7 +108,7 @@ def least(question: GapQuestion, patience_s: float = PATIENCE_S) -> Money | None
 
 
 def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRules]]:
-    """How many tasks on these machines ask for what."""
+    """Numbers of tasks on these machines by request and rules."""
     if not names:
         return Counter()
     c = t.jobs.c
@@ -124,14 +124,14 @@ def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRu
 
 
 def _may_be_rented(offers: Sequence[Offer], zones: Iterable[str], ceiling: Money | None) -> list[Offer]:
-    """The offers, and those of any zone once more in the zones that tasks must be in (core/parts/fleet)."""
+    """The offers, and zonal copies of them for tasks that require a zone (core/parts/fleet)."""
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)
     all_ = [*offers, *(offer for offer in apart if offer is not None)]
     return all_ if ceiling is None else list(filter(OfferRules(ceiling=ceiling).admits, all_))
 
 
 def _as_rented(machines: Iterable[InstanceRecord], listed: Iterable[Offer]) -> Iterable[Offer]:
-    """What we have at other prices than the listed ones: it was sold at these, and may be kept."""
+    """Rented machines at other prices than the offers': they may be kept at these prices."""
     known = {(offer.name, offer.price_per_hour) for offer in listed}
     ours = {(m.offer.name, m.rate): m.offer for m in machines if (m.offer.name, m.rate) not in known}
     for (name, rate), offer in ours.items():

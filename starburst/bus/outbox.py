@@ -20,7 +20,8 @@ from starburst.domain.job import is_over
 from starburst.store import codec, queries
 from starburst.store import schema as t
 from starburst.store.queries import JobRow
-from starburst.store.store import ENDED_JOBS, Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import ENDED_JOBS, Store
 
 #: Rows of the log, or jobs to clear, taken at a time.
 BATCH = 200

@@ -1,1 +1,1 @@
-"""The command line: thin commands over the store and the core, one way to print listings, no tracebacks."""
+"""The command line: thin commands over the store and the core, with one way to print listings."""

@@ -1,4 +1,4 @@
-"""The `starburst` command: its subcommands and the one place where errors become lines and exit codes."""
+"""The `starburst` command: its subcommands, and the mapping of errors to lines and exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from starburst.cli.service.server import choose
 from starburst.store.errors import StoreError
 from starburst.visible import visible
 
-#: Subcommands in the order of `--help`: the module of each, which has a function or a Typer called app.
+#: Subcommands in the order of `--help`: the module of each, which has a function of that name or a Typer
+#: `app`.
 COMMANDS = {
     "up": "service.up",
     "submit": "jobs.submit",
@@ -28,9 +29,9 @@ COMMANDS = {
     "status": "jobs.status",
     "explain": "jobs.explain",
     "logs": "jobs.logs",
-    "cancel": "jobs.cancel",
-    "hold": "jobs.hold",
-    "release": "jobs.release",
+    "cancel": "jobs.control",
+    "hold": "jobs.control",
+    "release": "jobs.control",
     "instances": "service.instances",
     "reap": "service.reap",
     "cost": "jobs.cost",
@@ -46,7 +47,7 @@ COMMANDS = {
 
 
 class Subcommands(Mapping[str, Any]):
-    """Imports a subcommand when it is asked for, so that `status` does not wait for what `up` needs."""
+    """Imports a subcommand on demand, so that `status` does not import the dependencies of `up`."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
@@ -119,7 +120,7 @@ def main(
 def run() -> None:
     """Entry point of the console script.
 
-    Exit codes: 2 for bad input, with a line per problem; 130 for Ctrl-C; 1 for a reader that went away.
+    Exit codes: 2 for invalid input, with a line per problem; 130 for Ctrl-C; 1 for a closed output pipe.
     """
     signal.signal(signal.SIGINT, _interrupted)
     try:
@@ -132,7 +133,7 @@ def run() -> None:
             print(visible(f"error: {line}"), file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        # Python flushes once more on its way out.
+        # Python flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

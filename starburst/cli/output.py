@@ -1,4 +1,4 @@
-"""How listings are printed: table, wide, json, yaml or name, with the same keys everywhere."""
+"""Prints listings as table, wide, json, yaml or name, with the same keys in every command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Format(str, Enum):
-    """Of `-o`."""
+    """The values of `-o`."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -30,7 +30,7 @@ class Format(str, Enum):
 
     @property
     def for_people(self) -> bool:
-        """Whether people read it."""
+        """Whether the format is for people, not for programs."""
         return self in (Format.TABLE, Format.WIDE)
 
 
@@ -39,29 +39,29 @@ OutputOption = Annotated[Format, typer.Option("-o", "--output", help="Output for
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """A column of a table: its heading and how a row is shown in it."""
+    """A column of a table: heading and cell text."""
 
     heading: str
     show: Callable[[T], str]
     #: Only with `-o wide`.
     wide: bool = False
     right: bool = False
-    #: What gives way on a narrow terminal: its text is broken into lines, or cut to one; else kept whole.
+    #: On a narrow terminal: keep the text whole, fold it into lines, or cut it.
     narrow: Literal["keep", "fold", "cut"] = "keep"
     style: Callable[[T], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """How rows of one kind are shown."""
+    """How rows of one kind are printed."""
 
-    #: Stands before names ("job/…").
+    #: Prefix of names ("job/…").
     kind: str
     name: Callable[[T], str]
-    #: The row as JSON and YAML show it; its keys are a promise (docs/cli.md).
+    #: The row as a mapping for JSON and YAML; its keys are stable (docs/cli.md).
     keys: Callable[[T], Mapping[str, object]]
     columns: Sequence[Column[T]]
-    #: Said instead of an empty table.
+    #: Message instead of an empty table.
     empty: str
 
     def print(self, rows: Sequence[T], how: Format) -> None:
@@ -81,13 +81,13 @@ class Listing(Generic[T]):
             self._print_plain(rows, how)
 
     def line(self, row: T, how: Format, text: str) -> str:
-        """One row of a stream: a JSON object, a YAML document, a name, or for people the text."""
+        """One row of a stream: a JSON object, a YAML document, a name, or text for people."""
         if how.for_people:
             return visible(text)
         return visible(f"{self.kind}/{self.name(row)}") if how is Format.NAME else dump(self.keys(row), how)
 
     def table(self, rows: Sequence[T], how: Format) -> Table:
-        """Columns without lines, as kubectl prints them, in colour."""
+        """A coloured table without rules, as kubectl prints it."""
         from rich.table import Table  # noqa: PLC0415 - slow to import, and of no use in a pipe
         from rich.text import Text  # noqa: PLC0415
 
@@ -117,7 +117,7 @@ class Listing(Generic[T]):
         return [column for column in self.columns if how is Format.WIDE or not column.wide]
 
     def _print_plain(self, rows: Sequence[T], how: Format) -> None:
-        """The table for a pipe, or for those who want all of it: nothing is cut or broken."""
+        """The table for a pipe, or in full width: no cell is cut or folded."""
         columns = self._columns(how)
         lines = [
             [column.heading for column in columns],
@@ -133,7 +133,7 @@ class Listing(Generic[T]):
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print a line for people, of which a part may be others' words."""
+    """Print a line for people that may contain untrusted text."""
     print(visible(text), file=file)
 
 
@@ -143,7 +143,7 @@ def print_data(data: object, how: Format) -> None:
 
 
 def dump(data: object, how: Format, *, indent: int | None = None) -> str:
-    """An object as one of a stream: JSON, on one line unless `indent` is given, or a YAML document."""
+    """An object of a stream: JSON, on one line without `indent`, or a YAML document."""
     if how is not Format.YAML:
         text = json.dumps(data, indent=indent, ensure_ascii=False)
         return text if visible(text, "\n") == text else json.dumps(data, indent=indent)

@@ -1,1 +1,1 @@
-"""The durable memory of a Starburst: one database that outlives the processes that use it."""
+"""The durable state: one SQL database that all processes of a home share."""

@@ -19,15 +19,15 @@ ACTIONS: dict[str, type[Action]] = {kind.__name__: kind for kind in get_args(Act
 
 
 def encode(value: object) -> str:
-    """JSON text. Infinity becomes the string "Infinity", which float fields read back as a number."""
+    """The value as JSON text. Infinity becomes the string "Infinity", which float fields decode again."""
     return to_json(value, inf_nan_mode="strings").decode()
 
 
 def decode(kind: type[T], text: str) -> T:
-    """A value of `kind` from what `encode` wrote.
+    """A value of type `kind` from the text that `encode` returned.
 
     Raises:
-        StoreError: the text does not describe one.
+        StoreError: the text is not a `kind`.
     """
     try:
         return _adapter(kind).validate_json(text)  # type: ignore[arg-type, no-any-return]
@@ -42,7 +42,7 @@ def decode(kind: type[T], text: str) -> T:
 
 
 def event(kind: str, body: str) -> Event:
-    """An event of the log."""
+    """An event of the input log."""
     return decode(_named(EVENTS, "event", kind), body)
 
 
@@ -52,7 +52,7 @@ def action(kind: str, body: str) -> Action:
 
 
 def subject(thing: Event | Action) -> str:
-    """Id of the job or instance it is about, or the site; "" if it is about none of them."""
+    """The id of the job or instance, or the site, that an event is about; "" is none."""
     if isinstance(thing, JobSubmitted):
         return thing.job.id
     if isinstance(thing, SiteSynced):
@@ -68,5 +68,5 @@ def _named(kinds: dict[str, type[T]], what: str, name: str) -> type[T]:
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Built at first use: a command that reads no records does not pay for it."""
+    """Built at first use, so that commands that read no records do not build adapters."""
     return TypeAdapter(kind)

@@ -1,4 +1,4 @@
-"""The bill by user, queue, day, month, job or offer; what still runs is counted up to now."""
+"""The cloud bill by user, queue, day, month, job or offer. Running machines are billed up to now."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from enum import Enum
 
 from sqlalchemy import Connection, func, select
 
@@ -17,24 +18,36 @@ from starburst.policy.caps import HOUR_S, Cap, window
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.queries import machines
-from starburst.store.store import Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import Store
 
-#: What a bill can be split by; those of time are windows of the UTC calendar.
-GROUPS = ("user", "queue", "day", "job", "offer", "month")
+
+class CostSplit(str, Enum):
+    """What a bill is split by; `day` and `month` are windows of the UTC calendar."""
+
+    USER = "user"
+    QUEUE = "queue"
+    DAY = "day"
+    MONTH = "month"
+    JOB = "job"
+    OFFER = "offer"
+
+
 TIMES = ("day", "month")
 
-#: Micro-dollars of ended machines and of those that still run.
+#: Micro-dollars of ended machines, and of running ones.
 Bills = tuple[Counter[str], Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """A line of the bill; `running_micro_usd` is the part of it whose machines have not ended yet."""
+    """A line of the bill; `running_micro_usd` is the part of machines that have not ended yet."""
 
     name: str
     micro_usd: int
     running_micro_usd: int
-    #: What the cluster's GPUs are reckoned at (cluster.usd_per_gpu_hour), no part of the bill; None without.
+    #: Reference cost of the cluster's GPUs (cluster.usd_per_gpu_hour), not part of the bill; None without a
+    #: price.
     cluster_micro_usd: int | None = None
 
 
@@ -45,19 +58,20 @@ class _Tasks:
 
 @dataclass(frozen=True, slots=True)
 class _Asks:
-    """The part of a job's record that says what it asks for."""
+    """The part of a job's record that holds its requested resources."""
 
     job: _Tasks
 
 
 def costs(store: Store, by: str, now: float) -> list[CostRow]:
-    """The bill up to `now` (scheduler seconds) by one of GROUPS, dearest first; days and months in order.
+    """The bill up to `now` (scheduler seconds) by a `CostSplit`, dearest first; days and months in order.
 
     Raises:
-        ValueError: `by` is none of them.
+        ValueError: `by` is not the value of a `CostSplit`.
     """
-    if by not in GROUPS:
-        raise ValueError(f"costs can be split by {', '.join(GROUPS)}, not by {by!r}")
+    splits = [split.value for split in CostSplit]
+    if by not in splits:
+        raise ValueError(f"costs can be split by {', '.join(splits)}, not by {by!r}")
     config = store.fact("config") or {}
     price = config.get("cluster", {}).get("usd_per_gpu_hour")
     split = _by_machine if by in (*TIMES, "offer") else _by_job
@@ -75,12 +89,12 @@ def costs(store: Store, by: str, now: float) -> list[CostRow]:
 
 
 def dearest_first(row: CostRow) -> tuple[int, int]:
-    """What lines of a bill are sorted by."""
+    """Sort key of lines of a bill: highest cost first."""
     return -row.micro_usd, -(row.cluster_micro_usd or 0)
 
 
 def settled_since(store: Store, cap: Cap, since: float) -> float:
-    """What machines that have ended cost the jobs that a cap covers from `since` on; micro-dollars."""
+    """Micro-dollars that ended machines have cost the jobs of a cap from `since` on."""
     ended = select(t.instances.c.record).where(t.instances.c.ended_at > since, t.instances.c.micro_usd > 0)
     seconds: list[tuple[str, float]] = []
     with store.read() as conn:
@@ -99,7 +113,7 @@ def settled_since(store: Store, cap: Cap, since: float) -> float:
 
 
 def _by_machine(conn: Connection, by: str, now: float) -> Bills:
-    """A machine's bill belongs to its offer, and evenly to the time from its launch to its end."""
+    """The bill of a machine counts for its offer, and evenly over the time from launch to end."""
     c = t.instances.c
     settled, running = Counter[str](), Counter[str]()
     ended = select(c.offer_name, c.launched_at, c.ended_at, c.micro_usd).where(c.micro_usd > 0)
@@ -114,7 +128,7 @@ def _by_machine(conn: Connection, by: str, now: float) -> Bills:
 
 
 def _over(by: str, name: str, since: float, until: float, micro_usd: int) -> Iterator[tuple[str, int]]:
-    """An amount under its name, or over the windows of its time, in whole parts that add up."""
+    """An amount under its name, or spread over calendar windows in whole micro-dollars that add up."""
     if by not in TIMES:
         yield name, micro_usd
         return
@@ -129,7 +143,7 @@ def _over(by: str, name: str, since: float, until: float, micro_usd: int) -> Ite
 
 
 def _by_job(conn: Connection, by: str, now: float) -> Bills:
-    """A job's part is its settled shares and its shares of machines that still run."""
+    """The bill of a job: its settled shares, and its shares of machines that still run."""
     key = t.jobs.c.id if by == "job" else t.jobs.c[by]
     paid = select(key, func.sum(t.jobs.c.cloud_micro_usd)).where(t.jobs.c.cloud_micro_usd > 0).group_by(key)
     sharing = select(t.jobs.c.id, key.label("key")).where(t.jobs.c.open_bills > 0)
@@ -143,7 +157,7 @@ def _by_job(conn: Connection, by: str, now: float) -> Bills:
 
 
 def _cluster(conn: Connection, by: str, now: float, price: Money) -> Counter[str]:
-    """What the GPUs of the last run of each job are reckoned at, if that was on the cluster."""
+    """Reference cost of the last run of each job, if it was on the cluster."""
     c, costs_ = t.jobs.c, Counter[str]()
     last = select(c.id, c.user, c.queue, c.started_at, c.ended_at, c.record)
     last = last.where(c.site == Site.CLUSTER.value, c.started_at.is_not(None))

@@ -1,8 +1,8 @@
-"""Counters that only grow, kept in the transaction of the decisions and bills that they count.
+"""Monotonic counters, updated in the transaction of the decisions and bills that they count.
 
-The log and the jobs may be pruned one day and a process may restart: what is counted from them at a scrape
-would then go back, and a counter that goes back reads as a restart. So each step adds to what the last left.
-A store from before this has them from its next step on.
+A counter computed from the log at each scrape would decrease when the log is pruned, and Prometheus would
+read that as a restart. Therefore each step adds to the counters of the previous one. A store from an older
+version counts from its next step on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from sqlalchemy import Connection, select
 
@@ -20,47 +19,46 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import codec
+from starburst.store.rows import chunks
 from starburst.store.schema import facts, jobs
 
-#: Keys of the facts.
+#: Keys of the facts that hold the counters.
 TALLIES, SPENT, STEPS = "tallies", "spent", "steps"
-#: Upper bounds of the classes of waits, seconds; one more class is without bound.
+#: Upper bounds of the histogram of waits, seconds; the last bucket has no bound.
 BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0)
-#: The same of the time that a step takes, seconds of the wall.
+#: Upper bounds of the histogram of step durations, wall seconds.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Ids looked up by one statement.
-CHUNK = 500
 
 
 @dataclass(slots=True)
 class WaitHistogram:
-    """Waits by class, and their sum in seconds."""
+    """Waits by bucket, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, wait_s: float) -> None:
-        """One more."""
+        """Count one wait."""
         self.counts[bisect_left(BOUNDS_S, wait_s)] += 1
         self.sum_s += wait_s
 
 
 @dataclass(slots=True)
 class DurationHistogram:
-    """How long one part of the steps took, by class, and the sum of it in seconds."""
+    """Durations of one part of the steps by bucket, and their sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(STEP_BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, took_s: float) -> None:
-        """One more."""
+        """Count one duration."""
         self.counts[bisect_left(STEP_BOUNDS_S, took_s)] += 1
         self.sum_s += took_s
 
 
 @dataclass(slots=True)
 class StepDurations:
-    """How long steps took so far: to decide, and to store what was decided."""
+    """Durations of all steps so far: of the decision, and of the commit."""
 
     core: DurationHistogram = field(default_factory=DurationHistogram)
     commit: DurationHistogram = field(default_factory=DurationHistogram)
@@ -68,45 +66,45 @@ class StepDurations:
 
 @dataclass(slots=True)
 class DecisionCounters:
-    """What was decided so far."""
+    """Counters of decisions."""
 
     #: Decisions by kind.
     decisions: dict[str, int] = field(default_factory=dict)
-    #: Jobs that left for the cloud, by why, and launches that came to nothing, by offer.
+    #: Offloaded jobs by reason, and failed launches by offer.
     offloads: dict[str, int] = field(default_factory=dict)
     launch_failures: dict[str, int] = field(default_factory=dict)
-    #: Queue → site → seconds that a job waited for its first place. While it was held, or waited for other
-    #: jobs or for its turn, it did not wait for a place.
+    #: Queue to site to histogram of seconds until the first placement. The time in which a job was held, or
+    #: waited for prerequisites or its array limit, is excluded.
     waits: dict[str, dict[str, WaitHistogram]] = field(default_factory=dict)
-    #: Seconds that jobs had waited for their first place when they were held; of those that have none yet.
+    #: Job id to seconds that the job had waited when it was held; only jobs without a placement so far.
     waited: dict[str, float] = field(default_factory=dict)
-    #: Seconds, summed over jobs: waits that we could have spared jobs and work repeated by our decision, and
-    #: run times of jobs that succeeded. Their ratio is the realised increase of mean JCT over No-Wait.
+    #: Sums over jobs, in seconds: delay is avoidable waiting and repeated work; run is the run time of
+    #: succeeded jobs. Their ratio is the realised increase of the mean JCT over No-Wait.
     delay_s: float = 0.0
     run_s: float = 0.0
 
 
-#: Queue → user → micro-dollars of settled bills.
+#: Queue to user to micro-dollars of settled bills.
 Spent = dict[str, dict[str, int]]
 
 
 def tallies(conn: Connection) -> DecisionCounters:
-    """As the last step left them."""
+    """The counters as of the last step."""
     return codec.decode(DecisionCounters, _body(conn, TALLIES) or "{}")
 
 
 def spent(conn: Connection) -> Spent:
-    """The settled bills."""
+    """Settled bills."""
     return codec.decode(dict[str, dict[str, int]], _body(conn, SPENT) or "{}")
 
 
 def steps(conn: Connection) -> StepDurations:
-    """How long steps took, as the scheduler last kept it (app/daemon/observers.py)."""
+    """Step durations as last stored by the scheduler (app/daemon/observers.py)."""
     return codec.decode(StepDurations, _body(conn, STEPS) or "{}")
 
 
 def count(conn: Connection, changes: Changes) -> dict[str, object]:
-    """The counters with a step that is not stored yet, as documents to store with it; those that it moves."""
+    """The counters including a step that is about to be stored: only the changed documents, by fact key."""
     documents: dict[str, object] = {}
     if changes.decisions:
         kept = tallies(conn)
@@ -146,7 +144,7 @@ def _decided(kept: DecisionCounters, decision: Decision, record: JobRecord | Non
 
 
 def _held(conn: Connection, kept: DecisionCounters, changes: Changes) -> None:
-    """Jobs that stood in the queue and are held: their present wait, of which the record knows no more."""
+    """Add the present waits of queued jobs that become held: the record forgets them."""
     since = {row.subject: row.at for row in changes.decisions if row.kind == "held"}
     records = [changes.jobs[name] for name in since if name in changes.jobs]
     waiting = [record.id for record in records if record.attempt == 0]
@@ -157,15 +155,15 @@ def _held(conn: Connection, kept: DecisionCounters, changes: Changes) -> None:
 
 
 def _is_admission(decision: Decision, record: JobRecord) -> bool:
-    """Whether the job leaves the queue for the first time; `record` is as it was at the end of the step."""
+    """Whether the job leaves the queue for the first time; `record` is its state after the step."""
     if decision.kind not in ("placed", "offloaded") or decision.numbers.get("why") in ("again", "stranded"):
         return False
-    # A place that is there at once, on the cluster or on a machine that is up, has its attempt already.
+    # An immediate placement, on the cluster or on a running machine, has counted its attempt already.
     return record.attempt == (1 if record.phase is Phase.STARTING else 0)
 
 
 def _new_bills(conn: Connection, billed: Sequence[JobRecord]) -> Mapping[tuple[str, str], int]:
-    """What came onto the bills of these jobs since they were last stored, by queue and user."""
+    """The increase of these jobs' bills since they were last stored, by queue and user."""
     before = dict(_stored_bills(conn, [job.id for job in billed]))
     bills = Counter[tuple[str, str]]()
     for job in billed:
@@ -174,22 +172,16 @@ def _new_bills(conn: Connection, billed: Sequence[JobRecord]) -> Mapping[tuple[s
 
 
 def _stored_bills(conn: Connection, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
-    for chunk in _chunks(ids):
+    for chunk in chunks(ids):
         for row in conn.execute(select(jobs.c.id, jobs.c.cloud_micro_usd).where(jobs.c.id.in_(chunk))):
             yield row[0], row[1]
 
 
 def _stored(conn: Connection, ids: Sequence[str]) -> Iterator[JobRecord]:
-    """These jobs as they were before the step; not those that are new."""
-    for chunk in _chunks(ids):
+    """These jobs as stored before the step; new jobs are missing."""
+    for chunk in chunks(ids):
         for text in conn.scalars(select(jobs.c.record).where(jobs.c.id.in_(chunk))):
             yield codec.decode(JobRecord, text)
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[list[str]]:
-    left = iter(ids)
-    while chunk := list(islice(left, CHUNK)):
-        yield chunk
 
 
 def _body(conn: Connection, key: str) -> str | None:

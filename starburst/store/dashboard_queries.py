@@ -1,4 +1,4 @@
-"""The whole at a glance, bounded however much there is: counts, who holds what, the first of each list.
+"""Queries for the dashboard and the metrics; each result has a bounded size.
 
 Times are scheduler seconds, amounts micro-dollars.
 """
@@ -25,7 +25,7 @@ from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS
 #: Phases in which a run of the job may exist.
 ALIVE = [phase.value for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)]
 QUEUED = Phase.QUEUED.value
-#: Counting the hits of a search stops here.
+#: Largest number of search hits that is counted.
 MOST_HITS = 10_000
 
 _ROW = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
@@ -33,7 +33,7 @@ _ROW = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
 
 @dataclass(frozen=True, slots=True)
 class JobCount:
-    """So many jobs of a queue are in a phase, at a site or at none."""
+    """The number of jobs of a queue in a phase, at a site or at none."""
 
     queue: str
     phase: str
@@ -43,21 +43,21 @@ class JobCount:
 
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
-    """A job with a place, and the part of its record that says where."""
+    """A job that has slots, and where they are."""
 
     id: str
     seq: int
     phase: str
     site: str | None
     slots: tuple[Slot, ...]
-    #: Held on the cluster for its way home; held in the cloud for a move.
+    #: Slots reserved on the cluster for a return, and in the cloud for a move.
     reserved: tuple[Slot, ...]
     moving: tuple[Slot, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A queued job, since when it waits, and what is lacking in the cloud if it should be there."""
+    """A queued job, the time it was queued, and the obstacle to its offload; "" is none."""
 
     row: JobRow
     queued_at: float
@@ -78,7 +78,7 @@ class _Wait:
 
 
 def job_counts(conn: Connection) -> list[JobCount]:
-    """Jobs that are not over, by queue, phase and site."""
+    """Numbers of jobs that have not ended, by queue, phase and site."""
     c = t.jobs.c
     key = (c.queue, c.phase, c.site)
     counted = select(*key, func.count()).where(c.phase.in_(LIVE_JOBS)).group_by(*key)
@@ -86,21 +86,21 @@ def job_counts(conn: Connection) -> list[JobCount]:
 
 
 def arrivals(conn: Connection) -> dict[str, int]:
-    """Jobs that the scheduler has not taken up yet, by queue."""
+    """Numbers of jobs that the scheduler has not taken up yet, by queue."""
     r = t.requests.c
     asked = select(r.queue, func.count()).where(r.kind == "submit").group_by(r.queue)
     return {row[0]: row[1] for row in conn.execute(asked)}
 
 
 def overdue(conn: Connection, now: float) -> dict[str, int]:
-    """Queued jobs whose deadline has passed, by queue."""
+    """Numbers of queued jobs past their deadline, by queue."""
     c = t.jobs.c
     late = select(c.queue, func.count()).where(c.phase == QUEUED, c.deadline < now).group_by(c.queue)
     return {row[0]: row[1] for row in conn.execute(late)}
 
 
 def placed_jobs(conn: Connection) -> list[PlacedJob]:
-    """Jobs with a place, in order of arrival."""
+    """Jobs with slots, in order of arrival."""
     c = t.jobs.c
     placed = select(c.id, c.seq, c.phase, c.site, c.record).where(c.phase.in_([*ALIVE, "offloading"]))
     found = []
@@ -111,30 +111,30 @@ def placed_jobs(conn: Connection) -> list[PlacedJob]:
 
 
 def on_cluster(holder: PlacedJob) -> tuple[Slot, ...]:
-    """The slots that a job has on nodes; `reserved` ones are held there besides."""
+    """The slots of a job on nodes of the cluster; `reserved` slots are separate."""
     return holder.slots if holder.site == Site.CLUSTER.value and holder.phase in ALIVE else ()
 
 
 def nodes(conn: Connection) -> tuple[Node, ...]:
-    """The cluster's nodes as last reported."""
+    """The nodes of the cluster as last reported."""
     body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "nodes"))
     return codec.decode(tuple[Node, ...], body) if body else ()
 
 
 def offers(conn: Connection) -> tuple[Offer, ...]:
-    """What the cloud sells, as last reported."""
+    """The offers of the cloud as last reported."""
     body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "offers"))
     return codec.decode(tuple[Offer, ...], body) if body else ()
 
 
 def facts(conn: Connection) -> Facts:
-    """The small part of the scheduler's state."""
+    """The small documents of the core's state."""
     body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "facts"))
     return codec.decode(Facts, body) if body else Facts()
 
 
 def queued_jobs(conn: Connection, limit: int) -> list[QueuedJob]:
-    """The queued jobs that leave next; those that wait without end last, by arrival."""
+    """Queued jobs by deadline; jobs without a deadline come last, in order of arrival."""
     c = t.jobs.c
     queued = select(*_ROW, c.record).where(c.phase == QUEUED)
     queued = queued.order_by(c.deadline.is_(None), c.deadline, c.seq).limit(limit)
@@ -147,7 +147,7 @@ def queued_jobs(conn: Connection, limit: int) -> list[QueuedJob]:
 
 
 def search(conn: Connection, text: str, phases: Collection[str], limit: int) -> tuple[list[JobRow], int]:
-    """The newest jobs with these words in id, name, user or queue, and how many in all, up to MOST_HITS."""
+    """The newest jobs with all words in id, name, user or queue, and the number of hits up to MOST_HITS."""
     c = t.jobs.c
     chosen: list[ColumnElement[bool]] = [c.phase.in_(phases)] if phases else []
     for word in text.split()[:8]:
@@ -160,7 +160,7 @@ def search(conn: Connection, text: str, phases: Collection[str], limit: int) -> 
 
 
 def machine_phases(conn: Connection) -> dict[tuple[str, str], int]:
-    """Machines that have not ended, by phase and offer."""
+    """Numbers of machines that have not ended, by phase and offer."""
     c = t.instances.c
     key = (c.phase, c.offer_name)
     counted = select(*key, func.count()).where(c.phase.in_(LIVE_INSTANCES)).group_by(*key)
@@ -168,7 +168,7 @@ def machine_phases(conn: Connection) -> dict[tuple[str, str], int]:
 
 
 def ended_since(conn: Connection, since: float) -> int:
-    """What machines that have ended cost from `since` on; a bill begun before counts in proportion."""
+    """Micro-dollars of ended machines since a time; bills that began earlier count in proportion."""
     c = t.instances.c
     share = case((c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at))
     ended = select(func.sum(c.micro_usd * share)).where(c.micro_usd > 0, c.ended_at > since)
@@ -176,7 +176,7 @@ def ended_since(conn: Connection, since: float) -> int:
 
 
 def running_since(machines: Collection[InstanceRecord], since: float, now: float) -> int:
-    """The same of machines that have not ended."""
+    """Micro-dollars of running machines since a time."""
     return sum(
         machine.rate.for_seconds(max(0.0, now - max(since, machine.launched_at))).micro_usd
         for machine in machines
@@ -187,7 +187,7 @@ def running_since(machines: Collection[InstanceRecord], since: float, now: float
 def unsettled(
     conn: Connection, machines: Collection[InstanceRecord], now: float
 ) -> Mapping[tuple[str, str], int]:
-    """What machines that have not ended have cost, by queue and user of the jobs that share them."""
+    """Micro-dollars of machines that have not ended, by queue and user of the jobs on them."""
     c, owed = t.jobs.c, dict[tuple[str, str], int]()
     sharing = select(c.id, c.queue, c.user).where(c.open_bills > 0)
     whose = {row[0]: (row[1], row[2]) for row in conn.execute(sharing)}

@@ -1,4 +1,4 @@
-"""Opening the database: safe settings, honest transactions, the newest schema."""
+"""Opens the database: durable settings, explicit transactions, the current schema."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from starburst.store.errors import StoreError, UnusableError
 from starburst.store.failures import translate, trouble
 from starburst.store.schema import HEAD
 
-#: How long a writer waits for another one, milliseconds.
+#: SQLite busy timeout, milliseconds.
 BUSY_TIMEOUT_MS = 30_000
-#: Connections that read at a time.
+#: Read connections per process.
 READERS = 8
-#: How long a thread waits for one of this process's connections, seconds.
+#: Seconds that a thread waits for a read connection.
 TURN_S = 10.0
 
-#: How soon a file that would not become WAL is asked again, seconds.
+#: Seconds between two attempts to switch a file to WAL.
 WAL_RETRY_S = 0.01
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def open_engine(where: str | Path, busy_ms: int | None = None) -> Engine:
-    """An engine on a file or a database URL, with the schema at its newest.
+    """An engine on a file or database URL, with the schema migrated to HEAD.
 
-    It keeps one connection: SQLite's data_version must always be asked on the same one. It waits for other
-    writers for `busy_ms`, BUSY_TIMEOUT_MS if None.
+    It keeps one connection, because SQLite's data_version is relative to a connection. Writers wait for
+    each other at most `busy_ms`, BUSY_TIMEOUT_MS if None.
 
     Raises:
-        StoreError: it cannot be opened, or a newer Starburst made it.
+        StoreError: the database cannot be opened, or a newer Starburst created it.
     """
     url = _url(where)
     if url.get_backend_name() == "sqlite" and url.database:
@@ -62,7 +62,7 @@ def open_engine(where: str | Path, busy_ms: int | None = None) -> Engine:
 
 
 def readers(engine: Engine) -> Engine:
-    """Connections to the same database that only read, READERS at most, opened when they are needed."""
+    """An engine of read-only connections, at most READERS, opened on demand."""
     if engine.dialect.name != "sqlite" or path_of(engine) is None:
         return engine
     reading = create_engine(
@@ -74,18 +74,18 @@ def readers(engine: Engine) -> Engine:
 
 
 def path_of(engine: Engine) -> Path | None:
-    """The file of a database that is one."""
+    """The file of a SQLite database; None for other databases."""
     name = engine.url.database
     return Path(name) if engine.dialect.name == "sqlite" and name and name != ":memory:" else None
 
 
 def damage(path: Path) -> str:
-    """What SQLite finds wrong with the file of a database, "" if nothing; it reads the whole of it.
+    """The errors that SQLite's integrity check finds, "" if none; it reads the whole file.
 
-    Over a connection of its own, for others answer from pages that they have read long ago.
+    It opens its own connection, because existing ones may answer from cached pages.
 
     Raises:
-        UnusableError: it cannot be looked at now.
+        UnusableError: the file cannot be read now.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as conn:
@@ -99,15 +99,15 @@ def damage(path: Path) -> str:
 
 
 def writer(engine: Engine) -> Engine:
-    """The same engine for transactions that write: SQLite takes the write lock at their start.
+    """The engine for write transactions: SQLite takes the write lock at their start.
 
-    A transaction that read first and asked for the lock later would fail if another process wrote meanwhile.
+    A transaction that reads first and locks later fails if another process writes in between.
     """
     return engine.execution_options(writes=True)
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the schema to HEAD. Of two processes that try at once, one does and the other finds it done."""
+    """Migrate the schema to HEAD. Of two concurrent processes one migrates, the other finds the result."""
     with engine.connect() as conn:
         if revision(conn) == HEAD:
             return
@@ -129,7 +129,7 @@ def migrate(engine: Engine) -> None:
 
 
 def revision(conn: Connection) -> str | None:
-    """The schema's revision; None in an empty database."""
+    """The revision of the schema; None in an empty database."""
     if not inspect(conn).has_table("alembic_version"):
         return None
     return conn.scalar(select(column("version_num")).select_from(table("alembic_version")))
@@ -145,10 +145,10 @@ def _url(where: str | Path) -> URL:
 
 
 def _make_file(path: Path) -> None:
-    """Create a new store for its owner's eyes only; SQLite gives its side files the same mode."""
+    """Create a database file with mode 0600; SQLite gives its side files the same mode."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Exclusive: closing a file that is open in this process elsewhere would drop SQLite's locks on it.
+        # Exclusive: closing a file that this process has open elsewhere would drop SQLite's locks on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if not path.parent.is_dir():
@@ -161,7 +161,7 @@ def _set_up_sqlite(engine: Engine, busy_ms: int, *more: str) -> None:
     pragmas = (f"busy_timeout = {busy_ms}", "synchronous = FULL", "foreign_keys = ON", *more)
 
     def set_up(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # transactions begin where SQLAlchemy says, not pysqlite
+        connection.isolation_level = None  # SQLAlchemy begins transactions, not pysqlite
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}").close()
         _make_wal(connection, busy_ms)
@@ -171,10 +171,10 @@ def _set_up_sqlite(engine: Engine, busy_ms: int, *more: str) -> None:
 
 
 def _make_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
-    """Keep a write-ahead log, which stays with the file.
+    """Switch the file to write-ahead logging, which is persistent.
 
-    Of two processes that make one of a fresh file at once, SQLite refuses the second on the spot, whatever
-    the busy timeout says: it must be asked again.
+    SQLite refuses at once, without the busy timeout, when two processes switch a new file at the same time;
+    the switch is therefore repeated.
     """
     end = time.monotonic() + busy_ms / 1000
     while True:

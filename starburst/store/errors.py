@@ -1,4 +1,4 @@
-"""What can go wrong with the store, as one sentence each."""
+"""Errors of the store; each message is one sentence."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Sequence
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked of it."""
+    """An operation of the store failed."""
 
 
 class UnusableError(StoreError):
-    """The database cannot be used now; it is whole, and what was acknowledged is in it."""
+    """The database cannot be used now; it is intact, and acknowledged writes are in it."""
 
-    #: In a few words, without names of places or programs.
+    #: Short description without paths and programs, for answers over HTTP.
     kind = "the store is out of reach"
 
 
 class BusyError(UnusableError):
-    """Others use it, for longer than was waited for."""
+    """Other processes held the lock for longer than the busy timeout."""
 
     kind = "the store is busy"
 
 
 class DiskFullError(UnusableError):
-    """It cannot grow: the disk is full, or a quota used up."""
+    """The database cannot grow: the disk is full or a quota is used up."""
 
     kind = "the disk is full"
 
 
 class DamagedError(StoreError):
-    """What lies there is no database, or not a whole one."""
+    """The file is not a database, or is corrupt."""
 
 
 class DuplicateJobError(StoreError):
-    """A job of this id is there already."""
+    """A job with this id exists already."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"there is a job {job_id!r} already; give the new one another name")
@@ -41,7 +41,7 @@ class DuplicateJobError(StoreError):
 
 
 class JobNotFoundError(StoreError):
-    """No job answers to this id, name or prefix."""
+    """No job has this id, name or prefix."""
 
     def __init__(self, text: str, close: Sequence[str]) -> None:
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
@@ -51,7 +51,7 @@ class JobNotFoundError(StoreError):
 
 
 class AmbiguousJobError(StoreError):
-    """Several jobs answer to this name or prefix."""
+    """Several jobs have this name or prefix."""
 
     def __init__(self, text: str, candidates: Sequence[str]) -> None:
         shown = ", ".join(candidates[:5])

@@ -1,6 +1,6 @@
-"""Why a database cannot be used, as one of the store's errors: busy, no room, out of reach or damaged.
+"""Translates errors of the database driver: busy, disk full, out of reach or damaged.
 
-SQLite's result codes are https://www.sqlite.org/rescode.html; Python 3.10 hands on their texts alone.
+SQLite's result codes are https://www.sqlite.org/rescode.html; Python 3.10 provides only their messages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starburst.store.errors import BusyError, DamagedError, DiskFullError, StoreError, UnusableError
 from starburst.store.lock_holder import holder
 
-#: By SQLITE_BUSY and SQLITE_LOCKED; SQLITE_FULL; SQLITE_CORRUPT and SQLITE_NOTADB.
+#: Messages of SQLITE_BUSY and SQLITE_LOCKED; SQLITE_FULL; SQLITE_CORRUPT and SQLITE_NOTADB.
 LOCKED = ("database is locked", "database table is locked")
 FULL = ("database or disk is full",)
 DAMAGED = ("database disk image is malformed", "file is not a database")
-#: By SQLITE_IOERR, CANTOPEN, READONLY, PERM, PROTOCOL: a quota, no more open files, a disk that fails.
+#: Messages of SQLITE_IOERR, CANTOPEN, READONLY, PERM, PROTOCOL: quota, open files, failing disk.
 OUT_OF_REACH = (
     "disk I/O error",
     "unable to open database file",
@@ -28,12 +28,12 @@ OUT_OF_REACH = (
     "access permission denied",
     "locking protocol",
 )
-#: Below this much room a disk counts as full, bytes: SQLite cannot map a new page of its index then.
+#: Bytes of free space below which a disk counts as full: SQLite cannot map a new page of its index then.
 LEAST_ROOM = 64 * 1024
 
 
 def translate(engine: Engine, path: Path | None) -> None:
-    """Have an engine raise the store's own errors for what is wrong with the database as such."""
+    """Have an engine raise errors of the store instead of driver errors about the database."""
 
     @event.listens_for(engine, "handle_error")
     def _as_ours(context: ExceptionContext) -> StoreError | None:
@@ -41,7 +41,7 @@ def translate(engine: Engine, path: Path | None) -> None:
 
 
 def trouble(error: BaseException, path: Path | None) -> StoreError | None:
-    """What an error of driver or pool says of the database at `path`; None if it is about a statement."""
+    """The store error for an error of driver or pool; None if the error is about a statement."""
     where = "the store" if path is None else str(path)
     said = str(error)
     if isinstance(error, PoolTimeoutError):
@@ -65,7 +65,7 @@ def trouble(error: BaseException, path: Path | None) -> StoreError | None:
 
 
 def no_room(path: Path) -> str:
-    """Why a file system takes no more; "" if it does, or does not say."""
+    """The reason why a file system cannot be written; "" if it can, or if it does not tell."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:
@@ -79,7 +79,7 @@ def no_room(path: Path) -> str:
 
 
 def mount_point(path: Path) -> Path:
-    """The top of the file system that a file is on."""
+    """The mount point of a file."""
     place = path.absolute().parent
     return next((top for top in (place, *place.parents) if os.path.ismount(top)), place)
 

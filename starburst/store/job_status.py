@@ -1,4 +1,4 @@
-"""How one job stands, asked often: no joins, no bills."""
+"""The status of one job by a cheap query, for frequent progress reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starburst.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """Of a job that the scheduler has taken up."""
+    """The status of a job that the scheduler has taken up."""
 
     id: str
     name: str
@@ -24,17 +24,17 @@ class JobStatus:
 
     @property
     def alive(self) -> bool:
-        """Whether a run of it may exist somewhere."""
+        """Whether a run of the job may exist."""
         return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 
 
 def job_status(store: Store, job_id: str) -> JobStatus | None:
-    """The job of this id; None if there is none, or the scheduler has not taken it up yet."""
+    """The status of a job by id; None if the job is unknown or not yet taken up."""
     return next(iter(_where(store, jobs.c.id == job_id)), None)
 
 
 def jobs_named(store: Store, name: str) -> list[JobStatus]:
-    """All jobs of this name."""
+    """The jobs with this name."""
     return _where(store, jobs.c.name == name)
 
 

@@ -1,7 +1,7 @@
-"""Who holds the write lock of a database, by the kernel's table of locks.
+"""The process that holds the write lock of a SQLite file, by the kernel's lock table.
 
-In WAL mode a writer locks byte 120 of the file's -shm (https://www.sqlite.org/walformat.html#locks); one that
-wants it for itself alone locks bytes of the file from 2^30 on.
+In WAL mode a writer locks byte 120 of the file's -shm (https://www.sqlite.org/walformat.html#locks); an
+exclusive lock covers bytes of the database file from 2^30 on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PENDING_BYTE = 1 << 30
 
 
 def holder(database: Path) -> str | None:
-    """Such as "pid 12 (sqlite3)"; None if nobody does, or the kernel does not say."""
+    """The holder, such as "pid 12 (sqlite3)"; None if the lock is free or the kernel does not tell."""
     places = {_inode(Path(f"{database}-shm")): WAL_WRITE_BYTE, _inode(database): PENDING_BYTE}
     places.pop(None, None)
     try:
@@ -24,7 +24,7 @@ def holder(database: Path) -> str | None:
         return None
     for line in lines:
         fields = line.split()
-        # "1: POSIX ADVISORY WRITE 12 08:01:2345 120 120"; a waiter has "->" after the number
+        # "1: POSIX ADVISORY WRITE 12 08:01:2345 120 120"; waiting processes have "->" after the number
         if len(fields) != 8 or fields[3] != "WRITE":
             continue
         byte = places.get(fields[5])
@@ -35,7 +35,7 @@ def holder(database: Path) -> str | None:
 
 
 def _inode(path: Path) -> str | None:
-    """A file as the table has it: major and minor number of the device, and inode."""
+    """A file in the notation of the lock table: device numbers and inode."""
     try:
         found = path.stat()
     except OSError:
@@ -49,6 +49,6 @@ def _named(pid: int) -> str:
     try:
         name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
-        return f"pid {pid}" if pid > 0 else "another process"  # 0 and less: of another container
+        return f"pid {pid}" if pid > 0 else "another process"  # 0 or negative: a process of another container
     shown = "".join(c if c.isprintable() else "?" for c in name)
     return f"pid {pid} ({shown})"

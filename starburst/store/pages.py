@@ -1,4 +1,4 @@
-"""Parts of the listings: a page of jobs, those that go by a name, the jobs and decisions of some queues."""
+"""Scoped listings: a page of jobs, jobs by name, jobs and decisions of some queues."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from starburst.store import codec, queries
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.queries import SUBMITTED, DecisionRow, JobRow
-from starburst.store.store import Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import Store
 
-#: Names of queues; None is all.
-Queues = Sequence[str] | None
+#: Names of queues; None is all queues.
+QueueScope = Sequence[str] | None
 Choice = TypeVar("Choice", bound=Select[Any])
 _REQUESTED = t.requests.c.kind == "submit"
 
@@ -29,7 +30,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Of a record or submission, its place in an array."""
+    """The part of a record or submission that holds the job's place in an array."""
 
     job: _Place
 
@@ -39,11 +40,11 @@ def page(
     *,
     phases: Collection[str] = (),
     user: str | None = None,
-    queues: Queues = None,
+    queues: QueueScope = None,
     after: JobRow | None = None,
     limit: int,
 ) -> list[JobRow]:
-    """The first `limit` jobs in order of arrival, or after one of them; those not yet taken up come last."""
+    """The first `limit` jobs in order of arrival, or after a job; jobs not yet taken up come last."""
     taken = _of(t.jobs, select(t.jobs.c.id).order_by(t.jobs.c.seq), user, queues)
     asked = _of(t.requests, select(t.requests.c.job_id).order_by(t.requests.c.seq), user, queues).where(
         _REQUESTED
@@ -52,7 +53,7 @@ def page(
         taken = taken.where(t.jobs.c.phase.in_(phases))
     with store.read() as conn:
         if after is not None:
-            # Asked anew: it may have been taken up since.
+            # Queried again: the scheduler may have taken the job up in the meantime.
             seq = conn.scalar(select(t.jobs.c.seq).where(t.jobs.c.id == after.id))
             request = conn.scalar(select(t.requests.c.seq).where(_REQUESTED, t.requests.c.job_id == after.id))
             taken = taken.where(literal(False) if seq is None else t.jobs.c.seq > seq)
@@ -63,12 +64,12 @@ def page(
     return queries.jobs(store, ids=ids)
 
 
-def find(store: Store, text: str, queues: Queues) -> JobRow:
-    """As `queries.job`, but jobs of other queues are not there, and not guessed at.
+def find(store: Store, text: str, queues: QueueScope) -> JobRow:
+    """As `queries.job`, restricted to these queues; other queues' jobs are not named in errors either.
 
     Raises:
-        NotFoundError: there is none.
-        AmbiguousError: there are several; those of other queues are not named.
+        JobNotFoundError: no job matches.
+        AmbiguousJobError: several jobs match.
     """
     if queues is None:
         return queries.job(store, text)
@@ -90,18 +91,18 @@ def find(store: Store, text: str, queues: Queues) -> JobRow:
     return queries.job(store, ids[0])
 
 
-def named(store: Store, names: Iterable[str], queues: Queues = None) -> list[JobRow]:
-    """For each name the job that `find` finds, or all jobs of the array of this id or name, by their indices.
+def named(store: Store, names: Iterable[str], queues: QueueScope = None) -> list[JobRow]:
+    """For each name the job that `find` finds, or all jobs of the array with this id or name, by index.
 
     Raises:
-        NotFoundError: one is nobody's.
-        AmbiguousError: one is that of several jobs or arrays.
+        JobNotFoundError: a name matches no job.
+        AmbiguousJobError: a name matches several jobs or arrays.
     """
     return [row for name in names for row in _named(store, name, queues)]
 
 
-def among(store: Store, job_ids: Collection[str], queues: Queues) -> set[str]:
-    """Those of the ids whose jobs are in these queues."""
+def among(store: Store, job_ids: Collection[str], queues: QueueScope) -> set[str]:
+    """The ids among `ids` whose jobs are in these queues."""
     if queues is None:
         return set(job_ids)
     found: set[str] = set()
@@ -114,28 +115,28 @@ def among(store: Store, job_ids: Collection[str], queues: Queues) -> set[str]:
 
 
 def elsewhere(store: Store, words: Collection[str], queues: Sequence[str]) -> set[str]:
-    """Those of the words that are ids of jobs in other queues than these."""
+    """The words that are ids of jobs outside these queues."""
     found: set[str] = set()
     with store.read() as conn:
         for some in chunks(list(words)):
             for table, id_ in ((t.jobs, t.jobs.c.id), (t.requests, t.requests.c.job_id)):
-                others = table.c.queue.not_in([*queues, ""])  # "" is that of a wish about a job
+                others = table.c.queue.not_in([*queues, ""])  # requests about a job have no queue
                 found |= set(conn.scalars(select(id_).where(id_.in_(some), others)))
     return found
 
 
 def decisions(
     store: Store,
-    queues: Queues,
+    queues: QueueScope,
     subject: str | None = None,
     *,
     after_seq: int = 0,
     limit: int,
     newest: bool = False,
 ) -> tuple[list[DecisionRow], int]:
-    """The decision log after `after_seq`, about jobs of these queues: the first `limit` rows, or the newest.
+    """Decisions after `after_seq` about jobs of these queues: the first `limit` rows, or the newest ones.
 
-    The number says up to where the log was looked at: the last row, or the log's end if there are no more.
+    The number is the position up to which the log was read: the last row, or the end of the log.
     """
     seq = t.decisions.c.seq
     with store.read() as conn:
@@ -154,13 +155,13 @@ def decisions(
 
 
 def head(store: Store) -> int:
-    """The last row of the decision log; 0 if there is none."""
+    """The sequence number of the newest decision; 0 if there is none."""
     with store.read() as conn:
         return conn.scalar(select(func.max(t.decisions.c.seq))) or 0
 
 
-def counts(store: Store, queues: Queues) -> dict[str, int]:
-    """How many jobs there are in each phase that has any."""
+def counts(store: Store, queues: QueueScope) -> dict[str, int]:
+    """Numbers of jobs by phase; phases without jobs are missing."""
     phase = t.jobs.c.phase
     by_phase = _of(t.jobs, select(phase, func.count()).group_by(phase).order_by(phase), None, queues)
     waiting = _of(t.requests, select(func.count()).select_from(t.requests), None, queues).where(_REQUESTED)
@@ -170,7 +171,7 @@ def counts(store: Store, queues: Queues) -> dict[str, int]:
     return {SUBMITTED: asked, **found} if asked else found
 
 
-def _named(store: Store, text: str, queues: Queues) -> list[JobRow]:
+def _named(store: Store, text: str, queues: QueueScope) -> list[JobRow]:
     try:
         return [find(store, text, queues)]
     except AmbiguousJobError as several:
@@ -185,8 +186,8 @@ def _named(store: Store, text: str, queues: Queues) -> list[JobRow]:
         return sorted(queries.jobs(store, ids=found), key=lambda row: index[row.id])
 
 
-def _arrays(store: Store, text: str, queues: Queues) -> dict[str, list[str]]:
-    """Arrays of this id or name: the ids of their jobs, in order of their indices."""
+def _arrays(store: Store, text: str, queues: QueueScope) -> dict[str, list[str]]:
+    """The jobs of arrays with this id or name, in order of their indices."""
     tables = (
         (t.jobs, t.jobs.c.id, t.jobs.c.record, t.jobs.c.phase.is_not(None)),
         (t.requests, t.requests.c.job_id, t.requests.c.body, _REQUESTED),
@@ -204,8 +205,8 @@ def _arrays(store: Store, text: str, queues: Queues) -> dict[str, list[str]]:
     return {array: [ids[index] for index in sorted(ids)] for array, ids in found.items()}
 
 
-def _of(table: Table, chosen: Choice, user: str | None, queues: Queues) -> Choice:
-    """Only rows of this user and of these queues."""
+def _of(table: Table, chosen: Choice, user: str | None, queues: QueueScope) -> Choice:
+    """Conditions for this user and these queues."""
     if user is not None:
         chosen = chosen.where(table.c.user == user)
     return chosen if queues is None else chosen.where(table.c.queue.in_(queues))

@@ -1,6 +1,6 @@
 """Listings: frozen rows whose field names are the keys of `-o json`. They read columns, not whole records.
 
-Times are scheduler seconds, amounts micro-dollars; null is what does not apply (a deadline: never).
+Times are scheduler seconds, amounts micro-dollars; null: does not apply (deadline: never).
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from starburst.domain.job import Adopted, Phase, Submission, Workload, is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
-from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store
 
 #: Phase of a job that the scheduler has not taken up yet.
 SUBMITTED = "submitted"
 
-#: How many of the newest jobs a misspelt name is compared with.
+#: Newest jobs that a misspelt name is compared with.
 GUESS_AMONG = 2000
 
 
@@ -40,10 +41,10 @@ class JobRow:
     need: str
     phase: str
     submitted_at: float
-    #: Order of arrival; null until the scheduler has taken the job up.
+    #: Order of arrival; None until the scheduler takes the job up.
     seq: int | None = None
     site: str | None = None
-    #: Nodes or machines of its current or last run.
+    #: Nodes or machines of its present or last run.
     runs_on: str = ""
     attempt: int = 0
     deadline: float | None = None
@@ -52,7 +53,7 @@ class JobRow:
     exit_code: int | None = None
     message: str = ""
     cloud_micro_usd: int = 0
-    #: Machines whose bill it shares and which have not ended yet.
+    #: Machines that the job pays for and that have not ended yet.
     open_bills: int = 0
 
 
@@ -81,11 +82,11 @@ class EventRow:
 
 
 class PastJob(NamedTuple):
-    """A job that has ended by itself, as the simulator wants it: sums over its tasks."""
+    """A job whose command has ended, as the simulator takes it; resources are sums over its tasks."""
 
     id: str
     submitted_at: float
-    #: Seconds its last run took.
+    #: Duration of its last run, seconds.
     runtime_s: float
     gpus: int
     cpus: float
@@ -95,7 +96,7 @@ class PastJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PhaseCounts:
-    """How many jobs and machines there are in each phase that has any."""
+    """Numbers of jobs and machines by phase."""
 
     jobs: dict[str, int]
     instances: dict[str, int]
@@ -133,11 +134,11 @@ def jobs(
 
 
 def job(store: Store, text: str) -> JobRow:
-    """The job of this id or name, or the only one whose id or name begins so.
+    """The job with this id or name, or with this unique prefix.
 
     Raises:
-        NotFoundError: there is none.
-        AmbiguousError: there are several.
+        JobNotFoundError: no job matches.
+        AmbiguousJobError: several jobs match.
     """
     known = union_all(
         select(t.jobs.c.id, t.jobs.c.name),
@@ -158,13 +159,13 @@ def job(store: Store, text: str) -> JobRow:
 
 
 def ended(store: Store, ids: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Those of these jobs that are over, and how they ended."""
+    """The (id, phase) of those jobs that have ended."""
     found = jobs(store, ids=ids) if ids else []
     return tuple((row.id, row.phase) for row in found if is_over(row.phase))
 
 
 def past_jobs(store: Store) -> list[PastJob]:
-    """Jobs whose command has ended, well or not, in order of arrival."""
+    """Jobs whose command has ended with any exit code, in order of arrival."""
     c = t.jobs.c
     ended = select(c.record).where(
         c.phase.in_(("succeeded", "failed")), c.started_at.is_not(None), c.ended_at.is_not(None)
@@ -174,15 +175,15 @@ def past_jobs(store: Store) -> list[PastJob]:
 
 
 def record(store: Store, job_id: str) -> JobRecord | None:
-    """All the scheduler knows of a job; None if it has not taken it up."""
+    """The scheduler's record of a job; None if it has not taken the job up."""
     with store.read() as conn:
         body = conn.scalar(select(t.jobs.c.record).where(t.jobs.c.id == job_id))
     return None if body is None else codec.decode(JobRecord, body)
 
 
 def adopted(store: Store) -> dict[str, Adopted]:
-    """Jobs that were found in a cluster and are not over, taken up or not, by id."""
-    found, r = '%"adopted":{%', t.requests.c  # manifests in the text have their quotes escaped
+    """Adopted jobs that have not ended, taken up or not, by id."""
+    found, r = '%"adopted":{%', t.requests.c  # quotes inside manifests are escaped
     live = t.jobs.c.phase.in_(LIVE_JOBS) & t.jobs.c.workload.like(found)
     taken = select(t.jobs.c.id, t.jobs.c.workload).where(live)
     asked = select(r.job_id, r.body).where(_REQUESTED, r.body.like(found))
@@ -201,7 +202,7 @@ def decisions(
     limit: int | None = None,
     last: int | None = None,
 ) -> list[DecisionRow]:
-    """The decision log after `after_seq`, or one subject's part of it: all, the first or the last so many."""
+    """Decisions after `after_seq`, or those about one subject: all, the first or the last ones."""
     seq = t.decisions.c.seq
     log = select(t.decisions).where(seq > after_seq)
     log = log.order_by(seq).limit(limit) if last is None else log.order_by(seq.desc()).limit(last)
@@ -220,13 +221,13 @@ def events(store: Store, *, after_seq: int = 0, limit: int | None = None) -> lis
 
 
 def instance_records(store: Store, *, include_ended: bool = False) -> list[InstanceRecord]:
-    """The scheduler's records of its machines, in the order they were asked for."""
+    """The scheduler's records of machines, in order of request."""
     with store.read() as conn:
         return machines(conn, include_ended=include_ended)
 
 
 def machines(conn: Connection, *, include_ended: bool = False) -> list[InstanceRecord]:
-    """The same within a transaction."""
+    """`instance_records` within a transaction."""
     chosen = select(t.instances.c.record).order_by(t.instances.c.requested_at, t.instances.c.id)
     if not include_ended:
         chosen = chosen.where(t.instances.c.phase.in_(LIVE_INSTANCES))
@@ -234,13 +235,13 @@ def machines(conn: Connection, *, include_ended: bool = False) -> list[InstanceR
 
 
 def pace(store: Store) -> Pace:
-    """The scheduler's clock; the wall's where none ever ran."""
+    """The scheduler's clock; the wall clock in a new store."""
     with store.read() as conn:
         return _pace(conn)
 
 
 def summary(store: Store) -> PhaseCounts:
-    """Counts by phase."""
+    """Numbers of jobs and machines by phase."""
     with store.read() as conn:
         counts = _phases(conn, t.jobs)
         waiting = conn.scalar(select(func.count()).select_from(t.requests).where(_REQUESTED))
@@ -248,7 +249,7 @@ def summary(store: Store) -> PhaseCounts:
 
 
 def at_work(store: Store) -> bool:
-    """Whether jobs run, or machines are rented, as far as the store knows."""
+    """Whether jobs run or machines are rented, as far as the store knows."""
     counts = summary(store)
     busy = {phase.value for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)}
     return not counts.instances.keys().isdisjoint(LIVE_INSTANCES) or not counts.jobs.keys().isdisjoint(busy)
@@ -262,7 +263,7 @@ def _taken_up(conn: Connection, conditions: list[ColumnElement[bool]], limit: in
 
 
 def _requested(conn: Connection, conditions: list[ColumnElement[bool]], limit: int | None) -> list[JobRow]:
-    """Jobs that the scheduler has not taken up, newest first."""
+    """Jobs not yet taken up, newest first."""
     r = t.requests.c
     chosen = select(r.job_id, r.name, r.user, r.queue, r.need, r.created_at).where(_REQUESTED, *conditions)
     found = conn.execute(chosen.order_by(r.seq.desc()).limit(limit)).all()

@@ -1,4 +1,4 @@
-"""How many jobs may wait, of one user and in one queue: counted where they are stored, so nothing races."""
+"""Quotas of pending jobs per user and queue, checked in the transaction that stores them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from starburst.domain.job import Phase, Submission
 from starburst.store.errors import StoreError
 from starburst.store.schema import jobs, requests
 
-#: Phases of jobs that have not had a place yet, or none any more.
+#: Phases of jobs without a placement.
 PENDING = [phase.value for phase in (Phase.HELD, Phase.BLOCKED, Phase.QUEUED, Phase.OFFLOADING)]
 
 
 class QuotaError(StoreError):
-    """There would be too many jobs waiting."""
+    """More jobs would be pending than the quota allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The most jobs that may wait; 0 is no limit."""
+    """The largest numbers of pending jobs; 0 is no limit."""
 
     per_user: int = 0
     per_queue: int = 0
-    #: Instead of `per_queue`, of the queues that have one of their own.
+    #: Overrides of `per_queue` by queue.
     of_queue: Mapping[str, int] = field(default_factory=dict)
 
     def keep(self, conn: Connection, new: Sequence[Submission]) -> None:
-        """Refuse jobs that are more than may wait, within the transaction that has just stored them.
+        """Refuse jobs beyond the quota, within the transaction that has just stored them.
 
         Raises:
-            QuotaError: they are; it says how many there are, come and may be.
+            QuotaError: a limit is exceeded; the message names the counts and the limit.
         """
         for user, count in Counter(item.job.user for item in new).items():
             _keep(conn, "user", user, count, (self.per_user, "limits.pending_per_user"))
@@ -54,7 +54,7 @@ def _keep(conn: Connection, what: str, name: str, new: int, limit: tuple[int, st
 
 
 def _pending(conn: Connection, column: str, value: str) -> int:
-    """Jobs that wait, those included that the scheduler has not taken up yet."""
+    """The number of pending jobs, including those not yet taken up."""
     taken = select(func.count()).where(jobs.c.phase.in_(PENDING), jobs.c[column] == value)
     asked = select(func.count()).where(requests.c.kind == "submit", requests.c[column] == value)
     return (conn.scalar(taken) or 0) + (conn.scalar(asked) or 0)

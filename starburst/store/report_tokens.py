@@ -1,7 +1,7 @@
-"""Tokens by which a run says how far it is, and can do nothing else: made of a key and the job's id.
+"""Report tokens: each authorises progress reports on one job and nothing else.
 
-They stand where others may read them, in the environment of a pod, and so are worth nothing beyond that. None
-is kept. The key is a fact of the store, which only its owner reads; with another key all of them have ended.
+A token is an HMAC of the job's id under a secret key of the store, so no token is stored. Tokens are
+readable in the environment of a pod. A new key invalidates all of them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from base64 import urlsafe_b64encode
 from starburst.store.store import Store
 from starburst.store.tokens import PREFIX
 
-#: Begins every one of them, so that it is known for what it is.
+#: Prefix by which a report token is recognised.
 REPORT_PREFIX = f"{PREFIX}report_"
 FACT = "report-key"
 
 
 def report_key(store: Store) -> str | None:
-    """The key of this store; None if none was made yet."""
+    """The key of this store; None if none exists yet."""
     key: str | None = store.fact(FACT)
     return key
 
 
 def make_report_key(store: Store) -> str:
-    """The key of this store, made by whoever comes first: one scheduler has a home."""
+    """The key of this store, created on first use; only one scheduler runs on a home."""
     key = report_key(store)
     if key is None:
         key = secrets.token_hex(32)
@@ -34,12 +34,12 @@ def make_report_key(store: Store) -> str:
 
 
 def report_token(key: str, job_id: str) -> str:
-    """What the runs of a job are given."""
+    """The token for the runs of a job."""
     digest = hmac.digest(bytes.fromhex(key), job_id.encode(errors="replace"), "sha256")
     return REPORT_PREFIX + urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def is_report_token(key: str, job_id: str, secret: str) -> bool:
-    """Whether it is this job's."""
+    """Whether `secret` is the token of this job; in constant time."""
     told = secret.encode(errors="replace")
     return hmac.compare_digest(report_token(key, job_id).encode(), told)

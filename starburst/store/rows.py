@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from math import isinf
 from typing import Any
 
@@ -14,11 +15,21 @@ from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Submission
 from starburst.store import codec
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
+
+#: Rows or ids per statement: bounds memory and the number of bound values.
+CHUNK = 500
+
+
+def chunks(items: Sequence[codec.T]) -> Iterator[list[codec.T]]:
+    """The items in lists of at most `CHUNK`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
 
 
 def job_progress(record: JobRecord) -> dict[str, Any]:
-    """What changes about a job."""
+    """The columns of a job that change."""
     return {
         "phase": record.phase.value,
         "site": record.site.value if record.site else None,
@@ -35,8 +46,8 @@ def job_progress(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def new_job(record: JobRecord, submission: Submission) -> Row:
-    """A job's first row."""
+def new_job(record: JobRecord, submission: Submission) -> TableRow:
+    """The complete row of a new job."""
     job = record.job
     return {
         "id": job.id,
@@ -52,7 +63,7 @@ def new_job(record: JobRecord, submission: Submission) -> Row:
     }
 
 
-def instance(record: InstanceRecord) -> Row:
+def instance(record: InstanceRecord) -> TableRow:
     """A rented machine."""
     return {
         "id": record.id,
@@ -66,8 +77,8 @@ def instance(record: InstanceRecord) -> Row:
     }
 
 
-def submit_request(submission: Submission, now_wall: float) -> Row:
-    """A job on its way to the scheduler."""
+def submit_request(submission: Submission, now_wall: float) -> TableRow:
+    """A submission that waits for the scheduler."""
     job = submission.job
     return {
         "kind": "submit",
@@ -81,22 +92,20 @@ def submit_request(submission: Submission, now_wall: float) -> Row:
     }
 
 
-def request(kind: str, job_id: str, now_wall: float) -> Row:
-    """A wish about a known job on its way to the scheduler: "cancel", "cancel-now", "hold" or
-    "release".
-    """
+def request(kind: str, job_id: str, now_wall: float) -> TableRow:
+    """A request about a job that waits for the scheduler: cancel, cancel-now, hold or release."""
     nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
     return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
 
 
-def event(item: Event, now: float) -> Row:
-    """A line of the input log."""
+def event(item: Event, now: float) -> TableRow:
+    """A row of the input log."""
     kind = type(item).__name__
     return {"at": now, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}
 
 
-def decision(item: Decision) -> Row:
-    """A line of the decision log."""
+def decision(item: Decision) -> TableRow:
+    """A row of the decision log."""
     return {
         "seq": item.seq,
         "at": item.at,
@@ -108,7 +117,7 @@ def decision(item: Decision) -> Row:
     }
 
 
-def action(item: Action) -> Row:
+def action(item: Action) -> TableRow:
     """A pending action."""
     kind = type(item).__name__
     return {"key": item.key, "kind": kind, "subject": codec.subject(item), "body": codec.encode(item)}

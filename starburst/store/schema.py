@@ -1,4 +1,4 @@
-"""The tables. JSON is kept as text; what listings show or select by has a column of its own."""
+"""The tables. Records are JSON text; values that listings show or filter by have columns of their own."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sqlalchemy import (
 #: Revision of the newest migration.
 HEAD = "0005"
 
-#: A 64-bit number the database counts up; SQLite does so for INTEGER alone, which has 64 bits there.
+#: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
 
-#: Jobs the scheduler has taken in. Times are scheduler seconds, amounts micro-dollars.
+#: Jobs that the scheduler has taken up. Times are scheduler seconds, amounts micro-dollars.
 jobs = Table(
     "jobs",
     metadata,
@@ -69,8 +69,7 @@ instances = Table(
     Index("ix_instances_phase", "phase"),
 )
 
-#: What users asked for and the scheduler has not taken up yet: "submit", "cancel", "cancel-now", "hold" and
-#: "release".
+#: Requests that the scheduler has not taken up yet: "submit", "cancel", "cancel-now", "hold" and "release".
 requests = Table(
     "requests",
     metadata,
@@ -84,7 +83,7 @@ requests = Table(
     Column("body", Text, nullable=False),
     Column("created_at", Double, nullable=False),  # wall seconds
     UniqueConstraint("kind", "job_id", name="uq_requests_kind_job_id"),
-    sqlite_autoincrement=True,  # a number is never given out twice
+    sqlite_autoincrement=True,  # numbers are never reused
 )
 
 #: The scheduler's input log.
@@ -113,7 +112,7 @@ decisions = Table(
     Index("ix_decisions_subject", "subject", "seq"),
 )
 
-#: What the world was asked to do, in order; pending until `done_at` is set.
+#: Actions, in order; pending until `done_at` is set.
 actions = Table(
     "actions",
     metadata,
@@ -128,8 +127,9 @@ actions = Table(
     sqlite_autoincrement=True,
 )
 
-#: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id made once; "clock";
-#: "tallies", "spent" and "steps", counters that only grow; "speeds", how fast jobs run beside each other.
+#: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id; "clock";
+#: "tallies", "spent" and "steps", monotonic counters; "speeds", the throughput table of jobs that share
+#: machines.
 facts = Table(
     "facts",
     metadata,
@@ -137,7 +137,7 @@ facts = Table(
     Column("body", Text, nullable=False),
 )
 
-#: Who may use the HTTP API. Times are wall seconds.
+#: Tokens of the HTTP API. Times are wall seconds.
 tokens = Table(
     "tokens",
     metadata,
@@ -148,6 +148,6 @@ tokens = Table(
     Column("created_at", Double, nullable=False),
     Column("expires_at", Double),  # null is never
     Column("last_used_at", Double),
-    Column("kubernetes", Text),  # what its jobs may in a cluster; null is no more than everybody's
+    Column("kubernetes", Text),  # rights of its jobs in a cluster; null is the default rights
     UniqueConstraint("hash", name="uq_tokens_hash"),
 )

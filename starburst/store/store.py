@@ -1,4 +1,4 @@
-"""The store: what users ask for goes in, each step of the scheduler is kept whole, a restart finds it all."""
+"""The store: requests of users, the steps of the scheduler, and the state that a restart needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,10 +45,7 @@ from starburst.store.schema import actions, decisions, events, facts, instances,
 
 T = TypeVar("T")
 
-#: Rows written, or ids looked up, by one statement: bounds memory and the number of bound values.
-CHUNK = 500
-
-#: Phases in which a job is not over, and a machine not ended; listed, so that the index on phases serves.
+#: Phases of jobs and machines that have not ended; listed, so that SQLite uses the index on phases.
 LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
 ENDED_JOBS = [phase.value for phase in ENDS]
 LIVE_INSTANCES = [
@@ -66,8 +62,8 @@ _action_done = update(actions).where(actions.c.key == bindparam("action_key"))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a user asked for: "submit" with a submission; "cancel", "hold" or "release" without one."""
+class UserRequest:
+    """A request of a user: "submit" with a submission, or "cancel", "hold", "release" without one."""
 
     seq: int
     kind: str
@@ -77,7 +73,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the scheduler at `now`, scheduler seconds: what came in, and all that it did."""
+    """One step of the scheduler at `now` (scheduler seconds): its inputs and all changes."""
 
     now: float
     changes: Changes
@@ -86,15 +82,15 @@ class Step:
     events: Sequence[Event] = ()
     #: Requests that became these events.
     request_seqs: Sequence[int] = ()
-    #: The jobs that are new in this step.
+    #: The new jobs of this step.
     submissions: Mapping[str, Submission] = field(default_factory=dict)
-    #: The core's nodes and offers after the step; kept if `changes` says that they changed.
+    #: The core's nodes and offers after the step; stored if `changes` marks them as changed.
     nodes: Iterable[Node] = ()
     offers: Iterable[Offer] = ()
 
 
 class Store:
-    """A connection to the database that writes, and some that read. Commits of all processes take turns."""
+    """The database: one connection that writes, several that read. Writers of all processes take turns."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -104,17 +100,17 @@ class Store:
 
     @classmethod
     def open(cls, where: str | Path, busy_ms: int | None = None) -> Store:
-        """Open a file or a database URL; a new file is made for its owner only.
+        """Open a file or a database URL; a new file gets mode 0600.
 
-        Other writers are waited for `busy_ms` at most, half a minute if None.
+        `busy_ms` is the longest wait for other writers; None is half a minute.
 
         Raises:
-            StoreError: it cannot be opened, or a newer Starburst made it.
+            StoreError: it cannot be opened, or a newer Starburst created it.
         """
         return cls(open_engine(where, busy_ms))
 
     def close(self) -> None:
-        """Let go of the database, once what was handed to `in_order` is done."""
+        """Close the database, once the calls handed to `in_order` are done."""
         self._thread.close()
         self._readers.dispose()
         self._engine.dispose()
@@ -127,22 +123,22 @@ class Store:
 
     @property
     def path(self) -> Path | None:
-        """The file, if it is one."""
+        """The file of a SQLite database; None for other databases."""
         return path_of(self._engine)
 
     def read(self) -> AbstractContextManager[Connection]:
-        """A transaction that sees one state of the database. Any thread may have one, next to others.
+        """A read transaction on one consistent state. Thread-safe.
 
         Raises:
-            UnusableError: too many read at a time, or the database is out of reach.
+            UnusableError: all read connections are in use, or the database is out of reach.
         """
         return self._transaction(self._readers)
 
     def write(self) -> AbstractContextManager[Connection]:
-        """A transaction that may write; kept whole or, on an error, not at all.
+        """A write transaction; an exception rolls it back.
 
         Raises:
-            UnusableError: another one goes on for too long, or there is no room.
+            UnusableError: another writer takes too long, or the disk is full.
         """
         return self._transaction(self._writer)
 
@@ -167,25 +163,25 @@ class Store:
         await self._thread.drain()
 
     def try_write(self) -> None:
-        """Write something that nobody reads.
+        """Check that the database can be written.
 
         Raises:
-            UnusableError: that cannot be done now.
+            UnusableError: it cannot be written now.
         """
         self.set_fact("tried", None)
 
-    # What users ask for.
+    # Requests of users.
 
     def submit(self, submissions: Sequence[Submission], now_wall: float, quota: Quota | None = None) -> None:
-        """Ask for new jobs: all of them or, on an error, none.
+        """Store requests for new jobs, all or none.
 
         Raises:
-            DuplicateJobError: one of the ids is taken.
-            QuotaError: there would be more jobs waiting than the quota allows.
+            DuplicateJobError: an id is taken.
+            QuotaError: more jobs would be pending than the quota allows.
         """
         try:
             with self.write() as conn:
-                for chunk in chunks(submissions):
+                for chunk in rows.chunks(submissions):
                     conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
                     taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
                     if taken is not None:
@@ -196,7 +192,7 @@ class Store:
             raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
 
     def cancel(self, job_ids: Iterable[str], now_wall: float, *, now: bool = False) -> None:
-        """Ask for jobs to be cancelled, perhaps without a grace; asking again changes nothing."""
+        """Request the cancellation of jobs, with a grace unless `now`; idempotent."""
         kind = "cancel-now" if now else "cancel"
         with self.write() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == kind)))
@@ -204,35 +200,35 @@ class Store:
             _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
 
     def hold(self, job_ids: Iterable[str], now_wall: float) -> None:
-        """Ask for jobs that wait to be held."""
+        """Request that pending jobs be held."""
         self._steer("hold", job_ids, now_wall)
 
     def release(self, job_ids: Iterable[str], now_wall: float) -> None:
-        """Ask for held jobs to be released."""
+        """Request that held jobs be released."""
         self._steer("release", job_ids, now_wall)
 
     def _steer(self, kind: str, job_ids: Iterable[str], now_wall: float) -> None:
-        """Hold or release: the last word on a job counts."""
+        """Replace earlier hold and release requests of these jobs: the last request counts."""
         wanted = list(dict.fromkeys(job_ids))
         before = delete(requests).where(requests.c.kind.in_(("hold", "release")))
         with self.write() as conn:
-            for chunk in chunks(wanted):
+            for chunk in rows.chunks(wanted):
                 conn.execute(before.where(requests.c.job_id.in_(chunk)))
             _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
 
-    def requests(self, limit: int) -> list[Request]:
-        """The oldest requests that no step has taken."""
+    def requests(self, limit: int) -> list[UserRequest]:
+        """The oldest requests that no step has taken up."""
         columns = (requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
         with self.read() as conn:
             return [
-                Request(seq, kind, job_id, codec.decode(Submission, body) if kind == "submit" else None)
+                UserRequest(seq, kind, job_id, codec.decode(Submission, body) if kind == "submit" else None)
                 for seq, kind, job_id, body in conn.execute(
                     select(*columns).order_by(requests.c.seq).limit(limit)
                 )
             ]
 
     def submission(self, job_id: str) -> Submission | None:
-        """What was submitted under this id, whether the scheduler has taken it up or not."""
+        """The submission with this id, whether the scheduler has taken it up or not."""
         kept = select(jobs.c.record, jobs.c.workload, jobs.c.notes).where(jobs.c.id == job_id)
         asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == job_id)
         with self.read() as conn:
@@ -246,10 +242,10 @@ class Store:
             body = conn.scalar(asked)
             return None if body is None else codec.decode(Submission, body)
 
-    # What the scheduler does.
+    # Steps of the scheduler.
 
     def commit(self, step: Step) -> None:
-        """Keep a step, all of it or nothing.
+        """Store a step in one transaction.
 
         Raises:
             StoreError: the step changed a job that is neither stored nor among its submissions.
@@ -269,24 +265,24 @@ class Store:
             _put_jobs(conn, changes.jobs, step.submissions)
             _many(conn, _insert_decisions, [rows.decision(item) for item in changes.decisions])
             _replace(conn, instances, instances.c.id, [rows.instance(i) for i in changes.instances.values()])
-            # An action asked for again is pending again: its world may have changed since it was done.
+            # A repeated action is pending again: the state of its target may have changed since.
             asked = {item.key: item for item in changes.actions}
             _replace(conn, actions, actions.c.key, [rows.action(item) for item in asked.values()])
             _put_facts(conn, documents)
 
     def pending_actions(self) -> list[Action]:
-        """Actions not known to be done, in the order they were asked for."""
+        """Actions that are not done, in order."""
         pending = select(actions.c.kind, actions.c.body).where(actions.c.done_at.is_(None))
         with self.read() as conn:
             return [codec.action(kind, body) for kind, body in conn.execute(pending.order_by(actions.c.seq))]
 
     def action_done(self, key: str, now: float) -> None:
-        """The world has taken this action in."""
+        """Mark an action as done."""
         with self.write() as conn:
             conn.execute(_action_done.values(done_at=now), {"action_key": key})
 
     def snapshot(self) -> Snapshot:
-        """All that a scheduler needs to go on: jobs not over or not paid for, machines not ended."""
+        """The state that a scheduler restarts from: jobs not ended or not paid, machines not ended."""
         unfinished = jobs.c.phase.in_(LIVE_JOBS)
         unpaid = jobs.c.phase.in_(ENDED_JOBS) & (jobs.c.open_bills > 0)
         open_instances = instances.c.phase.in_(LIVE_INSTANCES)
@@ -303,35 +299,35 @@ class Store:
                 _fact(conn, "speeds", dict[str, Any]),
             )
 
-    # Small things.
+    # Small documents.
 
     def fact(self, key: str) -> Any:
-        """A small JSON document; None if it was never set."""
+        """A JSON document by key; None if it was never stored."""
         with self.read() as conn:
             body = conn.scalar(select(facts.c.body).where(facts.c.key == key))
         return None if body is None else json.loads(body)
 
     def set_fact(self, key: str, value: object) -> None:
-        """Keep a small JSON document."""
+        """Store a JSON document under a key."""
         with self.write() as conn:
             _put_facts(conn, {key: value})
 
     def data_version(self) -> int:
-        """A number that changes when another process has written; cheap enough to ask often."""
+        """A number that changes when another process writes; cheap to query."""
         with self._transaction(self._engine) as conn:
             if conn.dialect.name == "sqlite":
                 return int(conn.exec_driver_sql("PRAGMA data_version").scalar_one())
             return int(conn.scalar(select(func.max(requests.c.seq))) or 0)
 
     def _requested_twice(self, job_ids: Sequence[str]) -> str:
-        """The first id that is there twice in a submission, or asked for already."""
+        """The first id that occurs twice in a submission or is stored already."""
         seen: set[str] = set()
         for job_id in job_ids:
             if job_id in seen:
                 return job_id
             seen.add(job_id)
         with self.read() as conn:
-            for chunk in chunks(job_ids):
+            for chunk in rows.chunks(job_ids):
                 taken = _first(conn, requests.c.job_id, chunk) or _first(conn, jobs.c.id, chunk)
                 if taken is not None:
                     return taken
@@ -369,14 +365,14 @@ def _texts(conn: Connection, text: Column[str], condition: ColumnElement[bool]) 
     yield from conn.scalars(select(text).where(condition).execution_options(yield_per=1000))
 
 
-def _many(conn: Connection, statement: Executable, rows_: Sequence[rows.Row]) -> None:
-    """Execute once per row."""
+def _many(conn: Connection, statement: Executable, rows_: Sequence[rows.TableRow]) -> None:
+    """Execute a statement once per row."""
     if rows_:
         conn.execute(statement, rows_)
 
 
-def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.Row]) -> None:
-    """Insert rows in place of those of the same key: the upsert that every database knows."""
+def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.TableRow]) -> None:
+    """Insert rows, replacing rows of the same keys; portable across databases."""
     old = delete(table).where(key == bindparam("replaced"))
     _many(conn, old, [{"replaced": row[key.name]} for row in rows_])
     _many(conn, insert(table), rows_)
@@ -384,10 +380,3 @@ def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[r
 
 def _first(conn: Connection, column: Column[str], values: Sequence[str]) -> str | None:
     return conn.scalar(select(column).where(column.in_(values)).limit(1))
-
-
-def chunks(items: Sequence[codec.T]) -> Iterator[list[codec.T]]:
-    """The items, CHUNK at a time."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk

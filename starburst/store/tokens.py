@@ -1,8 +1,8 @@
-"""Tokens of the HTTP API: made once, kept as hashes, gone when revoked.
+"""Tokens of the HTTP API, stored as hashes.
 
-A token is 256 random bits, so one round of SHA-256 keeps it: nobody can try all of them, and there is no
-dictionary of likely ones as there is of passwords, against which slow, salted hashes help. It must be fast,
-too, as it is computed for every request.
+A token has 256 random bits, so one round of SHA-256 suffices: there is no dictionary to try, as there is
+for passwords, against which slow, salted hashes protect. The hash is computed for each request and must be
+fast.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from starburst.store.errors import StoreError, UnusableError
 from starburst.store.schema import tokens
 from starburst.store.store import Store
 
-#: Begins every token, so that one that has leaked into a file or a log can be found and known for what it is.
+#: Prefix of every token, by which leaked tokens in files and logs are recognised.
 PREFIX = "starburst_"
 
 
 class Role(str, Enum):
-    """What a token's bearer may do; each may do what those before may."""
+    """The role of a token; each role includes the previous ones."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
     ADMIN = "admin"
 
     def covers(self, needed: Role) -> bool:
-        """Whether it is as much as is needed."""
+        """Whether this role includes `needed`."""
         order = list(Role)
         return order.index(self) >= order.index(needed)
 
@@ -47,31 +47,31 @@ class Token:
 
     name: str
     role: Role
-    #: Sees and touches jobs of these queues only; None is all.
+    #: Scope: jobs of these queues only; None is all queues.
     queues: tuple[str, ...] | None
     created_at: float
-    #: None is never.
+    #: None: never.
     expires_at: float | None = None
-    #: To the minute; None is never.
+    #: Precise to a minute; None: never.
     last_used_at: float | None = None
-    #: What its jobs may ask of a Kubernetes cluster, besides what everybody's may.
+    #: Rights of its jobs in a Kubernetes cluster beyond the default.
     grant: Submitter = ANYBODY
 
     @property
     def submitter(self) -> Submitter:
-        """Its bearer, as jobs are handed in. An admin of some queues only does not rule over the cluster."""
+        """The submitter of its jobs. Only an admin without a scope is an admin of the cluster."""
         return replace(self.grant, admin=self.role is Role.ADMIN and self.queues is None)
 
     def holds(self, now_wall: float) -> bool:
-        """Whether it has not expired."""
+        """Whether the token has not expired."""
         return self.expires_at is None or now_wall < self.expires_at
 
 
 def create(store: Store, token: Token) -> str:
-    """Keep a token; the secret, which is nowhere else and cannot be shown again.
+    """Store a token; its secret, which is not stored.
 
     Raises:
-        StoreError: there is one of this name.
+        StoreError: the name is taken.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     queues = None if token.queues is None else json.dumps(token.queues)
@@ -95,13 +95,13 @@ def create(store: Store, token: Token) -> str:
 
 
 def listed(store: Store) -> list[Token]:
-    """All tokens by name, expired ones too."""
+    """All tokens by name, including expired ones."""
     with store.read() as conn:
         return [_token(row) for row in conn.execute(select(tokens).order_by(tokens.c.name))]
 
 
 def any_exist(store: Store) -> bool:
-    """Whether there is any, expired or not."""
+    """Whether any token exists, expired or not."""
     with store.read() as conn:
         return bool(conn.scalar(select(exists().select_from(tokens))))
 
@@ -119,16 +119,18 @@ def find_hashed(store: Store, hash_: str) -> Token | None:
 
 
 def used(store: Store, name: str, now_wall: float) -> None:
-    """Note that a token was used, if the store takes notes now: who only reads needs no room on the disk."""
+    """Note the use of a token; skipped while the store cannot be written, so that reading needs no disk
+    space.
+    """
     with suppress(UnusableError), store.write() as conn:
         conn.execute(update(tokens).where(tokens.c.name == name).values(last_used_at=now_wall))
 
 
 def revoke(store: Store, name: str) -> None:
-    """Forget a token: its next request is refused.
+    """Delete a token: its next request is refused.
 
     Raises:
-        StoreError: there is none of this name.
+        StoreError: no token has this name.
     """
     with store.write() as conn:
         if not conn.execute(delete(tokens).where(tokens.c.name == name)).rowcount:
@@ -136,7 +138,7 @@ def revoke(store: Store, name: str) -> None:
 
 
 def hashed(secret: str) -> str:
-    """As it is kept."""
+    """The stored form of a secret: SHA-256 in hex."""
     return sha256(secret.encode(errors="replace")).hexdigest()
 
 

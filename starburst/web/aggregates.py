@@ -1,4 +1,4 @@
-"""Figures that the metrics and the dashboard share: spending, GPUs, the budget."""
+"""Aggregates shared by the metrics and the dashboard: spending, GPUs, the wait budget."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from starburst.store.dashboard_queries import PlacedJob, on_cluster
 
 
 def rate(machines: Collection[InstanceRecord]) -> Money:
-    """Dollars per hour of all machines not known to have ended, those that still come up included."""
+    """Dollars per hour of all machines that have not ended, including those that are still booting."""
     return sum((machine.rate for machine in machines), Money())
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingLimit:
-    """Dollars per hour, and whether a cap says so; else it is all that the offers' capacities let us rent."""
+    """The highest spending rate, dollars per hour; `is_cap`: set by a cap, not by the offers' capacities."""
 
     rate: Money
     is_cap: bool
 
 
 def limit(config: Config) -> SpendingLimit | None:
-    """The most that is meant to be spent per hour by everybody; None is no limit.
+    """The limit on spending per hour for all users together; None is no limit.
 
-    The tightest hourly cap on everybody. Only where there is none, what all costs that can be rented.
+    It is the tightest hourly cap without queue and user. Without such a cap it is the price of every
+    machine that the offers' capacities allow.
     """
     caps = [cap.limit for cap in caps_of(config.caps) if cap.per == "hour" and not (cap.queue or cap.user)]
     if caps:
@@ -51,7 +52,7 @@ def limit(config: Config) -> SpendingLimit | None:
 
 
 def gpus(nodes: Iterable[Node], holders: Iterable[PlacedJob]) -> dict[str, int]:
-    """The cluster's GPUs: busy, reserved for a job on its way home, free, or free but cordoned off."""
+    """GPUs of the cluster by state: busy, reserved for a returning job, free, unschedulable (cordoned)."""
     busy, reserved = Counter[str](), Counter[str]()
     for holder in holders:
         for slot in on_cluster(holder):
@@ -69,17 +70,18 @@ def gpus(nodes: Iterable[Node], holders: Iterable[PlacedJob]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class WaitBudget:
-    """The wait budget as shares: what was promised, and what jobs were delayed by. None is not known."""
+    """The wait budget as ratios: target and realised increase of the mean JCT. None is unknown."""
 
     target: float | None
     realised: float | None
 
 
 def budget(config: Config, facts: Facts, tallies: DecisionCounters) -> WaitBudget:
-    """P, unless a factor is set in its place, and the increase of mean JCT over No-Wait that it came to.
+    """Target and realised wait budget.
 
-    A calibrated budget's account knows it, older times faded. Otherwise it is the delays of all jobs so far
-    over their run times.
+    The target is P, unless `policy.factor` replaces it. The realised value is the increase of the mean JCT
+    over No-Wait: from the decayed account of a calibrated budget, otherwise the sum of delays over the sum
+    of run times of all jobs so far.
     """
     policy = config.policy
     calibrated = policy.budget_mode == "calibrated"

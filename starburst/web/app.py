@@ -1,4 +1,4 @@
-"""Puts the HTTP API together."""
+"""The FastAPI application: routes, error handlers, health check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starburst.web.auth import Authenticator
 from starburst.web.context import AppContext
 from starburst.web.dashboard import dashboard
 from starburst.web.decision_feed import DecisionFeed
-from starburst.web.dependencies import LiveCore, Services, unscoped_page_viewer, unscoped_viewer, viewer
+from starburst.web.dependencies import Services, unscoped_page_viewer, unscoped_viewer, viewer
 from starburst.web.errors import add_handlers
 from starburst.web.middleware import HEALTH
 from starburst.web.routes import fleet, jobs, login, progress, streams
@@ -27,7 +27,7 @@ ABOUT = """What the `starburst` command does, over HTTP. Answers have the keys o
 Send a token as `Authorization: Bearer …`; a Starburst that has none answers its own machine only, without.
 Every refusal is `{"error": "…"}`, with one line for each problem.
 """
-#: Any route may refuse with these.
+#: Statuses that any route may refuse a request with.
 REFUSALS = {
     400: "something in the request is wrong",
     401: "a token is needed",
@@ -48,13 +48,13 @@ def make_app(
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
 ) -> FastAPI:
-    """The API on a home. Limits are counted by `clock`, tokens expire by `wall`; both in seconds."""
+    """The HTTP application of a home. `clock` (monotonic s) drives rate limits, `wall` (s) token expiry."""
     app = FastAPI(
         title="Starburst",
         version=__version__,
         description=ABOUT,
-        openapi_url=None,  # ours asks for a token
-        docs_url=None,  # these pages load their scripts from elsewhere
+        openapi_url=None,  # replaced by a route that requires a token
+        docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -62,7 +62,7 @@ def make_app(
     closing = Event()
     feed = DecisionFeed(app_context.store, closing.is_set)
     app.state.submission_limits = SubmissionLimits()
-    app.state.services = Services(app_context, settings, authenticator, LiveCore(app_context), feed, closing)
+    app.state.services = Services(app_context, settings, authenticator, feed, closing)
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
     for routes in (streams.router, progress.router, jobs.router, fleet.router):
@@ -77,17 +77,17 @@ def make_app(
 
 
 def described(request: Request) -> JSONResponse:
-    """What `/openapi.json` says."""
+    """The OpenAPI description."""
     return JSONResponse(request.app.openapi())
 
 
 def health(app_context: AppContext) -> APIRouter:
-    """The route for whoever keeps it running; it needs no token, so it names no places."""
+    """The health route for process managers. It requires no token, so it names no paths."""
     router = APIRouter()
 
     @router.get(HEALTH, summary="Whether the scheduler goes on", tags=["health"], responses=_refusals(503))
     def healthz() -> JSONResponse:
-        """503 while the scheduler hangs, or waits for what its machine lacks, and what that is."""
+        """503 while the scheduler hangs or waits for a missing resource; the answer names the reason."""
         stalled_s = app_context.heartbeat.stalled_s() if app_context.heartbeat is not None else 0.0
         if stalled_s:
             why = f"the scheduler has made no step for {stalled_s:.0f} s; its log may say why"
@@ -101,7 +101,7 @@ def health(app_context: AppContext) -> APIRouter:
 
 
 def _refusals(*some: int) -> dict[int | str, dict[str, object]]:
-    """As the description of the API has them; all, if none are named."""
+    """The refusals for the OpenAPI description: those of the given statuses, or all."""
     content = {"application/json": {"schema": _ERROR}}
     return {
         status: {"description": why, "content": content}

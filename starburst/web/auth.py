@@ -1,4 +1,7 @@
-"""Who asks, and what they may: tokens with a role and queues; without any, whoever is on this machine."""
+"""Authentication: a bearer token or a session identifies a principal with a role and a scope of queues.
+
+While no token exists and the server is bound to loopback, each request from this machine is an admin's.
+"""
 
 from __future__ import annotations
 
@@ -20,38 +23,38 @@ from starburst.web.errors import HttpError
 from starburst.web.limits import RateLimits
 from starburst.web.sessions import Sessions, cookies
 
-#: Wall seconds between notes that a token is in use.
+#: Wall seconds between two updates of a token's last use.
 NOTE_S = 60.0
-#: Methods that change nothing.
+#: Methods without side effects.
 SAFE = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks."""
+    """The authenticated sender of a request, with its rights."""
 
-    #: What limits are counted by.
+    #: Key of the rate limits.
     key: str
     role: Role
-    #: Sees and touches jobs of these queues only; None is all.
+    #: Scope: the principal sees and changes jobs of these queues only; None is all queues.
     queues: tuple[str, ...] | None = None
-    #: The token's; "" on this machine without one.
+    #: Name of the token; "" without a token.
     name: str = ""
     secret: str = field(default="", repr=False)
-    #: What its jobs may ask of a Kubernetes cluster.
+    #: Rights of its jobs in a Kubernetes cluster.
     submitter: Submitter = ANYBODY
 
     def may(self, role: Role) -> bool:
-        """Whether it has this role, or more."""
+        """Whether its role covers `role`."""
         return self.role.covers(role)
 
     def sees(self, queue: str) -> bool:
-        """Whether jobs of a queue are its business."""
+        """Whether its scope includes a queue."""
         return self.queues is None or queue in self.queues
 
 
 class Authenticator:
-    """Lets callers in or not. Any thread may ask."""
+    """Identifies the principal of each request, or refuses the request. Thread-safe."""
 
     def __init__(
         self,
@@ -68,11 +71,12 @@ class Authenticator:
         self._wall = wall
         self._noted: dict[str, float] = {}
 
-    def admit(self, request: Request, *, to_page: bool = False) -> Principal:
-        """Who sends a request; `to_page`: it is for a page that a browser shows, and a session will do.
+    def authenticate(self, request: Request, *, to_page: bool = False) -> Principal:
+        """The principal of a request. A request for a page (`to_page`) may also have a browser session.
 
         Raises:
-            RefusedError: 401, nobody we know; 403, a web page of somebody else's; 429, too often.
+            HttpError: 400, the address is malformed; 401, the token is missing or unknown; 403, a page of
+                another site sent the request; 429, the rate limit is exceeded.
         """
         if "\0" in request.url.path or b"%00" in request.scope["query_string"]:
             raise HttpError(400, "the address has a NUL in it; leave it out")
@@ -96,36 +100,36 @@ class Authenticator:
         _refuse_other_hosts(request)
         return Principal(address, Role.ADMIN, submitter=OWNER)
 
-    def admit_report(self, request: Request, job: str) -> Principal | None:
-        """Who sends a report on the job of this id; None is the job itself, with the token of its runs.
+    def authenticate_report(self, request: Request, job: str) -> Principal | None:
+        """The principal of a progress report on a job; None is the job itself, by its report token.
 
         Raises:
-            RefusedError: as `admit`.
+            HttpError: as for `admit`.
         """
         bearer = _bearer(request)
         if not bearer.startswith(REPORT_PREFIX):
-            return self.admit(request)
+            return self.authenticate(request)
         refuse_other_pages(request)
         key = report_key(self._store)
         if key is None or not is_report_token(key, job, bearer):
-            return self.admit(request)  # which does not know it either
+            return self.authenticate(request)  # refuses the unknown token
         self.limits.charge(f"job {job}")
         return None
 
     def token(self, secret: str) -> Token | None:
-        """The token with this secret if it still holds."""
+        """The valid token with this secret; None if it is unknown or expired."""
         return self._holding(tokens.hashed(secret)) if secret else None
 
     def is_open(self) -> bool:
-        """Whether no token is needed: nobody but this machine gets here, and there is no token."""
+        """Whether requests need no token: the server is bound to loopback, and no token exists."""
         return self._local and not tokens.any_exist(self._store)
 
     def still_admits(self, principal: Principal) -> bool:
-        """Whether a caller that was let in would be again."""
+        """Whether the principal of a long request is still valid: token neither revoked nor expired."""
         return self.is_open() if not principal.name else self.token(principal.secret) is not None
 
     def _of_session(self, request: Request) -> Token | None:
-        """The token of a browser's session: as long as it holds, and no longer."""
+        """The valid token of the request's browser session, if it has one."""
         hashes = filter(None, map(self.sessions.token_hash, cookies(request)))
         return next(filter(None, map(self._holding, hashes)), None)
 
@@ -141,10 +145,10 @@ class Authenticator:
 
 
 def refuse_other_pages(request: Request) -> None:
-    """Refuse what a browser sends for a page that is not ours; other programs say nothing of pages.
+    """Refuse a request that a browser sends on behalf of a page of another site.
 
     Raises:
-        RefusedError: it is so.
+        HttpError: 403, `Origin` or `Sec-Fetch-Site` name another site. Programs send neither header.
     """
     origin = request.headers.get("origin")
     ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
@@ -153,7 +157,7 @@ def refuse_other_pages(request: Request) -> None:
 
 
 def _refuse_other_hosts(request: Request) -> None:
-    """Refuse other names than this machine's: whoever owns such a name could make a browser talk to us."""
+    """Refuse host names that are not loopback: by DNS rebinding a foreign page could reach this server."""
     named = request.headers.get("host", "")
     try:
         host = urlsplit(f"//{named}").hostname or ""

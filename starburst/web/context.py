@@ -1,4 +1,4 @@
-"""What a request is answered from."""
+"""The context of the application: home, store, and the connections to the scheduler."""
 
 from __future__ import annotations
 
@@ -8,44 +8,51 @@ from typing import Protocol
 
 from starburst.app.config.home import Home
 from starburst.app.daemon.progress_inbox import ProgressInbox
+from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.bus.hints import ThroughputHint
 from starburst.store import queries
 from starburst.store.store import Store
 
-#: A scheduler that was not heard of for so long hangs, wall seconds. Its longest steps take some.
+#: The scheduler counts as stalled without a heartbeat for so many wall seconds; its longest steps take
+#: some.
 STALL_LIMIT_S = 30.0
 
 
 class ProgressSink(Protocol):
-    """Where to leave what runs say of themselves; any thread may."""
+    """Takes progress reports of runs. Thread-safe."""
 
     def put(self, said: ThroughputHint) -> None:
-        """Leave a word."""
+        """Hand over one report."""
 
 
 class SchedulerHeartbeat:
-    """When the scheduler's loop last went round, as far as that is known here. Monotonic seconds."""
+    """Time of the last known iteration of the scheduler's loop, monotonic seconds."""
 
     def __init__(self) -> None:
         self.beat_at = time.monotonic()
 
     def stalled_s(self) -> float:
-        """How long ago that is if it is too long, else 0."""
+        """Seconds since the last heartbeat if they exceed `STALL_LIMIT_S`, otherwise 0."""
         stalled_s = time.monotonic() - self.beat_at
         return stalled_s if stalled_s > STALL_LIMIT_S else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """A home and its store, which any thread may ask."""
+    """A home, its store and its scheduler, as request handlers use them. Thread-safe."""
 
     home: Home
     store: Store
-    #: The scheduler's, for what runs say of themselves.
+    #: Takes progress reports for the scheduler.
     inbox: ProgressSink = field(default_factory=ProgressInbox)
-    #: The scheduler's, if this is another process.
+    #: Heartbeat of a scheduler in another process; None if the scheduler is in this process.
     heartbeat: SchedulerHeartbeat | None = None
+    #: Answers questions that need the whole core.
+    snapshots: SnapshotCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "snapshots", SnapshotCache(self.store))
 
     def now(self) -> float:
-        """The scheduler's time."""
+        """The present on the scheduler's clock."""
         return queries.pace(self.store).scheduler_time(time.time())

@@ -1,4 +1,4 @@
-"""New rows of the decision log, looked for once for all who watch it."""
+"""A feed of new decision rows for event streams: one poll of the store serves all streams."""
 
 from __future__ import annotations
 
@@ -18,49 +18,52 @@ from starburst.app.jobs.serializers import Keys, decision_keys
 from starburst.app.jobs.visibility import as_seen
 from starburst.store import pages
 from starburst.store.errors import StoreError
-from starburst.store.pages import Queues
+from starburst.store.pages import QueueScope
 from starburst.store.store import Store
 
 log = structlog.get_logger()
 
-#: Wall seconds between looks.
+#: Wall seconds between two polls.
 POLL_S = 0.3
 
 
 class FeedBatch(NamedTuple):
-    """Rows as text, and the row up to which the log was looked at."""
+    """Rows as the text of server-sent events, and the sequence number up to which the log was read."""
 
     text: str
     seq: int
-    #: Whether there may be more at once.
+    #: Whether more rows may be available at once.
     more: bool
 
 
 def as_events(rows: Iterable[Keys]) -> str:
-    """Server-sent events whose ids are the rows'."""
+    """Rows as server-sent events whose ids are the sequence numbers."""
     return "".join(
         f"id: {row['seq']}\nevent: decision\ndata: {json.dumps(row, ensure_ascii=False)}\n\n" for row in rows
     )
 
 
 class DecisionFeed:
-    """For streams of one event loop: however many watch, the store is asked as if a few did."""
+    """Serves the streams of one event loop. It polls while at least one stream is open (`with feed:`).
+
+    Streams that ask for the same rows share one query.
+    """
 
     def __init__(self, store: Store, closing: Callable[[], bool]) -> None:
-        """`closing`: whether the server is about to end, which is news, too."""
+        """`closing`: whether the server is about to stop; it wakes the streams up, too."""
         self._store = store
         self._closing = closing
         self._watching = 0
         self._polling: asyncio.Task[None] | None = None
-        #: The last row known of, and what is set when there is another.
+        #: The last known sequence number, and the event that is set when it changes.
         self._head = 0
         self._changed = asyncio.Event()
-        #: The poll, and looks by what they look for: callers that want the same share one look.
+        #: The poll, and running queries by queues, start and limit.
         self._tasks = TaskSet()
         self._polls = count()
 
     def __enter__(self) -> DecisionFeed:
-        """Begin to watch."""
+        """Register a stream."""
         self._watching += 1
         if self._polling is None:
             self._polling = self._tasks.ensure(("poll", next(self._polls)), self._poll)
@@ -72,19 +75,19 @@ class DecisionFeed:
             self._polling.cancel()
             self._polling = None
 
-    async def after(self, queues: Queues, seq: int, limit: int) -> FeedBatch:
-        """The first rows after this one about jobs of these queues."""
+    async def after(self, queues: QueueScope, seq: int, limit: int) -> FeedBatch:
+        """The first `limit` rows after `seq` about jobs of these queues."""
         key = (None if queues is None else tuple(queues), seq, limit)
         look = self._tasks.ensure(key, lambda: run_in_threadpool(self._look, *key))
-        return await asyncio.shield(look)  # who goes away takes it from nobody else
+        return await asyncio.shield(look)  # one cancelled stream does not cancel the query of the others
 
     async def beyond(self, seq: int, limit_s: float) -> None:
-        """Wait until there may be a row after this one, but not for longer; wall seconds."""
+        """Wait until a row after `seq` may exist, at most `limit_s` wall seconds."""
         if self._head <= seq:
             with move_on_after(limit_s):
                 await self._changed.wait()
 
-    def _look(self, queues: Queues, seq: int, limit: int) -> FeedBatch:
+    def _look(self, queues: QueueScope, seq: int, limit: int) -> FeedBatch:
         rows, end = pages.decisions(self._store, queues, after_seq=seq, limit=limit)
         shown = as_seen(self._store, queues, [decision_keys(row) for row in rows])
         return FeedBatch(as_events(shown), end, len(rows) == limit)
@@ -94,7 +97,10 @@ class DecisionFeed:
             head = self._head
             try:
                 self._head = await run_in_threadpool(pages.head, self._store)
-            except (SQLAlchemyError, StoreError) as error:  # streams find out for themselves, and end
+            except (
+                SQLAlchemyError,
+                StoreError,
+            ) as error:  # each stream gets the same error from its own query
                 log.warning("news-failed", error=str(error))
                 self._notify()
             if self._head != head or self._closing():

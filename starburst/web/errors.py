@@ -1,4 +1,4 @@
-"""Every refusal is JSON with one clear line for each problem: {"error": "…"}."""
+"""Errors as HTTP answers: JSON {"error": "…"} with one line per problem."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from starburst.store.quota import QuotaError
 
 log = structlog.get_logger()
 
-#: When to come again if others hold us up, seconds.
+#: `Retry-After` of an answer with status 503, seconds.
 RETRY_S = 5
 
 
 class HttpError(Exception):
-    """A request that is not answered, and why."""
+    """A refusal with its status and headers."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -33,7 +33,7 @@ class HttpError(Exception):
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Turn what goes wrong into answers."""
+    """Register the handlers that turn exceptions into answers."""
 
     @app.exception_handler(HttpError)
     def refused(request: Request, refusal: HttpError) -> Response:
@@ -60,7 +60,7 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     @app.exception_handler(MemoryError)
     def held_up(request: Request, error: Exception) -> Response:
-        return not_now(error) or bug(request, error)
+        return unavailable(error) or bug(request, error)
 
     @app.exception_handler(HTTPException)
     def of_routing(_: Request, error: HTTPException) -> Response:
@@ -68,7 +68,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     def gone(_request: Request, _error: ClientDisconnect) -> Response:
-        return answer(400, "the connection was closed within the body")  # nobody hears it
+        return answer(400, "the connection was closed within the body")  # the client is gone
 
     @app.exception_handler(Exception)
     def bug(request: Request, error: Exception) -> Response:
@@ -77,10 +77,10 @@ def add_handlers(app: FastAPI) -> None:
         return answer(500, f"Starburst failed to answer; its log says why, under the id {id_}")
 
 
-def not_now(error: Exception) -> Response | None:
-    """The answer to an error that is the machine's or the store's, and not the request's; None if it is not.
+def unavailable(error: Exception) -> Response | None:
+    """The answer to an error of the machine or the store; None if the error is the request's.
 
-    It names no place and no program: who asks may not have been let in yet.
+    The answer names no path and no program, because the sender may not be authenticated yet.
     """
     where = "starburst doctor, on the machine that runs it, says where"
     if isinstance(error, DamagedError):
@@ -96,7 +96,7 @@ def not_now(error: Exception) -> Response | None:
 
 
 def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error as everybody is told it."""
+    """An error answer."""
     return JSONResponse({"error": text}, status, headers)
 
 

@@ -1,4 +1,4 @@
-"""What stands before the API whatever is asked of it: who may come near, and what browsers are told."""
+"""ASGI middleware: security headers on every answer, and the check of the local user."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from starburst.store.errors import StoreError
 from starburst.web.auth import Authenticator
-from starburst.web.errors import answer, not_now
+from starburst.web.errors import answer, unavailable
 
-#: Needs no token.
+#: Path of the health check, which requires no token.
 HEALTH = "/healthz"
-#: On every answer: what it says it is it is, nobody frames it, no address of ours goes elsewhere. (With
-#: `no-referrer` browsers say nothing of the page that a form is on, and we could not know our own.)
+#: No MIME sniffing, no frames, no referrer to other sites. `no-referrer` would also remove the `Origin` of
+#: our own forms, by which requests of other sites are recognised.
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -24,7 +24,7 @@ HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds `HEADERS` to every answer, errors too."""
+    """Adds `HEADERS` to every answer, including errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,9 +41,10 @@ class SecurityHeaders:
 
 
 class OwnerOnly:
-    """While no token is needed, lets in only who runs this process, and root.
+    """While no token is required, accepts only requests of the user that runs this process, and of root.
 
-    Other users of the machine reach its loopback too, and jobs run with the rights of who runs Starburst.
+    Other users of the machine can reach the loopback address too, and jobs run with the rights of this
+    user.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
@@ -57,7 +58,7 @@ class OwnerOnly:
                 others and scope["path"] != HEALTH and await run_in_threadpool(self._authenticator.is_open)
             )
         except StoreError as error:
-            await (not_now(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
+            await (unavailable(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
             return
         if refused:
             said = "another user runs this Starburst, which has no tokens; ask them for one"

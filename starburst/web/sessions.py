@@ -1,6 +1,6 @@
-"""Who has logged in with a browser: random ids in cookies, and nothing but their hashes here.
+"""Browser sessions: random ids in cookies; the server keeps only their hashes.
 
-They are in memory only, so there is nothing to steal from the store, and a restart logs everybody out.
+Sessions are kept in memory: a copy of the store contains none, and a restart ends them all.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from fastapi import Request
 
 from starburst.store.tokens import hashed
 
-#: How long a session lasts, wall seconds.
+#: Lifetime of a session, wall seconds.
 LIFE_S = 12 * 3600.0
-#: Sessions at a time; the oldest one ends for a new one.
+#: Sessions at a time; a new one replaces the oldest.
 MOST = 1000
 
 
 def cookie_name(request: Request) -> str:
-    """Of the cookie; with the port, which cookies do not tell apart: a host may have several of us."""
+    """The name of the session cookie.
+
+    It contains the port, because browsers send cookies to all ports of a host.
+    """
     server = request.scope.get("server")
     return f"starburst_session_{server[1] if server else 0}"
 
 
 def cookies(request: Request) -> list[str]:
-    """All ids that a browser sends under our name: another port of this host may have planted some."""
+    """All values of our cookie in a request: servers on other ports of the host may have set some."""
     name, found = cookie_name(request), list[str]()
     for header in request.headers.getlist("cookie"):
         for part in header.split(";"):
@@ -38,22 +41,22 @@ def cookies(request: Request) -> list[str]:
 
 
 class _Session(NamedTuple):
-    #: As it is kept.
+    #: SHA-256 of the token's secret.
     token_hash: str
     ends_at: float
 
 
 class Sessions:
-    """The sessions of one server; any thread may ask."""
+    """The sessions of one server. Thread-safe."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._lock = Lock()
-        #: By the hash of their ids, the oldest first.
+        #: By the hash of the session id, oldest first.
         self._known: dict[str, _Session] = {}
 
     def begin(self, secret: str) -> str:
-        """A new session of the token with this secret; its id, which is nowhere else."""
+        """Begin a session for the token with this secret; its id, which is not stored."""
         made = secrets.token_urlsafe(32)
         with self._lock:
             self._known[hashed(made)] = _Session(hashed(secret), self._wall() + LIFE_S)
@@ -62,7 +65,7 @@ class Sessions:
         return made
 
     def token_hash(self, id_: str) -> str:
-        """The hash of the token that a session was begun with; "" if there is none, or not any more."""
+        """The hash of the token of a session; "" if the session is unknown or has expired."""
         key = hashed(id_)
         with self._lock:
             session = self._known.get(key)
@@ -74,6 +77,6 @@ class Sessions:
             return session.token_hash
 
     def end(self, id_: str) -> None:
-        """Log out."""
+        """End a session."""
         with self._lock:
             self._known.pop(hashed(id_), None)

@@ -1,4 +1,4 @@
-"""Submissions of one caller are read one at a time, and no longer than somebody waits for them."""
+"""Submissions: one body per principal is read at a time, and reading stops when the client disconnects."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from starburst.aio import running
 from starburst.app.jobs.submitting import ReadManifests
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
-from starburst.web.dependencies import Submitter
+from starburst.web.dependencies import SubmitterContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import sources
 
-#: Submissions of one caller that wait for their turn; each keeps its body in memory.
+#: Waiting submissions per principal; the body of each is in memory.
 MOST_WAITING = 16
-#: Wall seconds between looks whether the client is still there.
+#: Wall seconds between two checks of the connection.
 LOOK_S = 0.25
 
 
 class SubmissionLimits:
-    """Who is being read, and who waits."""
+    """One lock per principal, and the number of its submissions."""
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}
@@ -36,10 +36,10 @@ class SubmissionLimits:
 
     @asynccontextmanager
     async def of(self, principal: str) -> AsyncIterator[None]:
-        """Wait for the caller's turn, and have it.
+        """Hold the lock of a principal.
 
         Raises:
-            RefusedError: too many of this caller wait already.
+            HttpError: 429, too many submissions of the principal wait already.
         """
         if self._there[principal] > MOST_WAITING:
             raise HttpError(
@@ -59,16 +59,16 @@ class SubmissionLimits:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionBody:
-    """What a client sends, and the way of reading it that ends when the client goes away."""
+    """The manifests of a submission, and a reader that stops when the client disconnects."""
 
     sources: list[ManifestText]
     read: ReadManifests
 
 
 async def submission_body(
-    request: Request, context: Submitter, texts: Annotated[list[ManifestText], Depends(sources)]
+    request: Request, context: SubmitterContext, texts: Annotated[list[ManifestText], Depends(sources)]
 ) -> AsyncIterator[SubmissionBody]:
-    """The manifests of a request, when it is its caller's turn."""
+    """The dependency of a submitting route: the manifests of its request, under the principal's lock."""
     submission_limits: SubmissionLimits = request.app.state.submission_limits
     async with submission_limits.of(context.principal.key):
         gone = Event()

@@ -11,8 +11,8 @@ import pytest
 
 from starburst.app.config import parse_config
 from starburst.app.config.home import Home
-from starburst.app.logs.job_log import LogPart, read_log
-from starburst.app.logs.sites import LogPosition
+from starburst.app.logs.job_log import read_log
+from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import api as kube_api

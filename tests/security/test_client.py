@@ -128,7 +128,7 @@ def test_who_says_so_sends_it_nevertheless(
 
 def test_a_token_does_not_follow_to_where_it_is_sent_on(server: Recorder) -> None:
     with Client("http://localhost", SECRET) as client:
-        assert client._http.follow_redirects is False
+        assert client._connection._http.follow_redirects is False
 
 
 @pytest.mark.parametrize("none", ["localhost:8585", "ftp://x", "http://", "here", "http:///x"])

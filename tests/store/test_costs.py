@@ -6,7 +6,7 @@ import pytest
 
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.job import CloudChoice
-from starburst.store.costs import GROUPS, CostRow, costs
+from starburst.store.costs import CostRow, CostSplit, costs
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission
 
@@ -51,18 +51,18 @@ def test_one_offer_has_one_line(billed: Store) -> None:
     assert costs(billed, "offer", DAY + 2 * HOUR) == [CostRow("small", 10_800_000, 7_200_000)]
 
 
-@pytest.mark.parametrize("by", GROUPS)
+@pytest.mark.parametrize("by", [split.value for split in CostSplit])
 def test_every_split_has_the_same_sum(billed: Store, by: str) -> None:
     now = DAY + 1234.567
     assert sum(row.micro_usd for row in costs(billed, by, now)) == 3_600_000 + round(1234.567 * 1000)
 
 
-@pytest.mark.parametrize("by", GROUPS)
+@pytest.mark.parametrize("by", [split.value for split in CostSplit])
 def test_what_has_cost_nothing_has_no_line(store: Store, by: str) -> None:
     store.commit(step(started(), submissions=[submission("a"), submission("b", cloud=CloudChoice.ONLY)]))
     assert costs(store, by, 10.0) == []
 
 
 def test_a_split_that_is_none_is_named(store: Store) -> None:
-    with pytest.raises(ValueError, match="split by user, queue, day, job, offer, month, not by 'moon'"):
+    with pytest.raises(ValueError, match="split by user, queue, day, month, job, offer, not by 'moon'"):
         costs(store, "moon", 0.0)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from starburst.store.errors import DuplicateJobError
-from starburst.store.store import CHUNK, Store
+from starburst.store.rows import CHUNK
+from starburst.store.store import Store
 from tests.store.samples import started, submission, take_up
 
 

@@ -23,16 +23,14 @@ from markupsafe import escape
 from bench.live import lived
 from bench.soak import visitor
 from starburst.app.config.home import Home
-from starburst.app.jobs.explain import explanation
 from starburst.app.jobs.serializers import explanation_keys, story_keys
-from starburst.app.wiring.stored import live_core
+from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.cli.main import run
 from starburst.store import queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.dashboard.baseline import BaselineCache
-from starburst.web.dashboard.explanation_cache import Teller
 from starburst.web.dashboard.gantt import draw
 from starburst.web.dashboard.overview import JobFilter, Overview, overview
 from starburst.web.dashboard.render import JobStory, job_parts
@@ -94,8 +92,8 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
             store.set_fact("clock", {"origin": time.time(), "speed": 1e-9, "start": now})
             rows = {row.id: row for row in queries.jobs(store) if row.phase != queries.SUBMITTED}
             arrivals = {row.id: row.submitted_at for row in rows.values()}
-            past, core = replay(read(home.database), arrivals, now), live_core(store)
-            told = {name: explanation_keys(explanation(row, lambda: core)) for name, row in rows.items()}
+            past, snapshots = replay(read(home.database), arrivals, now), SnapshotCache(store)
+            told = {name: explanation_keys(snapshots.explanation(row)) for name, row in rows.items()}
             with visitor(home) as client:
                 yield Left(home, store, now, past, rows, told, client)
     time.tzset()
@@ -154,10 +152,9 @@ def test_the_story_of_each_job_is_every_row_in_order(left: Left) -> None:
 
 
 def test_the_page_of_each_job_tells_the_same(left: Left) -> None:
-    teller = Teller(left.app_context)
     for name, tale in left.past.jobs.items():
         row, story = left.rows[name], queries.decisions(left.store, name)
-        told = teller.tell(row, story)
+        told = left.app_context.snapshots.explanation(row, decided=story[-1].seq if story else 0)
         chart = draw(row, story, left.now)
         page = job_parts(JobStory(left.now, False, row, told, story, chart, None))
         check_page(left, tale, page)

@@ -150,7 +150,7 @@ def test_only_what_may_be_asked_twice_is_tried_again() -> None:
         return httpx.Response(status, headers=headers, json=[] if status == 200 else {"error": "busy"})
 
     client = Client("http://x", sleep=slept.append)
-    client._http = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://x")
+    client._connection._http = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://x")
     assert client.offers() == []
     assert slept == [0.2, 2.0]
     with pytest.raises(RefusedError, match="busy"):

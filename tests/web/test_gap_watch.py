@@ -85,7 +85,7 @@ def test_until_another_proof_is_due_the_last_one_is_told(
     lively.submit(job("b", 2, cloud="only"))
     assert ratio(watch) == 0.0
     assert len(asked) == 1
-    monkeypatch.setattr(watch, "_next", 0.0)
+    monkeypatch.setattr(watch._proofs, "_next_at", 0.0)
     assert ratio(watch) == 1.0
     assert len(asked) == 2
 

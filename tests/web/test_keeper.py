@@ -43,33 +43,33 @@ class TestLine:
     def test_messages_arrive_whole_and_in_order(self, line: tuple[MessageChannel, MessageChannel]) -> None:
         one, other = line
         for n in range(3):
-            assert one.say(b"x" * (n + 1))
-        assert list(other.heard()) == [b"x", b"xx", b"xxx"]
-        assert list(other.heard()) == []
+            assert one.send(b"x" * (n + 1))
+        assert list(other.received()) == [b"x", b"xx", b"xxx"]
+        assert list(other.received()) == []
 
     def test_who_is_behind_is_not_waited_for(self, line: tuple[MessageChannel, MessageChannel]) -> None:
         one, other = line
         said = 0
-        while one.say(b"x" * 1000):
+        while one.send(b"x" * 1000):
             said += 1
             assert said < 100_000, "it has no end"
-        assert not one.say(b"too much")
-        assert len(list(other.heard())) == min(
+        assert not one.send(b"too much")
+        assert len(list(other.received())) == min(
             said, MOST
         )  # so much at a time, for the scheduler has more to do
-        assert one.say(b"there is room again")
+        assert one.send(b"there is room again")
 
     def test_an_end_that_is_gone_is_noticed_and_spoken_to_without_harm(
         self, line: tuple[MessageChannel, MessageChannel]
     ) -> None:
         one, other = line
-        one.say(b"last")
+        one.send(b"last")
         one.close()
-        heard = other.heard()
+        heard = other.received()
         assert next(heard) == b"last"
         with pytest.raises(EOFError):
             next(heard)
-        assert not other.say(b"are you there?")
+        assert not other.send(b"are you there?")
 
 
 def test_a_pulse_is_well_until_it_was_not_felt_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +173,6 @@ def test_what_the_process_makes_up_is_not_believed(
         good = {"job": "a", "attempt": 1, **HALF}
         bad = [b"{", b"\xff", b"[]", b"{}", json.dumps({**good, "per_s": -1}).encode(), b"x" * 60_000]
         for message in [*bad, json.dumps(good).encode()]:
-            theirs.say(message)
+            theirs.send(message)
         supervisor._hear(ours)
     assert list(inbox._said.values()) == [ThroughputHint(**good)]

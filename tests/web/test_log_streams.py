@@ -24,7 +24,7 @@ from starburst.app.logs import job_log
 from starburst.app.logs.sites import LogPosition
 from starburst.client import RefusedError, UnreachableError
 from starburst.runs.attempt_dir import log_path
-from starburst.sse import Event, events
+from starburst.sse import ServerEvent, events
 from starburst.store import tokens
 from starburst.web.context import AppContext
 from starburst.web.routes import streams
@@ -141,7 +141,7 @@ def server(app_context: AppContext) -> Iterator[int]:
         yield sock.getsockname()[1]
 
 
-def events_of(port: int, **asked: Any) -> list[Event]:
+def events_of(port: int, **asked: Any) -> list[ServerEvent]:
     """All that one answer has."""
     url = f"http://127.0.0.1:{port}/api/v1/jobs/{JOB}/logs"
     return list(events([httpx.get(url, headers={**EVENTS, **asked.pop("headers", {})}, params=asked).text]))
@@ -161,7 +161,7 @@ def test_no_byte_is_lost_or_doubled_however_often_the_line_is_cut(
         Cutter(server, lambda: budget.choice([1, 150, 400, budget.randrange(900, 2000)])) as line,
         Client(line.url, sleep=lambda _: time.sleep(0.001)) as client,
     ):
-        client._tries = 1000
+        client._connection.tries = 1000
         follower = Follower(client)
         for n in range(25):
             for rank in wrote:
@@ -217,14 +217,14 @@ def test_runs_that_came_and_went_meanwhile_are_not_skipped(server: int, home: Pa
     rest = events_of(server, follow="true", headers={"Last-Event-ID": seen.id})
     text = "".join(event.data for event in rest if event.name == "log")
     assert text == '{"text": "its end, without a line\'ssecond\\nthird\\n"}'
-    assert rest[-1] == Event(name="end", data='{"found": true}')
+    assert rest[-1] == ServerEvent(name="end", data='{"found": true}')
     assert "".join(Client(f"http://127.0.0.1:{server}").logs(JOB)) == "third\n", "who comes new sees the last"
 
 
 def test_who_waits_for_a_first_run_is_told_where_to_go_on_from(server: int, home: Path, past: Past) -> None:
     url = f"http://127.0.0.1:{server}/api/v1/jobs/wait-55555/logs?follow=true"
     with httpx.stream("GET", url, headers=EVENTS) as answer, closing(events(answer.iter_text())) as stream:
-        assert next(stream) == Event(id="0")
+        assert next(stream) == ServerEvent(id="0")
 
 
 def test_behind_the_end_there_is_nothing_more(server: int, home: Path, past: Past) -> None:
@@ -233,11 +233,11 @@ def test_behind_the_end_there_is_nothing_more(server: int, home: Path, past: Pas
     *_, last, end = events_of(server, follow="true")
     assert (last.data, end.name) == ('{"text": "all\\nof it"}', "end")
     (again,) = events_of(server, follow="true", headers={"Last-Event-ID": last.id})
-    assert again == Event(name="end", data='{"found": true}')
+    assert again == ServerEvent(name="end", data='{"found": true}')
     (nothing,) = list(
         events([httpx.get(f"http://127.0.0.1:{server}/api/v1/jobs/wait/logs", headers=EVENTS).text])
     )
-    assert nothing == Event(name="end", data='{"found": false}')
+    assert nothing == ServerEvent(name="end", data='{"found": false}')
 
 
 @pytest.mark.parametrize("text", ["x", "1&", "1&1.0=-1", "1&1.0=1x", "²", "1&a=1&", "1" * 10, "1&a b=1"])

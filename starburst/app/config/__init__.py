@@ -1,4 +1,4 @@
-"""starburst.yaml: what can be set, with its defaults, and errors that name file, field, value and mend."""
+"""starburst.yaml: its fields with defaults, and errors that name file, field, value and remedy."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Config(Section):
     limits: LimitsConfig = Field(LimitsConfig(), description="how much users may hand in")
 
     def tenancy(self) -> Tenancy | None:
-        """What submitted jobs may ask of the cluster; None if it is no Kubernetes."""
+        """The rights of submitted jobs in the cluster; None without Kubernetes."""
         cluster = self.cluster
         if not isinstance(cluster, KubernetesConfig):
             return None
@@ -117,7 +117,7 @@ class Config(Section):
         return with_cloud(data)
 
     def on_this_machine(self) -> dict[str, RunsJobs]:
-        """The embedded sites that there are, each with as whom its jobs run."""
+        """The embedded sites, each with the user that its jobs run as."""
         sites: dict[str, RunsJobs] = {}
         if isinstance(self.cluster, LocalClusterConfig):
             sites["cluster"] = self.cluster
@@ -126,7 +126,7 @@ class Config(Section):
         return sites
 
     def stores(self) -> dict[str, CloudStorage]:
-        """What stands in for volumes of the cluster on rented machines."""
+        """The object stores that replace volumes of the cluster on rented machines."""
         if not isinstance(self.cloud, SkyConfig):
             return {}
         cluster = self.cluster
@@ -134,7 +134,7 @@ class Config(Section):
         return at_home(self.cloud.stores(), home)
 
     def settings(self) -> Settings:
-        """All that the core is told, in SI units."""
+        """The settings of the core, in SI units."""
         ceiling = self.cloud.max_usd_per_hour
         max_rate = None if ceiling is None else Money.of(ceiling)
         queues = queues_of(self.queues)
@@ -142,10 +142,10 @@ class Config(Section):
 
 
 def load_config(path: Path | None) -> Config:
-    """The config of a file; all defaults without one.
+    """The config of a file; all defaults if `path` is None.
 
     Raises:
-        UserError: the file cannot be read, or something in it is wrong; every problem is a line.
+        UserError: the file cannot be read or is invalid; one line per problem.
     """
     if path is None:
         return Config()
@@ -161,7 +161,7 @@ def load_config(path: Path | None) -> Config:
     if len(documents) > 1:
         raise UserError(f"{path}, document 2: a config is one document; remove the --- between them")
     config = parse_config({} if data is None else data, str(path))
-    # Not in the model: what an older Starburst has stored is still to be read.
+    # Not a validator of the model: configs stored by older versions must still load.
     problem = trust_problem(config)
     if problem:
         raise UserError(f"{path}: {problem}")
@@ -175,16 +175,16 @@ UNTRUSTED = (
 
 
 def trust_problem(config: Config) -> str:
-    """What is wrong with who may run commands here, with the mend; "" if nothing is."""
+    """The problem of a config that lets users of the cluster run commands here; "" is none."""
     trusts = isinstance(config.cloud, CloudConfig) and config.cloud.trust_users
     return UNTRUSTED if runs_users_here(config.cluster, config.cloud) and not trusts else ""
 
 
 def parse_config(data: object, source: str) -> Config:
-    """A config from plain data; `source` stands in the errors.
+    """A config from plain data; `source` is its name in errors.
 
     Raises:
-        UserError: something is wrong; every problem is a line.
+        UserError: the data are invalid; one line per problem.
     """
     try:
         return Config.model_validate(data)
@@ -196,7 +196,7 @@ def parse_config(data: object, source: str) -> Config:
 def _line(source: str, problem: Any) -> str:
     kind, place = problem["type"], problem["loc"]
     if place[:1] in (("cluster",), ("cloud",)):
-        place = (place[0], *place[2:])  # pydantic names the kind, the file has no such level
+        place = (place[0], *place[2:])  # pydantic adds the kind, a level that the file does not have
     if kind == "extra_forbidden":
         known = _section(problem["loc"][:-1]).model_fields
         mend = did_you_mean(str(place[-1]), known, f"the fields here are {', '.join(known)}")
@@ -207,11 +207,11 @@ def _line(source: str, problem: Any) -> str:
 
 
 def _path(place: Sequence[str | int]) -> str:
-    """cluster.nodes[0].gpus"""
+    """A location as text, such as cluster.nodes[0].gpus."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
 
 
-#: What to write instead, by the kind of problem; the words in braces are of pydantic's context.
+#: Remedies by pydantic's error type; braces refer to the error's context.
 MENDS = {
     "missing": "is missing; add it",
     "int_type": "must be a whole number, without quotes",
@@ -238,7 +238,7 @@ def _mend(problem: Any) -> str:
     return str(problem["msg"]) if template is None else template.format(**problem.get("ctx", {}))
 
 
-#: Fields that open a section of their own.
+#: Fields that hold sections.
 SECTIONS: dict[str, type[BaseModel]] = {
     "policy": PolicyConfig,
     "local": LocalClusterConfig,
@@ -259,5 +259,5 @@ SECTIONS: dict[str, type[BaseModel]] = {
 
 
 def _section(place: Sequence[str | int]) -> type[BaseModel]:
-    """The model that stands at a path of the config."""
+    """The model of the section at a location."""
     return next((SECTIONS[part] for part in reversed(place) if isinstance(part, str)), Config)

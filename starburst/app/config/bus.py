@@ -10,7 +10,7 @@ from starburst.app.config.fields import Name, Seconds, Section, file_path
 
 FilePath = Annotated[str, AfterValidator(file_path)]
 
-#: A step of the scheduler is stored well before this time has passed.
+#: Lower limit of `keep`: a step of the scheduler is stored well before that.
 LEAST_KEEP_S = 60.0
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from starburst.app.config.fields import Amount, Section
+from starburst.app.config.fields import NonNegative, Section
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap, named_twice
 
@@ -15,7 +15,7 @@ from starburst.policy.caps import Cap, named_twice
 class CapConfig(Section):
     """What may be spent in the cloud in a window of time."""
 
-    usd: Amount = Field(description="dollars per window")
+    usd: NonNegative = Field(description="dollars per window")
     per: Literal["hour", "day", "month"] = Field(description="a window of the UTC calendar")
     queue: str | None = Field(None, min_length=1, description="for the jobs of this queue; null is all")
     user: str | None = Field(None, min_length=1, description="for the jobs of this user; null is all")
@@ -29,7 +29,7 @@ class CapConfig(Section):
     )
 
     def cap(self) -> Cap:
-        """As the core takes it."""
+        """The cap as a core value."""
         return Cap(Money.of(self.usd), self.per, self.queue, self.user, self.warn_at, self.then)
 
 
@@ -44,5 +44,5 @@ CapsConfig = Annotated[list[CapConfig], AfterValidator(_once)]
 
 
 def caps_of(entries: Iterable[CapConfig]) -> tuple[Cap, ...]:
-    """As the core takes them."""
+    """The caps as core values."""
     return tuple(entry.cap() for entry in entries)

@@ -1,4 +1,4 @@
-"""Kinds of values in starburst.yaml, each checked and described where it stands."""
+"""Types of fields in starburst.yaml, with validation and JSON Schema."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from translator.manifests.hints import DNS_LABEL
 from translator.manifests.manifest import DNS_SUBDOMAIN
 from translator.manifests.pod_security import LEVELS
 
-#: Ten years: longer is taken for a slip of the keyboard.
+#: Ten years: a longer duration is taken for a typing error.
 MOST_SECONDS = 3650 * 86_400.0
 MOST = 1_000_000
 
 
 def _text(duration_s: float) -> str:
-    """Seconds as the file has them."""
+    """Seconds as the file writes them."""
     return f"{duration_s:.3f}".rstrip("0").rstrip(".") + "s"
 
 
@@ -75,7 +75,7 @@ def file_path(value: str) -> str:
         raise ValueError("no home directory is known for this user; write the whole path") from None
 
 
-#: Volumes that checkpoints may be kept in, with the fields that each needs.
+#: Volume kinds for checkpoints, with their required fields.
 VOLUMES = {"hostPath": ("path",), "persistentVolumeClaim": ("claimName",), "nfs": ("server", "path")}
 
 
@@ -91,7 +91,7 @@ def volume_source(value: dict[str, Any]) -> dict[str, Any]:
 
 _AsText = PlainSerializer(_text)
 _TextSchema = WithJsonSchema({"type": ["string", "integer"], "examples": ["90s", "15m", "1h30m", 0]})
-#: A duration such as 15m in the file, seconds in the program.
+#: A duration: text such as 15m in the file, seconds in the program.
 Seconds = Annotated[float, _duration(), _AsText, _TextSchema]
 Lease = Annotated[float, _duration(60.0), _AsText, _TextSchema]
 BindLimit = Annotated[float, _duration(1.0), _AsText, _TextSchema]
@@ -101,11 +101,11 @@ Namespace = Annotated[
 ObjectName = Annotated[str, AfterValidator(_object_name)]
 PodSecurity = Annotated[str, AfterValidator(_one_of(LEVELS)), Field(json_schema_extra={"enum": [*LEVELS]})]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$", max_length=63)]
-Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Gpus = Annotated[int, Field(ge=0, le=10_000)]
 Waiting = Annotated[str, AfterValidator(_one_of(WAITING)), Field(json_schema_extra={"enum": [*WAITING]})]
-Order = Annotated[str, AfterValidator(_one_of(ORDERS)), Field(json_schema_extra={"enum": [*ORDERS]})]
+OrderName = Annotated[str, AfterValidator(_one_of(ORDERS)), Field(json_schema_extra={"enum": [*ORDERS]})]
 Placement = Annotated[
     str, AfterValidator(_one_of(PLACEMENTS)), Field(json_schema_extra={"enum": [*PLACEMENTS]})
 ]
@@ -114,6 +114,6 @@ Returns = Annotated[str, AfterValidator(_one_of(RETURNS)), Field(json_schema_ext
 
 
 class Section(BaseModel):
-    """A part of the file. Unknown fields are refused, as are values of another type, such as "4" for 4."""
+    """A section of the file. Unknown fields and values of another type (such as "4" for 4) are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

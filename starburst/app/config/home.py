@@ -1,4 +1,4 @@
-"""Where state lives on disk."""
+"""The home: the directory of all state."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from starburst.app.errors import UserError
 
 log = structlog.get_logger()
 
-#: How long to try for the lock: whoever asks who runs here holds it for a moment too.
+#: Wall seconds to try for the lock: a process that asks for the scheduler holds it for a moment, too.
 LOCK_S = 0.5
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The directory of one Starburst: its store, and the embedded cluster's and cloud's own truth."""
+    """The directory of one Starburst: its store, and the state of the embedded cluster and cloud."""
 
     root: Path
 
     @classmethod
     def default(cls) -> Home:
-        """STARBURST_HOME, else `starburst` in the XDG state directory.
+        """STARBURST_HOME, otherwise `starburst` in the XDG state directory.
 
         Raises:
-            UserError: there is no home directory to put it in.
+            UserError: the user has no home directory.
         """
         named = os.environ.get("STARBURST_HOME")
         state = os.environ.get("XDG_STATE_HOME", "")
         try:
             if named:
                 return cls(Path(named).expanduser().absolute())
-            # A relative path there is to be ignored, says the XDG specification.
+            # The XDG specification ignores relative paths.
             base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
         except RuntimeError:
             raise UserError("no home directory is known for this user; set STARBURST_HOME") from None
@@ -48,7 +48,7 @@ class Home:
 
     @property
     def database(self) -> Path:
-        """The default store."""
+        """The SQLite file of the store."""
         return self.root / "starburst.db"
 
     @property
@@ -63,19 +63,19 @@ class Home:
 
     @property
     def machines(self) -> Path:
-        """The machines alone."""
+        """Machines of the embedded cloud."""
         return self.cloud / "instances"
 
     @property
     def checkpoints(self) -> Path:
-        """One directory per job, kept over attempts and sites."""
+        """Checkpoints: a directory per job, shared by its attempts on all sites."""
         return self.root / "checkpoints"
 
     def make(self) -> None:
-        """Make the directory if there is none, for its owner only.
+        """Create the directory with mode 0700 if it is missing.
 
         Raises:
-            UserError: it cannot be made or used.
+            UserError: it cannot be created or used.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -91,12 +91,12 @@ class Home:
             )
 
     def lock(self) -> HomeLock:
-        """Become the one scheduler of this home; held until what is returned is closed or the process ends.
+        """Lock the home as its only scheduler until the result is closed or the process ends.
 
-        Others than its owner then have no business in it.
+        Open permissions of the home are removed.
 
         Raises:
-            UserError: another process holds it, it is another user's, or it cannot be used.
+            UserError: another process holds the lock, another user owns the home, or it cannot be used.
         """
         self.make()
         self._make_private()
@@ -117,12 +117,12 @@ class Home:
             time.sleep(LOCK_S / 20)
 
     def scheduler_pid(self) -> int | None:
-        """The pid of the scheduler that holds this home, 0 if it cannot be told; None if none does."""
+        """The pid of the scheduler of this home, 0 if unknown; None if none runs."""
         said = self.scheduler()
         return None if said is None else said.pid
 
     def scheduler(self) -> LockHolder | None:
-        """What the scheduler that holds this home says of itself; None if none does."""
+        """What the scheduler of this home has published about itself; None if none runs."""
         try:
             return lock_holder(self.root)
         except OSError as error:
@@ -131,13 +131,16 @@ class Home:
             )
 
     def exposed(self) -> str:
-        """To whom else the home is open, a sentence with the mend; "" if to nobody.
+        """A sentence with the remedy if other users can read the home; "" otherwise.
 
         Raises:
-            UserError: it is another user's.
+            UserError: another user owns it.
         """
         found = self.root.stat()
-        if found.st_uid not in (os.geteuid(), 0):  # root's, such as a mounted volume: root reads all anyway
+        if found.st_uid not in (
+            os.geteuid(),
+            0,
+        ):  # root's, for example a mounted volume: root can read everything anyway
             raise UserError(
                 f"{self.root}: belongs to the user {user_name(found.st_uid)}; "
                 "set STARBURST_HOME to a directory of yours"
@@ -148,18 +151,18 @@ class Home:
         return f"{self.root}: others may look into it (mode {mode:04o}); run: chmod 700 {self.root}"
 
     def _make_private(self) -> None:
-        """Close an open home to others, where it is ours to do so; new files in it are private anyway."""
+        """Remove open permissions; new files are private in any case."""
         if not self.exposed():
             return
         try:
             self.root.chmod(0o700)
         except OSError:
-            return  # root's: `doctor` says it
+            return  # root's: `doctor` reports it
         log.warning("home-closed", home=str(self.root), note="it was open to other users of this machine")
 
 
 def user_name(uid: int) -> str:
-    """A user's name, or number if there is none."""
+    """The name of a user, or its number."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from starburst.app.config.fields import Positive, Section
 from starburst.hosts import is_loopback
 
-#: Where the API is unless told otherwise.
+#: Default port.
 PORT = 8585
 
 
@@ -18,7 +18,7 @@ def _base_url(value: str) -> str:
     try:
         url = urlsplit(value)
         whole = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         whole = False
     plain = value.isascii() and value.isprintable() and not set(value) & set(" ?#@")
     if not whole or not plain:
@@ -68,5 +68,5 @@ class HttpConfig(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether the server binds to loopback only."""
         return is_loopback(self.host)

@@ -11,20 +11,20 @@ from starburst.app.config.queues import QueueConfig
 from starburst.store.quota import Quota
 from translator.manifests.hints import MAX_PRIORITY
 
-Count = Annotated[int, Field(ge=0, le=MOST)]
+LimitCount = Annotated[int, Field(ge=0, le=MOST)]
 
 
 class LimitsConfig(Section):
     """How much users may hand in. 0 is no limit, but for the priority."""
 
-    tasks_per_submission: Count = Field(
+    tasks_per_submission: LimitCount = Field(
         10_000,
         description="tasks of all jobs of one submission, all of arrays and gangs; 0 is no limit",
     )
-    pending_per_user: Count = Field(
+    pending_per_user: LimitCount = Field(
         50_000, description="jobs of one user that wait, wherever they were submitted; 0 is no limit"
     )
-    pending_per_queue: Count = Field(
+    pending_per_queue: LimitCount = Field(
         200_000, description="jobs of one queue that wait, unless the queue has a max_pending; 0 is no limit"
     )
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] = Field(
@@ -32,6 +32,6 @@ class LimitsConfig(Section):
     )
 
     def quota(self, queues: list[QueueConfig]) -> Quota:
-        """As the store takes it."""
+        """The quota as a store value."""
         own = {queue.name: queue.max_pending for queue in queues if queue.max_pending is not None}
         return Quota(self.pending_per_user, self.pending_per_queue, own)

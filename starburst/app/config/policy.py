@@ -12,8 +12,8 @@ from pydantic import (
 
 from starburst.app.config.fields import (
     MOST,
-    Amount,
-    Order,
+    NonNegative,
+    OrderName,
     PackerName,
     Placement,
     Positive,
@@ -25,6 +25,21 @@ from starburst.app.config.fields import (
 from starburst.core.model.settings import Settings
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.waiting import HOUR_S, WAITING
+
+#: Fields of the section whose names in the core's `Settings` differ; all other names are the same.
+SETTINGS = {
+    "short_jobs": "short_job_s",
+    "t_max": "t_max_s",
+    "prior_gpus": "prior_size",
+    "prior_runtime": "prior_runtime_s",
+    "offer_pause": "offer_pause_s",
+    "pack_window": "pack_window_s",
+    "pack_period": "pack_period_s",
+    "move_min_run": "move_min_run_s",
+    "move_delay": "move_s",
+    "unreachable": "unreachable_s",
+    "max_grace": "max_grace_s",
+}
 
 
 class PolicyConfig(Section):
@@ -40,12 +55,12 @@ class PolicyConfig(Section):
     hopeless: Literal["wait", "leave"] = Field(
         "wait", description="what a job does that, by estimates, cannot start before its wait ends"
     )
-    factor: Amount | None = Field(
+    factor: NonNegative | None = Field(
         None,
         description="the waiting policy's factor instead of what P gives: hours for constant, hours per GPU "
         "for resource and star, a ratio for runtime and compute",
     )
-    order: Order = Field("fifo", description="who goes first in the queue")
+    order: OrderName = Field("fifo", description="who goes first in the queue")
     out_of_order: bool = Field(True, description="go on past a job that does not fit")
     max_passes: int = Field(
         1000,
@@ -104,36 +119,9 @@ class PolicyConfig(Section):
         return backfill
 
     def settings(self) -> Settings:
-        """As the core takes them, in SI units."""
+        """The settings of the core, in SI units."""
         factor = self.factor
         if factor is not None and WAITING[self.waiting].factor_in_hours:
             factor *= HOUR_S
-        return Settings(
-            waiting=self.waiting,
-            budget_percent=self.budget_percent,
-            budget_mode=self.budget_mode,
-            hopeless=self.hopeless,
-            factor=factor,
-            order=self.order,
-            out_of_order=self.out_of_order,
-            max_passes=self.max_passes,
-            backfill=self.backfill,
-            placement=self.placement,
-            queue_limit=self.queue_limit,
-            offload_cpu_only=self.offload_cpu_only,
-            short_job_s=self.short_jobs,
-            returns=self.returns,
-            t_max_s=self.t_max,
-            cpus_per_gpu=self.cpus_per_gpu,
-            prior_size=self.prior_gpus,
-            prior_runtime_s=self.prior_runtime,
-            prior_jobs=self.prior_jobs,
-            offer_pause_s=self.offer_pause,
-            packer=self.packer,
-            pack_window_s=self.pack_window,
-            pack_period_s=self.pack_period,
-            move_min_run_s=self.move_min_run,
-            move_s=self.move_delay,
-            unreachable_s=self.unreachable,
-            max_grace_s=self.max_grace,
-        )
+        values = {name: getattr(self, name) for name in type(self).model_fields} | {"factor": factor}
+        return Settings(**{SETTINGS.get(name, name): value for name, value in values.items()})

@@ -43,14 +43,14 @@ class QueueConfig(Section):
     )
 
     def queue(self) -> Queue:
-        """As the core takes it."""
+        """The queue as a core value."""
         return Queue(self.name, self.share, self.priority, self.budget_percent)
 
 
 def _of_use(entries: list[QueueConfig], info: ValidationInfo) -> list[QueueConfig]:
-    """Queues take turns under one order only; elsewhere nobody would keep to what is said of them."""
+    """Refuse `share` and `priority` under orders that ignore them."""
     policy = info.data.get("policy")
-    order = "fair" if policy is None else policy.order  # a policy that is wrong is refused for itself
+    order = "fair" if policy is None else policy.order  # an invalid policy has its own error
     for entry in entries if order != "fair" else ():
         for name in ("share", "priority"):
             value = getattr(entry, name)
@@ -86,5 +86,5 @@ QueuesConfig = Annotated[
 
 
 def queues_of(entries: Iterable[QueueConfig]) -> tuple[Queue, ...]:
-    """As the core takes them."""
+    """The queues as core values."""
     return tuple(entry.queue() for entry in entries)

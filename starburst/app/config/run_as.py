@@ -1,4 +1,4 @@
-"""The fields `run_as` and `pool` of the embedded cluster and cloud: as whom jobs run."""
+"""The fields `run_as` and `pool` of the embedded sites: the Unix users that jobs run as."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from starburst.runs.accounts import (
     why_not,
 )
 
-#: Ids of Linux above this one have meanings of their own.
+#: Linux reserves ids above this one.
 MOST_UID = 4_000_000_000
-#: Ids for run_as: auto, which no system gives: systemd's "Users, Groups, UIDs and GIDs on systemd systems".
+#: Ids for run_as: auto that no system assigns; see systemd, "Users, Groups, UIDs and GIDs on systemd
+#: systems".
 AUTO_FIRST, AUTO_LAST = 1_879_100_000, 1_879_109_999
 
 RunAsName = Literal["auto", "self", "sandbox", "submitter", "pool"]
@@ -65,16 +66,16 @@ class RunsJobs(Section):
 
     @property
     def is_auto(self) -> bool:
-        """Whether the machine decides how users are kept apart."""
+        """Whether the machine's abilities select the mode."""
         return self.run_as in (None, "auto")
 
     @property
     def keeps_users_apart(self) -> bool:
-        """Whether who submits and is no admin cannot do what Starburst can."""
+        """Whether submitters without the admin role are kept apart from Starburst's user."""
         return not cannot_separate() if self.is_auto else self.run_as != "self"
 
     def runs_as(self, home: Home) -> RunAs:
-        """The same for the sites themselves."""
+        """The strategy for the embedded sites."""
         if self.is_auto:
             return RunAsSelf() if cannot_separate() else RunAsByRole(separated(home.root))
         if self.run_as == "sandbox":
@@ -87,7 +88,7 @@ class RunsJobs(Section):
         return RunAsSelf()
 
     def unfit(self) -> str:
-        """Why this process cannot run jobs so; "" if it can, as far as its account tells."""
+        """The reason why this process cannot use the mode, as far as its user tells; "" if it can."""
         is_root = os.geteuid() == 0
         if self.run_as == "sandbox" and is_root:
             return "run_as: sandbox: is for another account than root; set run_as: pool or submitter"
@@ -97,7 +98,7 @@ class RunsJobs(Section):
 
 
 def separated(home: Path) -> RunAs:
-    """How users are kept apart under run_as: auto, by the account of this process."""
+    """The strategy of run_as: auto for this process's user."""
     if os.geteuid() == 0:
         return RunAsPool(home, home / "accounts", AUTO_FIRST, AUTO_LAST)
     return RunAsSandbox(home)
@@ -105,5 +106,5 @@ def separated(home: Path) -> RunAs:
 
 @cache
 def cannot_separate() -> str:
-    """Why `separated` cannot be had on this machine; "" if it can. It is tried once."""
+    """The reason why `separated` does not work on this machine, by a trial that is cached; "" if it works."""
     return why_not(separated)

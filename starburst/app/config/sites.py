@@ -18,12 +18,12 @@ from pydantic import (
 
 from starburst.app.config.fields import (
     MOST,
-    Amount,
     BindLimit,
     Gpus,
     Lease,
     Name,
     Namespace,
+    NonNegative,
     PodSecurity,
     Seconds,
     Section,
@@ -50,12 +50,12 @@ class NodeConfig(Section):
     count: int = Field(1, ge=1, le=10_000, description="more than one are named name-0, name-1, …")
     gpus: Gpus = Field(0, description="GPUs of each")
     gpu_type: str = Field("", description="their type, such as V100")
-    cpus: Amount = Field(8.0, description="CPU cores of each")
-    memory_gib: Amount = Field(32.0, description="memory of each, GiB")
+    cpus: NonNegative = Field(8.0, description="CPU cores of each")
+    memory_gib: NonNegative = Field(32.0, description="memory of each, GiB")
     labels: dict[str, str] = Field({}, description="what a job's nodeSelector may ask for")
 
     def nodes(self) -> list[Node]:
-        """The nodes it stands for."""
+        """The nodes of the entry."""
         capacity = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
         labels = tuple(sorted(self.labels.items()))
         names = [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
@@ -68,7 +68,7 @@ def _kind(value: object) -> object:
     return value
 
 
-#: Of the field usd_per_gpu_hour of any cluster.
+#: Description of the field usd_per_gpu_hour.
 GPU_HOUR = "what a GPU of the cluster is reckoned at in reports; null leaves it out of them"
 
 
@@ -83,7 +83,7 @@ class LocalClusterConfig(RunsJobs):
         min_length=1,
         description="what the cluster has",
     )
-    usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
+    usd_per_gpu_hour: NonNegative | None = Field(None, description=GPU_HOUR)
 
     @field_validator("nodes")
     @classmethod
@@ -92,7 +92,7 @@ class LocalClusterConfig(RunsJobs):
         return nodes
 
     def known_nodes(self) -> tuple[Node, ...]:
-        """The nodes that the file names."""
+        """The nodes of the config."""
         return tuple(node for entry in self.nodes for node in entry.nodes())
 
 
@@ -136,7 +136,7 @@ class KubernetesConfig(Section):
         description="whose adopted jobs are: annotation: as their starburst.io/user says, which whoever may "
         "create them can write; namespace: their namespace's, whatever they say",
     )
-    usd_per_gpu_hour: Amount | None = Field(None, description=GPU_HOUR)
+    usd_per_gpu_hour: NonNegative | None = Field(None, description=GPU_HOUR)
 
     @field_validator("checkpoints_here")
     @classmethod
@@ -146,7 +146,7 @@ class KubernetesConfig(Section):
         return here
 
     def known_nodes(self) -> tuple[Node, ...]:
-        """None: the file does not say."""
+        """Empty: nodes are read from the cluster."""
         return ()
 
 
@@ -168,9 +168,9 @@ class OfferConfig(Section):
     name: Name = Field(description="unique among offers")
     gpus: Gpus = Field(0, description="GPUs of a machine")
     gpu_type: str = Field("", description="their type, such as V100")
-    cpus: Amount = Field(description="CPU cores of a machine")
-    memory_gib: Amount = Field(description="memory of a machine, GiB")
-    usd_per_hour: Amount | None = Field(description="null is unknown and counts as the dearest")
+    cpus: NonNegative = Field(description="CPU cores of a machine")
+    memory_gib: NonNegative = Field(description="memory of a machine, GiB")
+    usd_per_hour: NonNegative | None = Field(description="null is unknown and counts as the dearest")
     cloud: str = Field("", description="whose it is, such as aws, for jobs that name a cloud")
     region: str = Field("", description="where it is")
     spot: bool = Field(False, description="the cloud may take it away at any time")
@@ -181,7 +181,7 @@ class OfferConfig(Section):
     )
 
     def offer(self) -> LocalOffer:
-        """As the embedded cloud sells it."""
+        """The offer as the embedded cloud sells it."""
         price = None if self.usd_per_hour is None else Money.of(self.usd_per_hour)
         resources = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
         offer = Offer(self.name, resources, price, self.region, self.spot, cloud=self.cloud)
@@ -191,7 +191,7 @@ class OfferConfig(Section):
 class PriceLimits(Section):
     """What machines may cost."""
 
-    max_usd_per_hour: Amount | None = Field(
+    max_usd_per_hour: NonNegative | None = Field(
         None, description="no machine that costs more, or nobody knows what, is rented; null is no limit"
     )
 
@@ -241,13 +241,13 @@ class CloudConfig(ReapedCloud, RunsJobs):
     reap_after: Seconds = Field(0.0, description="as for any cloud; 0, for nobody shares this one")
 
     def catalog(self) -> tuple[LocalOffer, ...]:
-        """What the embedded cloud sells."""
+        """The offers of the embedded cloud."""
         if self.kind == "none":
             return ()
         return EC2_CATALOG if self.offers is None else tuple(offer.offer() for offer in self.offers)
 
     def known_offers(self) -> tuple[Offer, ...]:
-        """What can be rented, as far as the config tells."""
+        """The offers of the config."""
         return tuple(entry.offer for entry in self.catalog())
 
     @field_validator("offers")
@@ -303,11 +303,11 @@ class SkyConfig(ReapedCloud):
     )
 
     def stores(self) -> dict[str, CloudStorage]:
-        """What stands in for volumes."""
+        """The object stores that replace volumes."""
         return read_stores(ManifestField(self.volumes, "", ManifestReport("", 0)))
 
     def known_offers(self) -> tuple[Offer, ...]:
-        """None before SkyPilot was asked."""
+        """Empty: offers are read from SkyPilot."""
         return ()
 
 
@@ -324,14 +324,14 @@ CLOUDS = ("local", "skypilot", "none")
 
 
 def with_cloud(data: object) -> object:
-    """The data of a config in which, beside a cluster that is not embedded, none said is none."""
+    """The data of a config; beside a cluster that is not embedded, `cloud` defaults to none."""
     if isinstance(data, dict) and "cloud" not in data and _kind_of(data.get("cluster")) != "local":
         return data | {"cloud": {"kind": "none"}}
     return data
 
 
 def runs_users_here(cluster: ClusterConfig, cloud: CloudSection) -> bool:
-    """Whether people of a cluster that others use have their commands run on this machine."""
+    """Whether users of a Kubernetes cluster have commands run on this machine, by the embedded cloud."""
     return (
         not isinstance(cluster, LocalClusterConfig)
         and isinstance(cloud, CloudConfig)

@@ -16,7 +16,7 @@ def _url(value: str) -> str:
     try:
         parts = urlsplit(value)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an address that is none
+    except ValueError:  # an invalid port or address
         known = False
     if not known:
         raise ValueError("must be a URL such as http://127.0.0.1:4318/v1/traces")
@@ -48,10 +48,10 @@ class TracingConfig(Section):
         return file
 
     def headers(self) -> dict[str, str]:
-        """Of the file, as it is now.
+        """The HTTP headers in `headers_file`, read anew on each call.
 
         Raises:
-            UserError: it cannot be read, or a line of it is no header; what is in it is not shown.
+            UserError: the file cannot be read, or a line is not a header; its content is not shown.
         """
         if self.headers_file is None:
             return {}

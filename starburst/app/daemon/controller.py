@@ -40,7 +40,7 @@ from starburst.domain.job import Job, Site, Workload
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import codec, queries
-from starburst.store.store import Request, Step, Store
+from starburst.store.store import Step, Store, UserRequest
 
 T = TypeVar("T")
 
@@ -230,13 +230,13 @@ class Controller:
         events, self._reports = list(self._reports.values()), {}
         return events
 
-    async def _requests(self) -> list[Request]:
+    async def _requests(self) -> list[UserRequest]:
         """New submissions and cancellations, once the cluster has reported its runs."""
         if self.scheduler.state.resting:
             return []
         return await self._outlast("requests", self._new_requests)
 
-    def _new_requests(self) -> list[Request]:
+    def _new_requests(self) -> list[UserRequest]:
         version = self._store.data_version()
         if version == self._seen_version:
             return []
@@ -245,7 +245,7 @@ class Controller:
             self._seen_version = version
         return requests
 
-    async def _step(self, events: Sequence[Event], requests: Sequence[Request]) -> None:
+    async def _step(self, events: Sequence[Event], requests: Sequence[UserRequest]) -> None:
         """One transition of the core, committed whole before any of its actions starts.
 
         If a shortage stops the commit it is tried again with the same step.
@@ -285,7 +285,7 @@ class Controller:
         """What a call on the store returns, made in the store's thread until no shortage stops it."""
         return await self._patience.outlast(who, lambda: self._store.in_order(call))
 
-    def _event(self, request: Request) -> Event:
+    def _event(self, request: UserRequest) -> Event:
         if request.submission is None:
             return WISHES[request.kind](request.job_id)
         return self._submitted(request.submission.job)

@@ -1,4 +1,4 @@
-"""Whether SkyPilot has what it takes to rent for us, and what to do if not. Nothing is rented to find out."""
+"""Checks whether SkyPilot can rent machines for us; nothing is rented for them."""
 
 from __future__ import annotations
 
@@ -39,39 +39,39 @@ from translator.carried import Bucket
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Wall seconds for the API server to say that it is there, SkyPilot's import included; and for what is asked
-#: of it then, all at once, and for its catalogs. SkyPilot tries a cloud's credentials in about two.
+#: Timeouts, wall seconds: of the API server's first answer, including SkyPilot's import; and of its further
+#: answers, all at once, and its catalogs. SkyPilot checks a cloud's credentials in about two seconds.
 HEALTH_S, ASK_S = 30.0, 60.0
-#: The SkyPilot that this was written for and tried with.
+#: The SkyPilot version that this code is written for and tested with.
 TRIED, TRIED_NAME = (0, 14), "0.14"
 ENDPOINT = "SKYPILOT_API_SERVER_ENDPOINT"
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
-#: Letters that a library's message may have to be passed on whole.
+#: Longest message of a library that is passed on whole.
 LONG = 120
-#: What `clouds.sky.access.ssh` starts, by the package that has it.
+#: Programs that `clouds.sky.access.ssh` starts, by package.
 PROGRAMS = {"ssh": "openssh-client", "tar": "tar"}
-#: How credentials are put where SkyPilot finds them, and whose a bucket is.
+#: Remedies: credentials for SkyPilot, and the owner of a bucket.
 LOGINS = {"aws": "aws configure", "gcp": "gcloud auth application-default login"}
 BUCKETS = {"s3": "aws", "gs": "gcp"}
-#: What SkyPilot must be allowed to ask AWS to know zones' names.
+#: The AWS permission that SkyPilot needs for zone names.
 ZONES_ASK = "ec2:DescribeRegions and ec2:DescribeAvailabilityZones"
 
 
 async def cloud_checks(
     config: SkyConfig, api: SkyApi | None = None, *, whole: bool = True
 ) -> list[DoctorCheck]:
-    """All checks, up to one without which no other can be made; not `whole`: only what a start needs."""
+    """All checks up to a fatal one; not `whole`: only those that a start needs."""
     found = [_skypilot()]
     if found[-1].status is not CheckStatus.FAIL:
         with _quiet():
-            # One after the other: two threads that import SkyPilot for the first time may deadlock.
+            # In sequence: two threads that import SkyPilot for the first time may deadlock.
             found += await _server_checks(api or SdkApi(), config, whole)
             found += await _offers(config, whole)
     return [*found, _programs()]
 
 
 def _skypilot() -> DoctorCheck:
-    """That it is installed, and new enough."""
+    """SkyPilot is installed, in a supported version."""
     try:
         need_sky()
         told = version("skypilot")
@@ -100,7 +100,7 @@ def _programs() -> DoctorCheck:
     return ok("programs", ", ".join(PROGRAMS))
 
 
-# --- the API server, and what it knows of the clouds --------------------------------------------------------
+# --- the API server and its clouds -----------------------------------------------------------------
 
 
 async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[DoctorCheck]:
@@ -132,14 +132,14 @@ async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Do
 
 
 def _named(config: SkyConfig) -> str:
-    """What says where the API server is; "" if nothing does, and it is SkyPilot's own of this machine."""
+    """The setting that names the API server; "" for SkyPilot's own server on this machine."""
     if config.api_server is not None:
         return "cloud.api_server"
     return ENDPOINT if ENDPOINT in os.environ else ""
 
 
 async def _server(api: SkyApi, named: str) -> DoctorCheck:
-    """That it answers, knows us, and speaks our SDK's version."""
+    """The API server answers, accepts our credentials, and supports the SDK's version."""
     address = named or "SkyPilot's API server"
     try:
         with answer_within(HEALTH_S):
@@ -167,7 +167,7 @@ def _mend(address: str, named: str) -> str:
 
 
 def _why(error: Exception) -> str:
-    """The system's word in the long story that an HTTP library tells; a short one as it is."""
+    """The operating system's message inside a long one of an HTTP library."""
     text = str(error)
     told = re.search(r"\[Errno -?\d+\] ([^'\")\]]+)|(timed out)", text)
     if told is None:
@@ -176,7 +176,7 @@ def _why(error: Exception) -> str:
 
 
 async def _asked(check: str, call: Coroutine[Any, Any, T], mend: str) -> T | DoctorCheck:
-    """What was answered, else the check that failed."""
+    """The answer, or the failed check."""
     try:
         with answer_within(ASK_S):
             return await call
@@ -193,7 +193,7 @@ def _credentials(cloud: str, access: CloudAccess) -> DoctorCheck:
 
 
 def _refused(cloud: str, access: CloudAccess, ability: str, found: str) -> tuple[str, str]:
-    """With SkyPilot's reason, and the mend."""
+    """A failed check with SkyPilot's reason and the remedy."""
     reason = access.reasons.get(ability, "")
     again = f"sky check {cloud}"
     if "allowed_clouds" in reason:
@@ -204,7 +204,7 @@ def _refused(cloud: str, access: CloudAccess, ability: str, found: str) -> tuple
 
 
 def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[DoctorCheck]:
-    """That checkpoints of rented machines have a place."""
+    """Checkpoints of rented machines have a bucket."""
     bucket = config.bucket
     if bucket is None:
         if whole and config.spot != "never":
@@ -215,7 +215,7 @@ def _bucket(config: SkyConfig, access: CloudAccess | None, whole: bool) -> list[
 
 
 def _storage(check: str, bucket: str, access: CloudAccess | None) -> DoctorCheck:
-    """That SkyPilot may use the storage of a bucket's cloud."""
+    """SkyPilot may use the storage of the bucket's cloud."""
     if access is None:
         return warn(check, f"{bucket}: whether SkyPilot may use it is seen at the first launch only")
     if "storage" in access.enabled:
@@ -225,13 +225,13 @@ def _storage(check: str, bucket: str, access: CloudAccess | None) -> DoctorCheck
 
 
 def _machines(names: list[str]) -> DoctorCheck:
-    """That machines can be listed."""
+    """Machines can be listed."""
     ours = sum(map(is_cluster, names))
     counted = f"{len(names)} now, {ours} of them Starburst's" if names else "none now"
     return ok("machines", f"{counted}; whether the account may rent more is seen at the first launch only")
 
 
-# --- what can be rented -------------------------------------------------------------------------------------
+# --- offers ----------------------------------------------------------------------------------------
 
 
 async def _offers(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
@@ -256,7 +256,7 @@ def _offers_now(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
     except UserError as error:
         (check,) = failed("offers", UserError(str(error).removeprefix("cloud: ")))
         return [check if config.prices else fail("offers", check.found, _SUPPLY)]
-    except Exception as error:  # SkyPilot fetches a catalog, and raises whatever its libraries do
+    except Exception as error:  # SkyPilot downloads a catalog, and its libraries may raise anything
         why = " ".join(str(error).split()).partition(" among ")[0] or type(error).__name__
         return [fail("offers", f"SkyPilot has no catalog of {', '.join(config.clouds)} ({why})", _SUPPLY)]
 
@@ -293,7 +293,7 @@ def _unpriced(offers: list[Offer]) -> list[DoctorCheck]:
 
 
 def _zones(config: SkyConfig) -> list[DoctorCheck]:
-    """That offers of AWS can be in zones."""
+    """AWS offers can be restricted to zones."""
     if config.prices is not None or "aws" not in config.clouds or not ZONES.trouble:
         return []
     found = (
@@ -303,7 +303,7 @@ def _zones(config: SkyConfig) -> list[DoctorCheck]:
     return [warn("zones", found, f"where Starburst runs: {LOGINS['aws']}, with leave for {ZONES_ASK}")]
 
 
-#: What narrows the catalogs down, and what is wanted if it does not.
+#: Fields that filter the catalogs, with the remedy for each.
 WIDE: dict[str, Any] = {"regions": [], "instance_types": [], "spot": "also"}
 
 
@@ -312,7 +312,7 @@ def _without(config: SkyConfig, *fields: str) -> list[Offer]:
 
 
 def _nothing_left(config: SkyConfig) -> tuple[str, str]:
-    """Which fields of the config leave none of the catalogs' offers."""
+    """The fields that exclude every offer of the catalogs."""
     everything = _without(config, *WIDE)
     if not everything:
         return f"{config.prices or 'the catalog of ' + ', '.join(config.clouds)} has no usable row", _SUPPLY
@@ -327,7 +327,7 @@ def _nothing_left(config: SkyConfig) -> tuple[str, str]:
 
 
 def _strangers(config: SkyConfig, offers: list[Offer]) -> list[tuple[str, str]]:
-    """Regions and types that the config names and no offer has."""
+    """Regions and types of the config that no offer has."""
     places = [OfferName.parse(offer.name) for offer in offers]
     has = {"regions": {at.region for at in places}, "instance_types": {at.instance_type for at in places}}
     found = []
@@ -347,7 +347,7 @@ def _some(names: list[str]) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """SkyPilot writes its log to what is standard output when it is imported: our answers' place."""
+    """Redirect stdout: SkyPilot logs to it on import, but it carries our answers."""
     disable(CRITICAL)
     try:
         with redirect_stdout(sys.stderr):

@@ -1,4 +1,4 @@
-"""What a Starburst needs, looked at one by one: home, store and config. Clusters: `cluster_checks`."""
+"""Checks of home, store and config, and the result type of all checks."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ from starburst.store import queries
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
 
-#: Wall seconds for a collector of spans to answer.
+#: Timeout of the tracing collector, wall seconds.
 COLLECTOR_S = 3.0
 
 
 class CheckStatus(str, Enum):
-    """Of a check."""
+    """The result of a check."""
 
     OK = "ok"
-    WARN = "warn"  # Starburst works, though not as well as it could
+    WARN = "warn"  # Starburst works, with restrictions
     FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """Something that was looked at, what was found, and what to do about it."""
+    """A check: its subject, the finding, and the remedy."""
 
     check: str
     status: CheckStatus
     found: str
-    #: "" if there is nothing to mend, or the finding says how.
+    #: "" if there is no problem, or the finding includes the remedy.
     mend: str = ""
-    #: No answer, which is not a no: who has work in hand waits for one.
+    #: The subject did not answer, which is not a failure: with jobs at work there, a start waits for it.
     may_pass: bool = False
 
     @property
     def line(self) -> str:
-        """All of it but the status."""
+        """The check as a line without its status."""
         return f"{self.check}: {self.found}{'; ' if self.mend else ''}{self.mend}"
 
 
 def ok(check: str, found: str) -> DoctorCheck:
-    """Nothing to mend."""
+    """A check without a problem."""
     return DoctorCheck(check, CheckStatus.OK, found)
 
 
 def warn(check: str, found: str, mend: str = "") -> DoctorCheck:
-    """It could be better."""
+    """A check with a restriction."""
     return DoctorCheck(check, CheckStatus.WARN, found, mend)
 
 
 def fail(check: str, found: str, mend: str = "") -> DoctorCheck:
-    """It cannot work."""
+    """A failed check."""
     return DoctorCheck(check, CheckStatus.FAIL, found, mend)
 
 
 def silent(check: str, found: str, mend: str) -> DoctorCheck:
-    """It does not answer."""
+    """A check whose subject did not answer."""
     return DoctorCheck(check, CheckStatus.FAIL, found, mend, may_pass=True)
 
 
 def failed(check: str, error: Exception) -> list[DoctorCheck]:
-    """A check for each line of an error, its mend apart."""
+    """A failed check per line of an error."""
     parts = (line.partition("; ") for line in str(error).splitlines())
     return [fail(check, found, mend) for found, _, mend in parts]
 
 
 def home_checks(home: Home) -> list[DoctorCheck]:
-    """The home can be used, and the store in it be written."""
+    """The home is usable, and the store writable."""
     try:
         home.make()
     except UserError as error:
@@ -113,7 +113,7 @@ def _store_checks(home: Home) -> list[DoctorCheck]:
 
 
 def trust_checks(config: Config) -> list[DoctorCheck]:
-    """Who else may run commands on this machine."""
+    """Users who can run commands on this machine through the cluster."""
     if not runs_users_here(config.cluster, config.cloud):
         return []
     problem = trust_problem(config)
@@ -131,7 +131,7 @@ def trust_checks(config: Config) -> list[DoctorCheck]:
 
 
 def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Config | None]:
-    """The config of a file, else what the last `starburst up` ran with; None if it is bad."""
+    """Checks of a config file, or of the config of the last `starburst up`; None if it is invalid."""
     source = str(file)
     try:
         if file is not None:
@@ -143,13 +143,13 @@ def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Con
     except UserError as error:
         return failed("config", error), None
     except (StoreError, SQLAlchemyError):
-        return [], None  # told as the store's
+        return [], None  # reported by the store's check
     kind = config.cluster.kind
     return [ok("config", f"{source}, cluster.kind: {kind}"), *_tracing_checks(config.tracing)], config
 
 
 def _tracing_checks(tracing: TracingConfig) -> list[DoctorCheck]:
-    """The collector of spans, if there is to be one, takes a message that has none."""
+    """The tracing collector accepts an empty message."""
     if tracing.endpoint is None:
         return []
     try:

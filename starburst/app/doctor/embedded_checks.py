@@ -1,4 +1,4 @@
-"""Whether jobs of the embedded sites can run as the config says, and what that means for who may submit."""
+"""Checks whether the embedded sites can run jobs as configured, and what submitters can do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from starburst.app.jobs.submitting import this_user
 from starburst.runs.accounts import RunAs, RunAsPool, RunAsSandbox, why_not
 from starburst.store.tokens import Role, Token
 
-#: Who stands for submitters in a trial: nobody, on any Linux.
+#: The uid of a trial run: nobody, on every Linux.
 NOBODY = 65534
 
 
 def site_check(name: str, site: RunsJobs, found: str) -> DoctorCheck:
-    """Of an embedded site, what was found of it so far and as whom its jobs run."""
+    """The check of an embedded site by a trial run."""
     unfit = site.unfit()
     if unfit:
         found, _, mend = unfit.partition("; ")
@@ -37,12 +37,12 @@ def site_check(name: str, site: RunsJobs, found: str) -> DoctorCheck:
 
 
 def trusting(config: Config) -> list[str]:
-    """The embedded sites of a config whose jobs run as Starburst itself."""
+    """The embedded sites whose jobs run as Starburst's user."""
     return [name for name, site in config.on_this_machine().items() if not site.keeps_users_apart]
 
 
 def trust_check(config: Config, known: list[Token]) -> list[DoctorCheck]:
-    """Warnings where who submits can do more than the tokens of this home say."""
+    """Warnings where submitters have more rights than their tokens say."""
     sites, hinted = trusting(config), "submit" in config.bus.accept
     submitters = [f"submitter {token.name!r}" for token in known if token.role is Role.SUBMITTER]
     submitters += ["hints of the bus"] if hinted else []
@@ -57,18 +57,18 @@ def trust_check(config: Config, known: list[Token]) -> list[DoctorCheck]:
 
 
 def _boxes(site: RunsJobs, hinted: bool) -> bool:
-    """Whether there may be jobs in a sandbox; of an auto site before there are tokens, by hints alone."""
+    """Whether jobs may run in a sandbox; an auto site without tokens counts by its hints alone."""
     return site.run_as == "sandbox" or (site.is_auto and hinted and os.geteuid() != 0)
 
 
 def can_do_all(sites: list[str]) -> str:
-    """What it means to submit to these sites."""
+    """The consequence of submitting to these sites, in words."""
     where = " and ".join(sites)
     return f"jobs of the embedded {where} run as {this_user()}, so who submits can do what an admin can"
 
 
 def _make(site: RunsJobs) -> Callable[[Path], RunAs]:
-    """How a site's jobs run; for run_as: submitter as nobody, as whom anybody may be tried."""
+    """The strategy of a site; for run_as: submitter with the user nobody."""
     if site.run_as == "sandbox":
         return RunAsSandbox
     first = int(site.pool.partition("-")[0]) if site.pool is not None else NOBODY

@@ -1,4 +1,4 @@
-"""Running machines that SkyPilot does not know, as `clouds/sky/machines/liveness_watch.py` journals them."""
+"""Running machines that SkyPilot does not know, as the liveness watch records them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from starburst.app.doctor.doctor import DoctorCheck, ok, warn
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.machines.entry import MachineEntry, load_machines
 
-#: What to do about it.
+#: The remedy.
 MEND = "they go on, and end without SkyPilot; see whether its database was lost, and what else ran there"
 
 
 def forgotten(home: Home) -> list[str]:
-    """Their ids."""
+    """The ids of these machines."""
     return sorted(note.id for note in _up(home) if note.forgotten)
 
 
@@ -22,7 +22,7 @@ def told(ids: list[str]) -> str:
 
 
 def machine_checks(home: Home) -> list[DoctorCheck]:
-    """That SkyPilot knows the machines that run, and that their clouds can be asked for them."""
+    """SkyPilot knows the running machines, and their clouds can be asked for them."""
     up = _up(home)
     if not up:
         return []

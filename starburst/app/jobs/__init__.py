@@ -1,1 +1,1 @@
-"""What users ask about jobs, whoever asks: submitting, cancelling, explaining, listing."""
+"""Operations on jobs, shared by CLI, HTTP API and bus: submit, cancel, hold, release, explain, list."""

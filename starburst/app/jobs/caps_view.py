@@ -1,4 +1,4 @@
-"""How caps on spending stand: the keys of `starburst cost --caps`, which are a promise (docs/cli.md)."""
+"""The state of spending caps: the keys of `starburst cost --caps`, which are stable (docs/cli.md)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from starburst.store import codec, queries
 from starburst.store import dashboard_queries as board
 from starburst.store import schema as t
 from starburst.store.costs import settled_since
-from starburst.store.store import Store, chunks
+from starburst.store.rows import chunks
+from starburst.store.store import Store
 
 
 def cap_rows(core: Scheduler) -> list[Keys]:
-    """Every cap at the core's time, in the order of the config."""
+    """All caps at the core's time, in the order of the config."""
     return [cap_keys(standing) for standing in cap_statuses(core.state).values()]
 
 
 def cap_keys(standing: CapStatus) -> Keys:
-    """How one stands."""
+    """One cap as JSON keys."""
     cap = standing.cap
     warned = "warned" if standing.warns and standing.spent > 0 else "open"
     return {
@@ -47,9 +48,9 @@ def cap_keys(standing: CapStatus) -> Keys:
 
 
 def stored_standings(store: Store, settings: Settings, now: float) -> list[CapStatus]:
-    """How every cap stands at `now`, in the order of the config; reads no job that pays for no machine.
+    """The state of all caps at `now`, in the order of the config; reads only jobs that pay for machines.
 
-    For pages that stay open: a whole core is long to read while many jobs wait.
+    Refreshing pages use it, because a whole core takes long to rebuild while many jobs wait.
     """
     if not settings.caps:
         return []
@@ -73,7 +74,7 @@ def stored_standings(store: Store, settings: Settings, now: float) -> list[CapSt
 
 
 def open_books(store: Store, core: Scheduler, now: float) -> None:
-    """Caps that are new count what their window has cost already."""
+    """Begin the ledgers of new caps with what their present window has cost already."""
     for cap in core.state.settings.caps:
         if cap.name not in core.state.ledgers:
             start, _ = cap.window(now)

@@ -1,4 +1,4 @@
-"""Which jobs a submission's `starburst.io/after-…` mean, found out before anything of it is stored."""
+"""Resolves the names in `starburst.io/after-…` of a submission to job ids before it is stored."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from translator.manifests.hints import MAX_NAMES
 
 
 def resolved(
-    store: Store, submissions: Sequence[Submission], queues: pages.Queues = None
+    store: Store, submissions: Sequence[Submission], queues: pages.QueueScope = None
 ) -> list[Submission]:
-    """The same with ids for names, each after all that it comes after.
+    """The submissions with ids in place of names, in topological order.
 
-    A name is first looked for among the submissions, then as `starburst status NAME` does, in these queues.
+    A name means a job of the same submission or, failing that, a stored job as `starburst status NAME`
+    finds it, in these queues.
 
     Raises:
-        UserError: a name is nobody's or several jobs', a job that is to succeed has not, or jobs come after
-            each other in a circle; every problem is a line.
+        UserError: a name is unknown or ambiguous, an after-ok job has failed, or the dependencies have a
+            cycle; one line per problem.
     """
     if not any(item.job.after_ok or item.job.after_any for item in submissions):
         return list(submissions)
@@ -45,7 +46,7 @@ def resolved(
 
 
 class _Names:
-    def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.Queues) -> None:
+    def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.QueueScope) -> None:
         self._store = store
         self._queues = queues
         self.problems: list[str] = []

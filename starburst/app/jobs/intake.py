@@ -1,4 +1,4 @@
-"""What a cluster in which users put jobs down may ask of the scheduler."""
+"""Intake of jobs that users create in a cluster directly: how a cluster submits them and asks about them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from starburst.store.store import Store
 
 
 class JobIntake(AdoptionPort):
-    """The store, and the scheduler that runs on it."""
+    """Implements the cluster's job registry on the store and the running scheduler."""
 
     def __init__(self, store: Store, intake: Store, scheduler: Scheduler, quota: Quota | None = None) -> None:
-        """`intake` is another connection to the same database: the controller hears of what others write."""
+        """`intake` is a second connection to the database: the controller notices only other connections'
+        writes.
+        """
         self._quota = quota
         self._store = store
         self._intake = intake
         self._scheduler = scheduler
 
     def submission(self, job_id: str) -> Submission | None:
-        """What was submitted under this id."""
+        """The submission with this id."""
         return self._store.submission(job_id)
 
     def record(self, job_id: str) -> JobRecord | None:
-        """How a job stands; also one that is over. None if the scheduler has not taken it up yet."""
+        """The record of a job, ended or not; None if the scheduler has not taken it up yet."""
         return self._scheduler.state.jobs.get(job_id) or queries.record(self._store, job_id)
 
     def adopted(self) -> dict[str, Adopted]:
-        """Every job that is not over and was found in the cluster, by id."""
+        """Adopted jobs that have not ended, by id."""
         return queries.adopted(self._store)
 
     def on_cluster(self) -> list[str]:
@@ -43,10 +45,10 @@ class JobIntake(AdoptionPort):
         ]
 
     def submit(self, submission: Submission) -> None:
-        """Hand in a job that was found; doing it twice is doing it once.
+        """Submit an adopted job; idempotent.
 
         Raises:
-            QueueFullError: more jobs would wait than may.
+            QueueFullError: more jobs would be pending than the quota allows.
         """
         try:
             self._intake.submit([submission], time.time(), self._quota)

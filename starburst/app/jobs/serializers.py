@@ -1,4 +1,4 @@
-"""What programs are shown: the keys of `-o json` and of the HTTP API, which are a promise (docs/cli.md)."""
+"""Serializers: the keys of `-o json` and of the HTTP API, which are stable (docs/cli.md)."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def job_keys(row: JobRow) -> Keys:
 
 
 def story_keys(row: JobRow, sentence: str, story: Iterable[DecisionRow]) -> Keys:
-    """All about one job: itself, where it stands, and what was decided on it."""
+    """A job with its explanation and its decisions."""
     decisions = [{"at": iso(d.at), "decision": d.kind, "reason": d.reason} for d in story]
     return {**job_keys(row), "explanation": sentence, "decisions": decisions}
 
 
 def explanation_keys(told: Explanation) -> Keys:
-    """An explanation, without whose it is."""
+    """An explanation without the job's id."""
     return {
         "phase": told.phase,
         "explanation": told.sentence,
@@ -63,7 +63,7 @@ def explanation_keys(told: Explanation) -> Keys:
 
 
 def decision_keys(row: DecisionRow) -> Keys:
-    """A line of the decision log."""
+    """A row of the decision log."""
     return {
         "seq": row.seq,
         "at": iso(row.at),
@@ -76,7 +76,7 @@ def decision_keys(row: DecisionRow) -> Keys:
 
 
 def cost_keys(by: str, row: CostRow) -> Keys:
-    """A line of a bill that is split by `by`."""
+    """A row of the bill by `by`."""
     return {
         by: row.name,
         "cost_usd": row.micro_usd / 1_000_000,
@@ -94,7 +94,7 @@ class InstanceRow:
     offer: str
     #: Jobs that share its bill.
     jobs: tuple[str, ...]
-    #: Dollars per hour it is counted at.
+    #: The hourly price that the bill uses.
     rate: Money
     price_known: bool
     spot: bool
@@ -102,19 +102,19 @@ class InstanceRow:
     requested_at: float | None
     launched_at: float | None
     ended_at: float | None
-    #: Seconds billed, as far as is known, and the bill.
+    #: Seconds billed so far, and their cost.
     billed_s: float
     cost: Money
-    #: The bill; of a machine that has not come up yet counted from when it was asked for.
+    #: Upper bound of the cost: a booting machine counts from its request.
     cost_at_most: Money
 
     def of_jobs(self, ids: Collection[str]) -> InstanceRow:
-        """The same, naming only jobs among these."""
+        """The same machine, naming only jobs in `ids`."""
         return replace(self, jobs=tuple(job for job in self.jobs if job in ids))
 
 
 def instance_rows(store: Store, now: float, *, include_ended: bool = False) -> list[InstanceRow]:
-    """The rented machines and their bills up to `now`, those that nobody claimed last."""
+    """The rented machines with their bills up to `now`; unclaimed machines come last."""
     ours = queries.instance_records(store, include_ended=include_ended)
     unclaimed = [it for it in OrphanLedger(store).all() if include_ended or it.ended_at is None]
     return [
@@ -127,7 +127,7 @@ def instance_rows(store: Store, now: float, *, include_ended: bool = False) -> l
 
 
 def _as_record(it: ReapedMachine) -> InstanceRecord:
-    """One that nobody claimed: no job of ours bears its bill."""
+    """An unclaimed machine as a record: none of our jobs pays for it."""
     rate = None if it.rate is None else Money(it.rate)
     offer, at = Offer(it.offer, Resources(), rate), it.launched_at
     return InstanceRecord(it.id, offer, rate or Money(), at, launched_at=at, ended_at=it.ended_at)
@@ -176,7 +176,7 @@ def instance_keys(row: InstanceRow) -> Keys:
 
 
 def node_keys(node: Node, free: Resources) -> Keys:
-    """A node of the cluster, and what no job has of it."""
+    """A node and its free capacity."""
     return {
         "name": node.name,
         **_amounts(node.capacity),
@@ -189,7 +189,7 @@ def node_keys(node: Node, free: Resources) -> Keys:
 
 
 def offer_keys(offer: Offer) -> Keys:
-    """What the cloud sells."""
+    """An offer of the cloud."""
     price = offer.price_per_hour
     return {
         "name": offer.name,

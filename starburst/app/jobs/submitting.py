@@ -1,4 +1,4 @@
-"""Submitting and cancelling, whoever asks: all of it or, if anything in it is bad, nothing."""
+"""Submits, cancels, holds and releases jobs for CLI, HTTP API and bus; a submission is all or nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starburst.app.config import Config
 from starburst.app.errors import UserError
 from starburst.app.jobs.dependencies import resolved
 from starburst.app.jobs.serializers import Keys, explanation_keys
+from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
@@ -23,13 +24,13 @@ from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
-from starburst.store.pages import Queues
+from starburst.store.pages import QueueScope
 from starburst.store.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
 from translator.manifests.arrays import members
 from translator.manifests.tenancy import rule
 
-#: Phases of jobs that can be held.
+#: Phases in which a job can be held.
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
 ReadManifests = Callable[[ManifestTexts], ReadAnswer]
 
@@ -38,20 +39,19 @@ def read_sources(
     store: Store,
     sources: Iterable[ManifestText],
     user: str,
-    queues: Queues = None,
+    queues: QueueScope = None,
     *,
     submitter: Submitter = ANYBODY,
     seed: str | None = None,
     read: ReadManifests = requests.read,
 ) -> list[Submission]:
-    """Everything in the texts; an image alone is not enough unless a Kubernetes runs it.
+    """The submissions in the texts. The embedded cluster requires a command; an image alone is not enough.
 
-    What jobs may come after is in these `queues`, or in any. `submitter` is what the one who hands them in
-    may ask for. `seed` is what the ends of ids are made of; None draws them. `read` reads the texts, maybe
-    elsewhere.
+    Dependencies are looked up in `queues`; None is all. `submitter` limits what jobs may ask for. `seed`
+    makes ids reproducible; None draws random ones. `read` parses the texts, possibly in another process.
 
     Raises:
-        UserError: something could not be read or is bad; every problem of every text is a line.
+        UserError: a text is unreadable or invalid; one line per problem of all texts.
     """
     if user and not is_user(user):
         raise UserError(f"user: {user!r}: {USER_IS}")
@@ -78,14 +78,14 @@ def read_sources(
     return resolved(store, [job for first in owned for job in members(first)], queues)
 
 
-def _queues(config: Config, seen: Queues) -> tuple[str, ...] | None:
-    """The queues that there are, as far as the submitter sees them; None is any."""
+def _queues(config: Config, seen: QueueScope) -> tuple[str, ...] | None:
+    """The known queues within the submitter's scope; None: any name is allowed."""
     there = [queue.name for queue in config.queues]
     return tuple(name for name in there if seen is None or name in seen) if there else None
 
 
 def _not_allowed(config: Config, answer: ReadAnswer, submitter: Submitter) -> list[str]:
-    """What jobs ask of a Kubernetes that their submitter may not."""
+    """Requests for cluster resources that the submitter has no right to."""
     tenancy = config.tenancy()
     if tenancy is None:
         return []
@@ -101,7 +101,7 @@ def _not_allowed(config: Config, answer: ReadAnswer, submitter: Submitter) -> li
 
 
 def _noted(item: Submission, max_grace_s: float) -> Submission:
-    """A grace that no stop will give is told to its user."""
+    """Add a note if the requested grace exceeds the configured maximum."""
     if item.job.grace_s <= max_grace_s:
         return item
     note = (
@@ -112,25 +112,29 @@ def _noted(item: Submission, max_grace_s: float) -> Submission:
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:
-    """The same, to be held until they are released."""
+    """The submissions, marked to be held until they are released."""
     return [replace(item, job=replace(item.job, hold=True)) for item in submissions]
 
 
-def submit(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
-    """Hand in jobs, all or none; their ids and what of their manifests was not kept.
+def submit(
+    store: Store, submissions: Sequence[Submission], snapshots: SnapshotCache | None = None
+) -> list[Keys]:
+    """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each.
+
+    `snapshots` is the cache of the calling process, if it has one.
 
     Raises:
         UserError: one demands machines that nobody offers.
         QuotaError: more jobs would wait than may.
     """
-    _refuse_barred(store, submissions)
+    _refuse_barred(snapshots or SnapshotCache(store), submissions)
     config = stored_config(store)
     store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
 
 
 def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
-    """What the live core says would become of jobs; nothing is handed in."""
+    """The predicted fate of each job, from a copy of the core; stores nothing."""
     core = live_core(store)
     jobs = [item.job for item in submissions]
     others = {name for job in jobs for name in (*job.after_ok, *job.after_any)}
@@ -142,35 +146,35 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
 
 
 def cancel(store: Store, rows: Iterable[JobRow], *, now: bool = False) -> None:
-    """Ask for those that are not over yet to be cancelled; `now`, which is for admins: without a grace."""
+    """Request the cancellation of jobs that have not ended; `now` (admins only) gives no grace."""
     store.cancel([row.id for row in rows if not is_over(row.phase)], time.time(), now=now)
 
 
 def hold(store: Store, rows: Iterable[JobRow]) -> None:
-    """Ask for those that wait to be held."""
+    """Request that pending jobs be held."""
     store.hold([row.id for row in rows if row.phase in HOLDABLE], time.time())
 
 
 def release(store: Store, rows: Iterable[JobRow]) -> None:
-    """Ask for those that are held to be released; one that nobody holds stays as it is."""
+    """Request that held jobs be released; other jobs stay as they are."""
     store.release([row.id for row in rows if not is_over(row.phase)], time.time())
 
 
 def this_user() -> str:
-    """Who runs this process."""
+    """The user of this process."""
     try:
         return as_user(getpass.getuser())
-    except (KeyError, OSError):  # a number without a name, as in some containers
+    except (KeyError, OSError):  # a uid without a name, as in some containers
         return str(os.getuid())
 
 
-def _refuse_barred(store: Store, submissions: Sequence[Submission]) -> None:
-    """Refuse jobs whose user demands machines that nobody offers, as far as the offers are known."""
+def _refuse_barred(snapshots: SnapshotCache, submissions: Sequence[Submission]) -> None:
+    """Refuse jobs whose rules exclude every offer that would hold them, as far as the offers are known."""
     asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
     if not asking:
         return
-    fleet = live_core(store).state.fleet
-    barred = [(job, fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
+    with snapshots.current() as core:
+        barred = [(job, core.state.fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
     problems = [
         f"job {job.name}: {why}: change that annotation, or set starburst.io/cloud: never"
         for job, why in barred

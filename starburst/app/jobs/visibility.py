@@ -1,8 +1,8 @@
-"""What a reader of some queues is told of others' jobs: that there are some, not which.
+"""Masks ids of jobs outside a reader's scope in answers.
 
-The log names jobs where they matter to each other: who was passed, who shares a machine. So answers are
-looked through before they are sent, and ids of other queues' jobs give way to words. No job is ever deleted
-from the store, so every id is known there.
+The decision log names other jobs, for example those that were passed or that share a machine. Each answer
+is searched for ids of other queues' jobs before it is sent. Jobs are never deleted from the store, so every
+id is known there.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from starburst.store import pages
-from starburst.store.pages import Queues
+from starburst.store.pages import QueueScope
 from starburst.store.store import Store
 
 ANOTHERS = "another queue's job"
-#: Keys of answers whose texts Starburst writes; all else is a job's own.
+#: Keys whose texts Starburst writes; all other texts are the job's own.
 TOLD = ("reason", "numbers", "message", "explanation")
 
 _WORD = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 
 
-def as_seen(store: Store, queues: Queues, answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows as who sees these queues is shown them; None sees all."""
+def as_seen(store: Store, queues: QueueScope, answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as a reader of these queues may see them; None is all queues."""
     if queues is None:
         return answer
     words = {word for row in answer for text in _told(row) for word in _WORD.findall(text)}

@@ -1,1 +1,1 @@
-"""What jobs wrote."""
+"""Logs of jobs."""

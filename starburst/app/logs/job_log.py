@@ -1,37 +1,25 @@
-"""What a job wrote, as it comes: from files of the embedded sites, or from pods."""
+"""Reads or follows the log of a job, from files of the embedded sites or from pods."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
-from starburst.app.logs.sites import LogFile, LogPosition, find_logs
+from starburst.app.logs.sites import LogFile, LogPart, LogPosition, LogWriter, find_logs
 from starburst.domain.job import is_over
 from starburst.store import queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 
-#: Wall seconds between looks for new lines.
+#: Wall seconds between two looks for new lines.
 POLL_S = 0.2
-#: Lines handed on together, and letters, but for the last line.
+#: Largest piece, in lines and characters; a single longer line is still one piece.
 BLOCK, LETTERS = 1000, 1 << 17
-
-#: Takes the next piece of text; slow takers slow the reading down. To followers an empty piece says
-#: that there was a first look, and where to go on from.
-LogWriter = Callable[[str], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class LogPart:
-    """Which of a job's logs are wanted: of the last run and of all tasks unless one is named."""
-
-    attempt: int | None = None
-    rank: int | None = None
 
 
 async def read_log(
@@ -45,13 +33,13 @@ async def read_log(
     note: Callable[[str], None] = lambda _: None,
     position: LogPosition | None = None,
 ) -> bool:
-    """Write what a job wrote, with `follow` until it is over; whether there was any log.
+    """Write a job's log, with `follow` until the job ends; whether there was any log.
 
-    `note` is told what its reader should know beside the text. It begins at the `position`, which is kept up:
-    whenever `write` is called it is the one behind the text.
+    `note` receives remarks about the log. Reading starts at `position`, which is kept up to date: during
+    each call of `write` it is the position behind the text.
 
     Raises:
-        UserError: there is no such part, or the cluster cannot be asked and nothing was kept.
+        UserError: the part does not exist, or the cluster is unreachable and no copy was kept.
     """
     position = position or LogPosition()
     if _on_kubernetes(store):
@@ -70,10 +58,10 @@ async def read_log(
 
 
 def refuse_unknown(store: Store, row: JobRow, part: LogPart) -> None:
-    """Refuse what there is none of.
+    """Refuse a part that does not exist.
 
     Raises:
-        UserError: the job has had no such run, or has no such task.
+        UserError: the job has no such attempt, or no such rank.
     """
     if part.attempt is not None and part.attempt > row.attempt:
         last = f"the last run of job/{row.id} is {row.attempt}"
@@ -86,7 +74,7 @@ def refuse_unknown(store: Store, row: JobRow, part: LogPart) -> None:
 
 
 def _on_kubernetes(store: Store) -> bool:
-    """Whether the last `starburst up` had such a cluster; the whole config takes long to import."""
+    """Whether the last `starburst up` used Kubernetes; parsing the whole config would import too much."""
     config = store.fact("config") or {}
     return bool(config.get("cluster", {}).get("kind") == "kubernetes")
 
@@ -101,14 +89,14 @@ async def _read_files(
     follow: bool,
     position: LogPosition,
 ) -> bool:
-    """Of the embedded cluster and cloud. The disk and the store are asked in threads."""
+    """Read log files of the embedded cluster and cloud; disk and store are accessed in threads."""
     known = dict[Path, LogFile]()
 
     def look() -> tuple[bool, Iterator[str]]:
         row = queries.job(store, job_id)
-        # Asked before reading, so that nothing written before the end is missed.
+        # Queried before reading, so that no line written before the end is missed.
         final = not follow or is_over(row.phase)
-        if position.since is None:  # the last run there is, or any that will be
+        if position.since is None:  # the present attempt, or any later one
             position.since = max((log.attempt for log in find_logs(home, row.id)), default=0)
         for log in find_logs(home, row.id, part.attempt, part.rank, since=position.since):
             if log.path not in known:
@@ -133,7 +121,7 @@ async def _read_files(
 
 
 def _forget_past(known: dict[Path, LogFile], position: LogPosition) -> None:
-    """Runs after which there is another were read to their ends."""
+    """Drop attempts that are followed by a later one; they were read to their ends."""
     last = max((log.attempt for log in known.values()), default=0)
     for log in [log for log in known.values() if log.attempt < last]:
         del known[log.path]
@@ -141,7 +129,7 @@ def _forget_past(known: dict[Path, LogFile], position: LogPosition) -> None:
 
 
 def _new_lines(known: list[LogFile], *, final: bool) -> Iterator[str]:
-    """Lines not read yet; those of a gang begin with their rank. Runs before the last one are over."""
+    """Unread lines, prefixed by the rank in a gang. Attempts before the last one have ended."""
     gang = len({log.rank for log in known}) > 1
     last = max((log.attempt for log in known), default=0)
     for log in known:

@@ -1,9 +1,9 @@
-"""What jobs wrote, on whichever site they ran."""
+"""Log files of the embedded sites; parts of logs, and positions in them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,30 +12,43 @@ from starburst.app.errors import UserError
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.files import directory_name
 
-#: Bytes read at a time, and the longest line that is handed on in one piece.
+#: Bytes per read, and the longest line that is passed on in one piece.
 BLOCK = 1 << 16
-#: What ends a line: progress bars end theirs with \r alone.
+#: Line ends; progress bars end their lines with \r.
 _END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 
-#: A position as text: the first run that is read, and bytes by name.
+#: A position as text: the first attempt, then bytes by name.
 _POSITION = re.compile(r"[0-9]{1,9}(&[-./A-Za-z0-9]{1,300}=[0-9]{1,18})*")
+
+
+#: Receives the next piece of text; a slow receiver slows the reading down. An empty piece tells followers
+#: that the first look is done, and the position.
+LogWriter = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """The part of a job's logs: an attempt (default: the last) and a rank (default: all)."""
+
+    attempt: int | None = None
+    rank: int | None = None
 
 
 @dataclass(slots=True)
 class LogPosition:
-    """How far a job's log was read, so that somebody else can go on from there."""
+    """How far a job's log was read, so that another request can resume there."""
 
-    #: Runs before this one are not read; None until there was a first look.
+    #: Attempts before this one are skipped; None before the first look.
     since: int | None = None
-    #: Bytes read of each task, by its run and rank ("2.0"), and of each pod, by its name.
+    #: Bytes read, by attempt and rank ("2.0") or by pod.
     read: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> LogPosition:
-        """The position that was written so; "" is the beginning.
+        """Parse a position; "" is the beginning.
 
         Raises:
-            UserError: none was.
+            UserError: the text is not a position.
         """
         if not text:
             return cls()
@@ -54,7 +67,7 @@ class LogPosition:
 
 @dataclass(slots=True)
 class LogFile:
-    """The log of one task of one run, and how far it was read."""
+    """The log file of one task of one attempt, and the offset read so far."""
 
     path: Path
     attempt: int
@@ -63,13 +76,13 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """As a position has it."""
+        """Its key in a position."""
         return f"{self.attempt}.{self.rank}"
 
     def new_lines(self, *, final: bool) -> Iterator[str]:
-        """Lines written since the last call; one that is not finished yet only if `final`.
+        """Lines written since the last call; an unfinished line only if `final`.
 
-        A line longer than a block comes in pieces: whoever writes without end costs no memory.
+        A line longer than BLOCK comes in pieces, so that memory stays bounded.
         """
         with self.path.open("rb") as file:
             file.seek(self.offset)
@@ -94,7 +107,9 @@ class LogFile:
 
 
 def _whole(text: bytes) -> int:
-    """How much of a text can be cut off without cutting a sign of UTF-8, or a \\r from its \\n."""
+    r"""The length of a prefix that splits neither a UTF-8 character nor \r
+    .
+    """
     for back in range(1, 4):
         if text[-back] >= 0xC0:
             return len(text) - back
@@ -106,9 +121,9 @@ def _whole(text: bytes) -> int:
 def find_logs(
     home: Home, job_id: str, attempt: int | None = None, rank: int | None = None, *, since: int | None = None
 ) -> list[LogFile]:
-    """Logs of a job's run and task (all if `rank` is None), by run and rank.
+    """Log files of a job by attempt and rank; `rank` None is all.
 
-    If `attempt` is None it is the last run, or all from `since` on.
+    `attempt` None is the last attempt, or all from `since` on.
     """
     found = [
         LogFile(task.path / "log", int(run.name), int(task.path.name))

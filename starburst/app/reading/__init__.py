@@ -1,1 +1,1 @@
-"""Manifests of others, read by worker processes within bounds of memory and time."""
+"""Parses untrusted manifests in worker processes with bounded memory and time."""

@@ -1,4 +1,4 @@
-"""How objects are read that users put into a cluster themselves: in a worker, so that none takes us along."""
+"""Parses objects that users create in a cluster, in a worker process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from translator.carried import Carried
 def object_reader(
     config: Config, cluster: KubernetesConfig, carried: Carried | None
 ) -> Callable[[Mapping[str, Any], str], Awaitable[Submission | str]]:
-    """Reads an object as the job of an id: the job, or what is wrong with it."""
+    """A parser of objects: the submission for a job id, or the problems as text."""
 
     async def read(obj: Mapping[str, Any], job_id: str) -> Submission | str:
         found = FoundObject(json.dumps(obj), job_id, carried, cluster.user_from)

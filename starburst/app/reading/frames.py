@@ -1,4 +1,4 @@
-"""Messages between two processes over a pipe: four bytes of length, then the message."""
+"""Length-prefixed messages over a pipe: four bytes of length (big-endian), then the body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def send(pipe: BinaryIO, body: bytes) -> None:
 
 
 def receive(pipe: BinaryIO) -> bytes | None:
-    """Read one message; None at the end, also in the midst of one."""
+    """Read one message; None at the end of the pipe, also within a message."""
     head = pipe.read(HEAD.size)
     if len(head) < HEAD.size:
         return None

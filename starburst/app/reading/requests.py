@@ -1,4 +1,4 @@
-"""What was handed in, read as jobs. It needs nothing but itself, so that a process of its own can do it."""
+"""Parses manifests into submissions. A pure function of its inputs, so that a worker process can run it."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from translator.manifests.arrays import jobs_in
 from translator.manifests.live_object import read_object
 from translator.manifests.manifest import read_firsts
 
-#: Letters and digits of ends of ids; none that is easily taken for another, no vowels, so no words.
+#: Characters of id suffixes: no look-alikes, and no vowels, so no words.
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-#: Drawn ends; derived ones are longer, so that no two seeds share them by chance.
+#: Lengths of random and of derived suffixes; derived ones are longer to avoid collisions of seeds.
 DRAWN, DERIVED = 5, 10
-#: Bytes that the jobs of one submission may take in the store.
+#: Bytes in the store per submission.
 MOST_BYTES = 64 * 1024 * 1024
-#: Problems that are told of one submission.
+#: Reported problems per submission.
 MOST_PROBLEMS = 100
 
 
-#: Whose an object is that is adopted: as it says itself, or its namespace's.
+#: The owner of an adopted object: its annotation, or its namespace.
 UserFrom = Literal["annotation", "namespace"]
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestTexts:
-    """Manifests as they were handed in, and what must be known to read them."""
+    """Manifests with the context that parsing needs."""
 
     sources: tuple[ManifestText, ...]
-    #: The cluster is a real Kubernetes; what jobs that leave it are given of it.
+    #: `native`: the cluster is Kubernetes. `carries`: what offloaded jobs get of it.
     native: bool = False
     carries: Carried | None = None
-    #: The queues there are; None is any.
+    #: Known queues; None: any name is allowed.
     queues: tuple[str, ...] | None = None
     #: 0 is no limit.
     most_tasks: int = 0
-    #: What the ends of ids are made of: always the same ones. None draws them.
+    #: Seed of id suffixes, for reproducible ids; None draws random ones.
     seed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """An object of a cluster as JSON, to be adopted under an id."""
+    """A cluster object as JSON, to be adopted under a job id."""
 
     body: str
     job_id: str
@@ -61,17 +61,17 @@ class FoundObject:
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """The jobs, of each array the first; or what is wrong, a line for each problem."""
+    """The submissions (of each array the first), or one line per problem."""
 
     submissions: tuple[Submission, ...] = ()
     problems: tuple[str, ...] = ()
-    #: Where each of the jobs was found, as errors name it.
+    #: The place of each job, for errors.
     places: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _Load:
-    """What the jobs read so far come to."""
+    """Totals of the jobs parsed so far."""
 
     most_tasks: int
     tasks: int = 0
@@ -83,7 +83,7 @@ class _Load:
         self.size += jobs_in(item) * len(codec.encode(item))
 
     def told(self) -> list[str]:
-        """What is too much of them."""
+        """The limits that the totals exceed."""
         told = []
         if self.most_tasks and self.tasks > self.most_tasks:
             most = f"limits.tasks_per_submission is {self.most_tasks}"
@@ -97,12 +97,12 @@ class _Load:
 
 
 def read(what: ManifestTexts | FoundObject) -> ReadAnswer:
-    """All of it or, if anything is wrong, what that is."""
+    """Parse everything; if there are problems, only these are returned."""
     return _read_texts(what) if isinstance(what, ManifestTexts) else _read_found(what)
 
 
 def too_urgent(most: int, answer: ReadAnswer) -> list[str]:
-    """Jobs with a higher priority than others than admins may give."""
+    """Problems of jobs whose priority exceeds the limit for submitters without the admin role."""
     return [
         f"{place}: starburst.io/priority: {item.job.priority}: must be at most {most} for who is "
         "no admin (limits.priority)"
@@ -156,7 +156,7 @@ def _read_source(
 
 
 def _strange_queues(known: tuple[str, ...] | None, source: str, found: list[Submission]) -> list[str]:
-    """Jobs for queues that there are not, if the config says which there are."""
+    """Problems of jobs that name unknown queues, if the config lists the queues."""
     if known is None:
         return []
     return [

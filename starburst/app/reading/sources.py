@@ -1,4 +1,4 @@
-"""Texts of manifests on their way in."""
+"""A manifest file as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ManifestText:
-    """A text of manifests, and what it is called in errors; or why it could not be read, as a line."""
+    """The text of a manifest file and its name for errors, or the problem of reading it."""
 
     name: str
     text: str = ""

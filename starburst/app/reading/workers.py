@@ -1,4 +1,4 @@
-"""Has others' texts read by worker processes, so that no text takes the memory or the time of who asks."""
+"""A pool of worker processes that parse untrusted manifests, apart from this process's memory and time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from starburst.app.reading.requests import FoundObject, ManifestTexts, ReadAnswe
 from starburst.store import codec
 from starburst.store.errors import StoreError
 
-#: Workers at a time.
+#: Workers per process.
 WORKERS = 2
-#: Wall seconds for one question, on a machine where the worker's own limit, of processor time, takes long.
+#: Wall seconds per request, if the worker's CPU limit does not end it earlier.
 LIMIT_S = 60.0
-#: Wall seconds between looks whether the asker is still there.
+#: Wall seconds between two checks whether the client is still connected.
 LOOK_S = 0.2
-#: Bytes of an answer.
+#: Bytes of the largest answer.
 MOST_ANSWER = 256 * 1024 * 1024
-#: Bytes of a question after which a worker is not asked again: it may have grown.
+#: Bytes of a request after which a worker is replaced: its heap may have grown.
 LARGE = 64 * 1024
-#: Of our own environment, what Python needs.
+#: Environment variables that Python needs.
 ENVIRONMENT = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "VIRTUAL_ENV")
 
 TOO_MUCH = "takes too much time or memory to read; make it smaller, or split it up"
@@ -40,7 +40,7 @@ class _LostError(Exception):
 
 
 class WorkerPool:
-    """Any thread may ask. Workers are started when they are needed, and end with this process."""
+    """Workers start on demand, and end with this process. Thread-safe."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
@@ -48,7 +48,7 @@ class WorkerPool:
         self._idle: list[_Worker] = []
 
     def read(self, what: ManifestTexts | FoundObject, gone: Callable[[], bool] = lambda: False) -> ReadAnswer:
-        """As `reading.read`; given up when the asker is `gone`."""
+        """Parse as `requests.read` does; stops when `gone()` becomes true."""
         question = (b"t" if isinstance(what, ManifestTexts) else b"f") + codec.encode(what).encode()
         with self._free:
             worker = self._idle.pop() if self._idle else _Worker()
@@ -68,14 +68,14 @@ class WorkerPool:
             return answer
 
     def close(self) -> None:
-        """End the workers that wait."""
+        """End the idle workers."""
         while self._idle:
             self._idle.pop().end()
 
 
 @cache
 def shared() -> WorkerPool:
-    """The reader of this process."""
+    """The pool of this process."""
     reader = WorkerPool()
     atexit.register(reader.close)
     return reader
@@ -83,7 +83,7 @@ def shared() -> WorkerPool:
 
 class _Worker:
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # a session of its own: Ctrl-C is for who started us
+        self._process = subprocess.Popen(  # a session of its own: Ctrl-C is for the parent
             [sys.executable, "-m", "starburst.app.reading.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,10 +96,10 @@ class _Worker:
         self._answers = self._process.stdout.fileno()
 
     def ask(self, question: bytes, until: float, gone: Callable[[], bool]) -> bytes:
-        """The answer to a question.
+        """The answer to a request.
 
         Raises:
-            _LostError: none came in time, or the asker is gone.
+            _LostError: time is up, the client is gone, or the worker ended.
         """
         send(self._questions, question)
         (size,) = HEAD.unpack(self._bytes(HEAD.size, until, gone))
@@ -108,7 +108,7 @@ class _Worker:
         return self._bytes(size, until, gone)
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """Kill the worker."""
         self._process.kill()
         self._process.wait()
         self._questions.close()

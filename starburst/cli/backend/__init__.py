@@ -1,1 +1,1 @@
-"""Where a command gets its answers: the home on this machine, or an API server."""
+"""Backends of the commands: the store of the home on this machine, or an API server."""

@@ -1,4 +1,4 @@
-"""What commands ask and tell a Starburst, wherever it is: at home, or behind its HTTP API."""
+"""The interface between commands and a Starburst, local or remote."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.job_log import LogPart
+from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.store.costs import CostRow
 from starburst.store.queries import DecisionRow, JobRow
 
 
 class Backend(Protocol):
-    """A JOB is an id, a name, or the beginning of one; times are the scheduler's, in seconds."""
+    """Operations of a Starburst. Jobs are named by id, name or unique prefix; times are scheduler seconds."""
 
     @property
     def poll_s(self) -> float:
-        """Wall seconds between looks for what may have changed."""
+        """Wall seconds between two polls of a watching command."""
 
     def now(self) -> float:
         """The present on the scheduler's clock."""
 
     def note_if_down(self) -> None:
-        """Say so when no scheduler runs: what is shown stands still, what is asked for waits."""
+        """Print a note if no scheduler runs: listings do not change, and requests wait."""
 
     def jobs(
         self,
@@ -38,15 +38,15 @@ class Backend(Protocol):
         """One job."""
 
     def named(self, names: Sequence[str]) -> list[JobRow]:
-        """All jobs of these names, where that of an array is all of its."""
+        """The jobs with these names; the name of an array stands for all of its jobs."""
 
     def explain(self, row: JobRow) -> Keys:
-        """Where a job stands and why: the keys of `starburst explain` but `id`."""
+        """The keys of `starburst explain` except `id`."""
 
     def decisions(
         self, subject: str | None = None, *, after_seq: int = 0, last: int | None = None
     ) -> list[DecisionRow]:
-        """The decision log, or a part of it, by the id of a job or machine."""
+        """Decisions, or the part about one job or machine by id."""
 
     def instances(self, *, include_ended: bool = False) -> list[InstanceRow]:
         """The rented machines."""
@@ -55,7 +55,7 @@ class Backend(Protocol):
         """The cloud's bill."""
 
     def caps(self) -> list[Keys]:
-        """How the caps on spending stand."""
+        """The spending caps and their present state."""
 
     def log(
         self,
@@ -66,16 +66,16 @@ class Backend(Protocol):
         follow: bool,
         note: Callable[[str], None],
     ) -> bool:
-        """Write what a job wrote, with `follow` until it is over; whether there was any log."""
+        """Write a job's log, with `follow` until the job ends; whether there was any log."""
 
     def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
-        """Hand in everything or nothing, perhaps held: the keys of `starburst submit`, or of its dry run."""
+        """Submit all or nothing, possibly held; the keys of `starburst submit`, or of its dry run."""
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
-        """Have jobs cancelled, perhaps without a grace: how they stood before."""
+        """Request cancellation, possibly without a grace; the jobs as they were before."""
 
     def hold(self, names: Sequence[str]) -> list[JobRow]:
-        """Have jobs that wait held: how they stood before."""
+        """Request that pending jobs be held; the jobs as they were before."""
 
     def release(self, names: Sequence[str]) -> list[JobRow]:
-        """Have held jobs released: how they stood before."""
+        """Request that held jobs be released; the jobs as they were before."""

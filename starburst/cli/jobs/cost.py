@@ -1,4 +1,4 @@
-"""`starburst cost`: the cloud's bill, and what may yet be spent."""
+"""`starburst cost`: the cloud bill, and the spending caps."""
 
 from __future__ import annotations
 
@@ -15,23 +15,12 @@ from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing
 from starburst.core.model.decisions import usd
 from starburst.domain.money import Money
-from starburst.store.costs import CostRow
+from starburst.store.costs import CostRow, CostSplit
 from starburst.visible import visible
 
 
-class By(str, Enum):
-    """What a bill is split by."""
-
-    USER = "user"
-    QUEUE = "queue"
-    DAY = "day"
-    MONTH = "month"
-    JOB = "job"
-    OFFER = "offer"
-
-
 class CostFormat(str, Enum):
-    """Of `-o`: those of every listing, and CSV."""
+    """The values of `-o`: those of every listing, and CSV."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -42,7 +31,7 @@ class CostFormat(str, Enum):
 
 
 def cost(
-    by: Annotated[By, typer.Option("--by", help="Split the bill by this.")] = By.USER,
+    by: Annotated[CostSplit, typer.Option("--by", help="Split the bill by this.")] = CostSplit.USER,
     caps: Annotated[bool, typer.Option("--caps", help="Say how the caps on spending stand instead.")] = False,
     output: Annotated[CostFormat, typer.Option("-o", "--output", help="Output format.")] = CostFormat.TABLE,
 ) -> None:
@@ -59,8 +48,8 @@ def cost(
         print(f"total {usd(sum(row.micro_usd for row in rows))}{besides}")
 
 
-def listing(by: By, *, cluster: bool = False) -> Listing[CostRow]:
-    """Lines of a bill; `cluster`: also of what the cluster is reckoned at."""
+def listing(by: CostSplit, *, cluster: bool = False) -> Listing[CostRow]:
+    """Lines of a bill; `cluster`: with the reference cost of the cluster."""
     at_home: Column[CostRow] = Column("CLUSTER", lambda row: usd(row.cluster_micro_usd or 0), right=True)
     return Listing(
         kind=by.value,
@@ -107,7 +96,7 @@ def _print(what: Listing[CostRow] | Listing[Keys], rows: Sequence[object], outpu
 
 
 def _cell(value: object) -> object:
-    """A value that a spreadsheet takes for itself, not for a formula."""
+    """A cell that spreadsheets do not interpret as a formula."""
     if not isinstance(value, str):
         return value
     shown = visible(value)

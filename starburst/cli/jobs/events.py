@@ -37,14 +37,14 @@ def events(
 
 
 def _subject(backend: Backend, text: str) -> str:
-    """A machine by its id, or a job by anything that names it."""
+    """The id of a machine or job."""
     if any(machine.id == text for machine in backend.instances(include_ended=True)):
         return text
     return backend.job(text).id
 
 
 def _follow(backend: Backend, about: str | None, rows: list[DecisionRow], output: Format) -> None:
-    """Print what is there, then each row as it comes."""
+    """Print the present rows, then each new one."""
     seq, over = 0, False
     while True:
         now = backend.now()
@@ -61,7 +61,7 @@ def _follow(backend: Backend, about: str | None, rows: list[DecisionRow], output
 
 
 def listing(now: float) -> Listing[DecisionRow]:
-    """Decisions as they are listed at `now`."""
+    """The decision listing at `now`."""
     clock = local_clock(now)
     return Listing(
         kind="event",

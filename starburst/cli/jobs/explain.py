@@ -1,4 +1,4 @@
-"""`starburst explain`: where a job stands and why, in one sentence."""
+"""`starburst explain`: the state of a job and its reason, in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`starburst logs`: what a job wrote."""
+"""`starburst logs`: the log of a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starburst.app.errors import UserError
-from starburst.app.logs.job_log import LogPart
+from starburst.app.logs.sites import LogPart
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import say
 from starburst.visible import LogFilter
@@ -36,7 +36,7 @@ def logs(
         try:
             found = backend.log(row, LogPart(attempt, rank), write, follow=follow, note=_note)
         except UserError as error:
-            if str(error).startswith(("attempt:", "rank:")):  # which are options here
+            if str(error).startswith(("attempt:", "rank:")):  # parameters of the API, options here
                 raise UserError(f"--{error}") from None
             raise
         if shown is not None:

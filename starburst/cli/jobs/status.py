@@ -1,4 +1,4 @@
-"""`starburst status`: all jobs, or one job's story."""
+"""`starburst status`: a list of jobs, or one job with its decisions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import job_keys, story_keys
-from starburst.app.times import local_clock
+from starburst.app.times import age, local_clock
 from starburst.cli.backend.backend import Backend
-from starburst.cli.backend.session import note_if_forgotten, open_backend
+from starburst.cli.backend.notes import note_if_forgotten
+from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
-from starburst.cli.times import age
 from starburst.core.model.decisions import usd
 from starburst.domain.job import Phase, is_over
 from starburst.store import queries
@@ -68,11 +68,11 @@ def status(
 
 
 def listing(now: float) -> Listing[JobRow]:
-    """Jobs as they are listed at `now`."""
+    """The job listing at `now`."""
     clock = local_clock(now)
 
     def gpus(row: JobRow) -> str:
-        """The first part of the need, "4 V100 GPUs", without the word that heads the column."""
+        """The GPU part of the need, "4 V100 GPUs", without the unit that the heading names."""
         first = row.need.split(", ")[0]
         return first.removesuffix("s").removesuffix(" GPU") if "GPU" in first else ""
 
@@ -108,7 +108,7 @@ def listing(now: float) -> Listing[JobRow]:
 
 
 def _watch(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
-    """Redraw the listing on a terminal; elsewhere print a line for every change. Ends with Ctrl-C."""
+    """Redraw the listing on a terminal, or print a line per change; ends with Ctrl-C."""
     if output.for_people and sys.stdout.isatty():
         _redraw(backend, look, output)
     seen: dict[str, JobRow] = {}
@@ -131,7 +131,7 @@ def _redraw(backend: Backend, look: Callable[[], list[JobRow]], output: Format) 
             rows = look()
             counts = Counter(row.phase for row in rows)
             summary = ", ".join(f"{counts[phase]} {phase}" for phase in PHASES if counts[phase]) or "no jobs"
-            # What goes on is worth more room than what is over; of both, the newest.
+            # Live jobs take precedence over ended ones; of both the newest are shown.
             rows.sort(key=lambda row: not is_over(row.phase))
             newest = rows[-max(1, live.console.height - 3) :]
             now = backend.now()
@@ -143,7 +143,7 @@ def _redraw(backend: Backend, look: Callable[[], list[JobRow]], output: Format) 
 
 
 def _tell(backend: Backend, row: JobRow, output: Format, *, watch: bool) -> None:
-    """All about one job; with `watch` also what is decided on it from now on, until it is over."""
+    """Print a job with its decisions; with `watch` also new decisions until the job ends."""
     sentence, story = str(backend.explain(row)["explanation"]), backend.decisions(row.id)
     if output is Format.NAME:
         say(f"job/{row.id}")

@@ -1,4 +1,4 @@
-"""`starburst submit`: all of the files or, if anything in them is bad, nothing."""
+"""`starburst submit`: submits all jobs of the files, or none if one is invalid."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _read(file: str) -> ManifestText:
 def _say(
     rows: Sequence[Mapping[str, Any]], output: Format, text: Callable[[Mapping[str, Any]], str], *, name: str
 ) -> None:
-    """Print what became of each job, and to people on standard error what was not kept of it."""
+    """Print the result per job, and for people the ignored parts of its manifest on stderr."""
     if output is Format.NAME:
         for row in rows:
             say(f"job/{row[name]}")
@@ -78,7 +78,7 @@ def _say(
 
 
 def _wait(backend: Backend, job_ids: list[str], out: TextIO) -> int:
-    """Say each end as it comes; 0 if all succeeded."""
+    """Print each end; 0 if all jobs succeeded."""
     waiting, failed = dict.fromkeys(job_ids), 0
     while waiting:
         for row in backend.jobs(ids=list(waiting)):

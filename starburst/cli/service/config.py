@@ -1,4 +1,4 @@
-"""`starburst config`: check, schema, init."""
+"""`starburst config`: check, schema and init."""
 
 from __future__ import annotations
 

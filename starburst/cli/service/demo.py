@@ -1,4 +1,4 @@
-"""`starburst demo`."""
+"""`starburst demo`: forty short jobs on an embedded cluster and cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`starburst doctor`: what is there, what is not, and what to do about it."""
+"""`starburst doctor`: checks of home, config, cluster and cloud, with remedies."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def _tokens(home: Home) -> list[Token]:
         with Store.open(home.database) as store:
             return tokens.listed(store)
     except (StoreError, SQLAlchemyError):
-        return []  # told as the store's
+        return []  # reported by the store's check
 
 
 def look_at_sites(config: Config, *, whole: bool = True) -> list[DoctorCheck]:
-    """All checks of cluster and cloud; not `whole`: only what a start needs."""
+    """All checks of cluster and cloud; not `whole`: only those that a start needs."""
     return [*_look_at_cluster(config, whole), *_look_at_cloud(config, whole)]
 
 

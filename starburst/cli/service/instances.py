@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from starburst.app.jobs.serializers import InstanceRow, instance_keys
-from starburst.app.times import local_clock
-from starburst.cli.backend.session import note_if_forgotten, open_backend
+from starburst.app.times import age, local_clock
+from starburst.cli.backend.notes import note_if_forgotten
+from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing, OutputOption
-from starburst.cli.times import age
 
 
 def instances(
@@ -26,7 +26,7 @@ def instances(
 
 
 def listing(now: float) -> Listing[InstanceRow]:
-    """Machines as they are listed at `now`."""
+    """The machine listing at `now`."""
     clock = local_clock(now)
 
     def when(at: float | None) -> str:

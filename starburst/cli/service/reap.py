@@ -1,4 +1,4 @@
-"""`starburst reap`: one round of the reaper, by hand."""
+"""`starburst reap`: one manual round of the reaper."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from starburst.app.config.home import Home
 from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.reaper import Fate, Reaper, ReapRules
 from starburst.app.errors import UserError
-from starburst.app.times import iso
+from starburst.app.times import age, iso
 from starburst.app.wiring.build import cloud_of, offers_of, reaping
 from starburst.app.wiring.stored import stored_config
-from starburst.cli.backend.session import note_if_down, now_of, open_store
+from starburst.cli.backend.notes import note_if_down, now_of
+from starburst.cli.backend.session import open_store
 from starburst.cli.output import Column, Format, Listing, OutputOption, say
-from starburst.cli.times import age
 from starburst.core.model.decisions import usd
 from starburst.domain.cloud import Instance
 from starburst.domain.money import Money
@@ -40,13 +40,13 @@ SAID = {
 }
 
 
-#: Wall seconds: until a machine that was told to end should be gone, and between looks whether it is.
+#: Wall seconds until an ended machine should be gone, and between two checks.
 GONE_S, LOOK_S = 180.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanRow:
-    """A machine that was found, and what is to become of it."""
+    """A machine of the cloud and its fate."""
 
     machine: Instance
     fate: Fate
@@ -63,7 +63,7 @@ class OrphanRow:
 
 @dataclass(frozen=True, slots=True)
 class FoundMachine:
-    """Every machine that there was, and those that should be gone and are not."""
+    """All machines that were found, and the ids of those that should be gone but are not."""
 
     rows: list[OrphanRow]
     left: Sequence[str] = ()
@@ -90,7 +90,7 @@ def reap(
         with _alone(home, dry_run=dry_run) as is_down:
             rules = reaping(loaded, store)
             rules = replace(rules, others=others, after_s=0.0 if is_down else rules.after_s)
-            # The embedded cloud ends its machines where it runs, which is in the scheduler.
+            # The scheduler's process ends machines of the embedded cloud.
             wait_s = 0.0 if is_down and loaded.cloud.kind == "local" else GONE_S
             found = asyncio.run(_round(home, loaded, store, rules, None if dry_run else wait_s))
         listing(now_of(store)).print(found.rows, output)
@@ -104,7 +104,7 @@ def reap(
 
 @contextmanager
 def _alone(home: Home, *, dry_run: bool) -> Iterator[bool]:
-    """Whether no scheduler runs; and none begins before the machines it might want are ended."""
+    """Whether no scheduler runs; the lock of the home keeps one from starting meanwhile."""
     if home.scheduler_pid() is not None:
         yield False
     elif dry_run:
@@ -117,7 +117,7 @@ def _alone(home: Home, *, dry_run: bool) -> Iterator[bool]:
 async def _round(
     home: Home, config: Config, store: Store, rules: ReapRules, wait_s: float | None
 ) -> FoundMachine:
-    """Look, and unless `wait_s` is None end what is to be ended, and wait so long until it is gone."""
+    """Look, end machines unless `wait_s` is None, and wait at most `wait_s` for their end."""
     offers = offers_of(config.cloud)
     prices = {offer.name: offer.price_per_hour for offer in offers}
 
@@ -143,12 +143,12 @@ async def _round(
         refused = {row.machine.id for row, took in zip(ends, taken, strict=True) if not took}
         told = {row.machine.id for row in ends} - refused
         return FoundMachine(rows, sorted(refused | await _left(reaper, told, wait_s)))
-    except Exception as error:  # an adapter may fail in any way
+    except Exception as error:  # an adapter may raise anything
         raise UserError(f"the cloud could not be asked for its machines ({error}); try again") from None
 
 
 async def _left(reaper: Reaper, told: set[str], wait_s: float) -> set[str]:
-    """Those of them that are still there after this many wall seconds; with none nobody looks."""
+    """The machines that still exist after `wait_s` wall seconds."""
     give_up = time.monotonic() + wait_s
     while told and time.monotonic() < give_up:
         await asyncio.sleep(LOOK_S)
@@ -170,7 +170,7 @@ def _summary(ends: list[OrphanRow], left: Sequence[str], *, dry_run: bool) -> st
 
 
 def listing(now: float) -> Listing[OrphanRow]:
-    """Machines as they are listed at `now`."""
+    """The machine listing at `now`."""
     return Listing(
         kind="instance",
         name=lambda row: row.machine.id,

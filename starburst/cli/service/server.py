@@ -1,4 +1,7 @@
-"""The server that was named, and whom that concerns; everything starts with it: it imports little."""
+"""The chosen server, and the commands that it concerns.
+
+Every command imports this module: it imports little.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from contextvars import ContextVar
 
 from starburst.app.errors import UserError
 
-#: Its URL; "" is none: the home is asked.
+#: URL of the server; "" selects the home on this machine.
 chosen: ContextVar[str] = ContextVar("chosen", default="")
-#: Whether the token may be sent there unencrypted.
+#: Whether the token may be sent unencrypted.
 unencrypted: ContextVar[bool] = ContextVar("unencrypted", default=False)
 
-#: Commands that ask it. All others are about this machine.
+#: Commands that work on a server; all others work on this machine.
 REMOTE = (
     "submit",
     "status",
@@ -24,17 +27,17 @@ REMOTE = (
     "cost",
     "events",
 )
-#: Of the others those that would tell of this home where one expects to be told of the server.
+#: Local commands that users may expect to ask the server.
 OF_THE_HOME = ("reap", "token", "doctor")
 
 
 def choose(server: str, command: str, *, typed: bool, insecure: bool = False) -> None:
-    """Note the server for a command; `typed`: it was named on the command line, not by the environment.
+    """Choose the server of a command. `typed`: by the command line, not the environment.
 
-    `insecure`: the token may be sent there unencrypted.
+    `insecure`: the token may be sent unencrypted.
 
     Raises:
-        UserError: the command does not ask servers, and what was meant is not what it would do.
+        UserError: the command works on this machine only.
     """
     unencrypted.set(insecure)
     if command in REMOTE:
@@ -46,10 +49,10 @@ def choose(server: str, command: str, *, typed: bool, insecure: bool = False) ->
 
 
 def refuse_history(server: str) -> None:
-    """The finished jobs of a home are not what who has named a server means.
+    """Refuse `--history` together with a server: it reads the finished jobs of the local home.
 
     Raises:
-        UserError: one was named.
+        UserError: a server was chosen.
     """
     if server:
         raise UserError(f"--history: is that of this machine's home; {_without(server)}")

@@ -1,4 +1,4 @@
-"""`starburst token`: who may use the HTTP API."""
+"""`starburst token`: creates, lists and revokes tokens of the HTTP API."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def revoke(name: Annotated[str, typer.Argument(help="As the list has it.")]) -> 
 
 
 def _grant(namespaces: Sequence[str], secrets: Sequence[str], user: str, groups: Sequence[str]) -> Submitter:
-    """What the token's jobs may ask of a Kubernetes cluster."""
+    """The rights of the token's jobs in a Kubernetes cluster."""
     for option, given, form in (("--namespace", namespaces, DNS_LABEL), ("--secret", secrets, DNS_SUBDOMAIN)):
         for name in given:
             if not form.fullmatch(name):
@@ -141,7 +141,7 @@ def _keys(token: Token) -> dict[str, object]:
 
 
 def _in_kubernetes(token: Token) -> str:
-    """What its jobs may in a cluster, in a few words."""
+    """These rights in a few words."""
     grant = token.grant
     parts = [f"as {grant.kubernetes_user}"] if grant.kubernetes_user else []
     parts += [f"namespace {name}" for name in grant.namespaces]

@@ -37,7 +37,7 @@ from starburst.web.serving.supervisor import answering
 
 
 class LogFormat(str, Enum):
-    """Of `--log-format`."""
+    """The values of `--log-format`."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -75,7 +75,7 @@ def up(
 
 
 def _raise_file_limit() -> None:
-    """Have as many open files as we may: each connection, run and machine takes some."""
+    """Raise the soft limit of open files: connections, runs and machines need some each."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -83,7 +83,7 @@ def _raise_file_limit() -> None:
 
 @contextmanager
 def _store_that_takes(held: HomeLock) -> Iterator[Store]:
-    """The store, once it can be written: who writes to it for long, or fills its disk, is waited for."""
+    """The store once it can be written; waits while it is locked or the disk is full."""
     with ExitStack() as stack:
 
         async def opened() -> Store:
@@ -99,10 +99,12 @@ def _store_that_takes(held: HomeLock) -> Iterator[Store]:
 
 
 def _refuse_what_cannot_work(config: Config, home: Home) -> None:
-    """A cluster or cloud that cannot be used now. Who has work at one that does not answer waits for it.
+    """Refuse a cluster or cloud that cannot be used.
+
+    One that does not answer is waited for if jobs run there.
 
     Raises:
-        UserError: what is to be mended, a line each.
+        UserError: the failed checks, one per line.
     """
     checks = look_at_sites(config, whole=False)
     for check in trust_checks(config):

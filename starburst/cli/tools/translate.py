@@ -1,4 +1,4 @@
-"""`starburst translate`: the SkyPilot tasks that manifests become, and what is lost of them."""
+"""`starburst translate`: manifests as SkyPilot tasks, with a report of lost fields."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLOURS = {
 
 
 class TaskFormat(str, Enum):
-    """Of `-o`."""
+    """The values of `-o`."""
 
     YAML = "yaml"
     JSON = "json"
@@ -88,7 +88,7 @@ def _text(file: str, source: str) -> str:
 
 
 def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
-    """The manifests of all documents and of the Lists among them."""
+    """The manifests of all documents, with Lists expanded."""
     for index, chunk in enumerate(chunks(text), 1):
         try:
             value: Any = load(chunk, source, index)
@@ -110,7 +110,7 @@ def _translated(
     stores: Mapping[str, CloudStorage],
     cluster: KubernetesConfig | None,
 ) -> list[Translation]:
-    """The tasks, with what the cluster has filled in if it answers; if not, the reports say so."""
+    """The tasks, with defaults of the cluster if it answers; otherwise the reports say so."""
     if cluster is None:
         return [to_skypilot(manifest, volumes=stores) for manifest in manifests]
     wanted: dict[Reference, None] = {}
@@ -131,7 +131,7 @@ def _translated(
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """A config file."""
+    """The parts of a config file that translation uses."""
 
     path: Path
     data: Any
@@ -149,14 +149,14 @@ def _settings(path: Path) -> _Settings:
 
 
 def _cluster(settings: _Settings) -> KubernetesConfig | None:
-    """Its `cluster`, if that is a Kubernetes."""
+    """The section `cluster` if it is a Kubernetes cluster."""
     section = settings.data.get("cluster") if isinstance(settings.data, dict) else None
     found = parse_config({} if section is None else {"cluster": section}, str(settings.path)).cluster
     return found if isinstance(found, KubernetesConfig) else None
 
 
 def _stores(settings: _Settings) -> dict[str, CloudStorage]:
-    """Its `cloud.volumes`."""
+    """The field `cloud.volumes`."""
     report = ManifestReport(str(settings.path), 0)
     stores = read_stores(Field(settings.data, "", report).at("cloud").at("volumes"))
     if report.errors:
@@ -165,13 +165,13 @@ def _stores(settings: _Settings) -> dict[str, CloudStorage]:
 
 
 def _yaml(found: Translation) -> str:
-    """A task, with a word of warning where it should not be launched."""
+    """A task as YAML, with a comment if it should not be launched."""
     refused = "".join(f"# refused: {line.field}\n" for line in found.refused())
     return refused + as_yaml(found.without_secrets)
 
 
 def _keys(found: Translation) -> dict[str, Any]:
-    """Its keys are a promise (docs/cli.md)."""
+    """A task as JSON keys, which are stable (docs/cli.md)."""
     report = [
         {"field": line.field, "verdict": line.verdict.value, "text": line.text} for line in found.report
     ]
@@ -185,7 +185,7 @@ def _title(manifest: Mapping[str, Any]) -> str:
 
 
 def _tell(title: str, report: Sequence[FieldFidelity]) -> None:
-    """The report: a table on a terminal, elsewhere lines of which nothing is cut."""
+    """Print the report: a table on a terminal, otherwise plain lines."""
     if title:
         print(visible(f"{title}:"), file=sys.stderr)
     if sys.stderr.isatty():

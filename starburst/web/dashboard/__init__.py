@@ -1,4 +1,4 @@
-"""The dashboard: one page that a cluster admin leaves open, and one for each job."""
+"""The dashboard: an overview page and one page per job."""
 
 from starburst.web.dashboard.routes import dashboard
 

@@ -1,15 +1,11 @@
-"""What today's jobs would have cost without any waiting: the core replays them, beside the requests."""
+"""The No-Wait baseline: what today's jobs would have cost without waiting, by a replay on the core."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import structlog
 from sqlalchemy import Connection, or_, select
-from sqlalchemy.exc import SQLAlchemyError
 
 from sim.world import SimJob, World
 from starburst.app.wiring.stored import stored_config
@@ -24,20 +20,18 @@ from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.store import codec, dashboard_queries, queries
 from starburst.store import schema as t
-from starburst.store.errors import StoreError
 from starburst.store.store import Store
+from starburst.web.background import BackgroundCache
 
-log = structlog.get_logger()
-
-#: The newest jobs of the day that are compared; a replay of so many takes a third of a second.
+#: Newest jobs of the day that are compared; a replay of so many takes a third of a second.
 MOST_JOBS = 1000
-#: Wall seconds between replays.
+#: Wall seconds between two replays.
 EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The bills up to now of the same jobs, as they are and as No-Wait's would be."""
+    """Cloud bills of the same jobs up to now: the actual one, and No-Wait's."""
 
     jobs: int
     paid: Money
@@ -45,42 +39,32 @@ class Comparison:
 
     @property
     def saved(self) -> float | None:
-        """The share of No-Wait's bill that was not paid; None if that is nothing."""
+        """The saved share of No-Wait's bill; None if that bill is zero."""
         rival = self.no_wait.micro_usd
         return (rival - self.paid.micro_usd) / rival if rival else None
 
 
 class BaselineCache:
-    """Keeps the last comparison and makes the next one in a thread of its own."""
+    """Caches the last comparison and computes the next one in the background."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._next = 0.0
-        self.latest: Comparison | None = None
+        self._comparisons = BackgroundCache[float, Comparison]("no-wait-baseline", lambda _: EVERY_S)
 
     def ask(self, since: float, now: float) -> Comparison | None:
-        """The last comparison, if any; begins another one if it is time."""
-        wall = time.monotonic()
-        with self._lock:
-            if wall >= self._next:
-                self._next = wall + EVERY_S
-                threading.Thread(target=self._compare, args=(since, now), daemon=True).start()
-        return self.latest
-
-    def _compare(self, since: float, now: float) -> None:
-        try:
-            self.latest = compare(self._store, since, now)
-        except (SQLAlchemyError, StoreError) as error:  # the store was closed, or is busy: another time
-            log.debug("no-wait-not-compared", error=str(error))
+        """The last comparison, None before the first; starts another one when `EVERY_S` have passed."""
+        self._comparisons.refresh(now, lambda: compare(self._store, since, now))
+        known = self._comparisons.latest()
+        return None if known is None else known[1]
 
 
 def compare(store: Store, since: float, now: float) -> Comparison:
-    """The jobs submitted in `since` … `now` (scheduler seconds), on a cluster held by who ran there before.
+    """Compare the jobs submitted in `since` … `now` (scheduler seconds) with No-Wait on the same cluster.
 
-    Run times are those of their last runs; one that has not ended counts with its estimate, or the mean, and
-    only up to now. No-Wait brings nobody home, and nobody's own
-    starburst.io/max-wait counts; a job that may not leave holds up nobody behind it.
+    Earlier jobs hold the slots that they held. The run time of a job is that of its last run; a job that
+    has not ended counts with its estimate, or the default mean, and only up to now. In the replay no job
+    returns to the cluster, starburst.io/max-wait is ignored, and a job that may not leave blocks no other
+    job.
     """
     settings = stored_config(store).policy.settings()
     with store.read() as conn:
@@ -100,7 +84,7 @@ def compare(store: Store, since: float, now: float) -> Comparison:
 def replay(
     settings: Settings, nodes: Sequence[Node], offers: Sequence[Offer], jobs: Iterable[SimJob], now: float
 ) -> Money:
-    """The cloud's bill up to `now` for jobs under these settings."""
+    """The cloud bill up to `now` for jobs under these settings."""
     machines: dict[str, InstanceRecord] = {}
 
     def on_step(_: float, changes: Changes) -> None:
@@ -114,7 +98,7 @@ def replay(
 
 
 def _cut(machines: Iterable[InstanceRecord], now: float) -> Iterable[InstanceRecord]:
-    """The machines as they would be at `now`: their bills end there."""
+    """The machines with their bills cut at `now`."""
     for machine in machines:
         if machine.launched_at is not None and machine.launched_at < now:
             yield replace(machine, ended_at=min(now, machine.ended_at or now))
@@ -145,7 +129,7 @@ def _submitted(conn: Connection, since: float) -> list[JobRecord]:
 
 
 def _there_before(conn: Connection, begin: float) -> list[JobRecord]:
-    """Jobs that held slots of the cluster when the first of ours came."""
+    """Jobs that held slots of the cluster at `begin`."""
     c = t.jobs.c
     held = (c.submitted_at < begin) & (c.started_at <= begin) & (c.site == "cluster")
     still = or_(c.ended_at.is_(None), c.ended_at > begin)

@@ -1,4 +1,4 @@
-"""Caps on spending as the page shows them: those on everybody, and of queues and users who is near theirs."""
+"""Spending caps on the dashboard: those for everybody, and queues' and users' that are nearly spent."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from starburst.core.steps.budget import amount
 from starburst.domain.money import Money
 from starburst.policy.caps import HOUR_S, Cap
 
-#: How many are shown; the rest is counted.
+#: Caps in the list; the others are counted.
 SHOWN = 12
-#: States of a cap, the worst first: all is spent; all is spent or set aside; people should know; all is well.
+#: States of a cap, worst first: spent; spent or reserved in full; above its warning share; below it.
 STATES = ("spent", "full", "near", "open")
 
 
 @dataclass(frozen=True, slots=True)
 class CapRow:
-    """One cap on the page."""
+    """A cap in the list."""
 
     cap: Cap
     state: str
     spent: Money
     reserved: Money
     left: Money
-    #: When its window ends, scheduler seconds.
+    #: End of the window, scheduler seconds.
     end: float
-    #: Seconds until all is spent as things cost now; None if that is not in this window.
+    #: Seconds until the cap is spent at the present rate; None if the window ends first.
     lasts_s: float | None
 
     @property
     def whose(self) -> str:
-        """Whom it covers."""
+        """The users and queues that the cap covers."""
         parts = [
             f"{key} {value}" for key, value in (("user", self.cap.user), ("queue", self.cap.queue)) if value
         ]
@@ -41,34 +41,34 @@ class CapRow:
 
     @property
     def share(self) -> float:
-        """Of the cap that is spent."""
+        """The spent share of the cap."""
         return _share(self.spent, self.cap.limit)
 
     @property
     def booked(self) -> float:
-        """Of the cap that is spent or set aside."""
+        """The spent or reserved share of the cap."""
         return _share(self.spent + self.reserved, self.cap.limit)
 
     @property
     def then(self) -> str:
-        """What happens when all is spent."""
+        """The consequence of reaching the cap."""
         return AT_CAP[self.cap.then]
 
 
 @dataclass(frozen=True, slots=True)
 class CapsPanel:
-    """All of them, as far as they are shown."""
+    """The caps on the page."""
 
     shown: Sequence[CapRow] = ()
-    #: Others that are near or spent; and those of queues and users that are far from it.
+    #: Counts of caps that are not shown: near or spent; of queues and users, far from spent.
     near: int = 0
     far: int = 0
-    #: What everybody may spend in a day of the UTC calendar.
+    #: The cap for everybody per UTC day.
     day: CapRow | None = None
 
 
 def caps_panel(standings: Sequence[CapStatus], now: float) -> CapsPanel:
-    """Those on everybody in the order of the config, then those of others who are near, the worst first."""
+    """Caps for everybody in the order of the config, then other caps that are nearly reached, worst first."""
     lines = [_line(standing, now) for standing in standings]
     ours = [line for line in lines if _is_on_all(line)]
     others = [line for line in lines if not _is_on_all(line)]

@@ -1,4 +1,4 @@
-"""A job's story as bars in time: where it waited, started, ran and stopped."""
+"""A Gantt chart of one job from its decisions: waiting, starting, running and stopping."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from starburst.store.queries import DecisionRow, JobRow
 
 QUEUE, CLOUD = "queue", "cloud"
-#: Seconds between ticks of the axis, as people count.
+#: Possible distances of ticks, seconds.
 STEPS_S = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
     *(3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800),
 )
 MOST_TICKS = 7
 ENDS = ("succeeded", "failed", "cancelled")
-#: Decisions after which a job has no place: it queues, or something keeps it out of the queue.
+#: Decisions after which a job has no slots: it is queued, or kept out of the queue.
 WAITS = (
     "waits",
     "no-offer",
@@ -32,7 +32,7 @@ WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class GanttSpan:
-    """One bar. Its kind is waits, starts, runs or stops; `end` is None while it goes on."""
+    """A phase of a job in one lane. `kind`: waits, starts, runs or stops. `end` None: it is not over."""
 
     lane: str
     kind: str
@@ -42,7 +42,7 @@ class GanttSpan:
 
 @dataclass(frozen=True, slots=True)
 class GanttBar:
-    """A bar as drawn: percent of the width."""
+    """A span as drawn, in percent of the width."""
 
     kind: str
     x: float
@@ -53,16 +53,16 @@ class GanttBar:
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """Lanes from top to bottom, and where the ticks of the axis stand, in percent."""
+    """Lanes from top to bottom, and the positions of the ticks in percent."""
 
     lanes: tuple[tuple[str, tuple[GanttBar, ...]], ...]
     ticks: tuple[tuple[float, float], ...]
-    #: A deadline that is still to come, in percent.
+    #: Position of a future deadline, in percent.
     deadline: float | None = None
 
 
 def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[GanttSpan]:
-    """Where a job was, by the decision log, in order; a machine that comes up is the lane of the next run."""
+    """The spans of a job in order of time. A machine that boots belongs to the lane of the next run."""
     found = [GanttSpan(QUEUE, "waits", row.submitted_at)]
     for decision in story:
         change = _change(decision, found[-1])
@@ -75,7 +75,7 @@ def spans(row: JobRow, story: Sequence[DecisionRow]) -> list[GanttSpan]:
 
 
 def _change(decision: DecisionRow, last: GanttSpan) -> GanttSpan | None:
-    """What begins with a decision: None is nothing new, a span without a kind is the end."""
+    """The span that a decision begins. None continues the present one; no kind: the chart ends."""
     kind, at, where = decision.kind, decision.at, str(decision.numbers.get("where", ""))
     if kind in ENDS:
         return GanttSpan(last.lane, "", at)
@@ -93,7 +93,7 @@ def _change(decision: DecisionRow, last: GanttSpan) -> GanttSpan | None:
 
 
 def _named(found: Sequence[GanttSpan], runs_on: str) -> list[GanttSpan]:
-    """The spans of some length; those that begin in the cloud have the name of the run that they led to."""
+    """Spans longer than zero; spans that begin in the cloud get the name of the run that follows."""
     named: list[GanttSpan] = []
     machines = runs_on
     for span in reversed(found):
@@ -105,7 +105,7 @@ def _named(found: Sequence[GanttSpan], runs_on: str) -> list[GanttSpan]:
 
 
 def draw(row: JobRow, story: Sequence[DecisionRow], now: float) -> Gantt:
-    """The chart up to `now`, to the job's end or, while it waits, to its deadline."""
+    """The chart up to `now`, to the end of the job or, while it waits, to its deadline."""
     found = spans(row, story)
     begin = row.submitted_at
     end = max([now if span.end is None else span.end for span in found], default=now)
@@ -133,7 +133,7 @@ def draw(row: JobRow, story: Sequence[DecisionRow], now: float) -> Gantt:
 
 
 def ticks(begin: float, end: float) -> list[float]:
-    """Round times within, at most MOST_TICKS of them (days are days of UTC)."""
+    """Round times in the range, at most MOST_TICKS; days are UTC days."""
     step = next((s for s in STEPS_S if (end - begin) / s <= MOST_TICKS), 0)
     if not step:
         step = int((end - begin) / MOST_TICKS / 86_400 + 1) * 86_400

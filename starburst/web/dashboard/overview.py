@@ -1,4 +1,4 @@
-"""What the first page shows, gathered from one state of the store and bounded however much there is."""
+"""The data of the overview page, from one state of the store; every list has a bounded length."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from starburst.web.dashboard.baseline import BaselineCache, Comparison
 from starburst.web.dashboard.caps import CapsPanel, caps_panel
 from starburst.web.packing_gap_cache import PackingGapCache
 
-#: How many of each list are shown; the rest is counted.
+#: Lengths of the lists; the rest is counted.
 WAITERS, NODES, MACHINES, DECISIONS, JOBS = 40, 48, 48, 40, 80
-#: GPUs of one machine that are drawn.
+#: GPUs drawn per machine.
 CELLS = 64
-#: Colours that tell jobs apart; the style sheet has as many.
+#: Colours that distinguish jobs; the style sheet defines as many.
 COLOURS = 10
 PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """What the reader wants to see: words to find jobs by, and a phase; "" is all."""
+    """The reader's filter: words of a search, and a phase; "" is no filter."""
 
     text: str = ""
     phase: str = ""
@@ -47,7 +47,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """What a job has of a node or machine. State: runs, starts, stops, reserved or moving."""
+    """GPUs of a node or machine that a job uses. `state`: runs, starts, stops, reserved or moving."""
 
     job: str
     colour: int
@@ -57,22 +57,22 @@ class JobShare:
 
 @dataclass(frozen=True, slots=True)
 class NodeBox:
-    """A node or machine with its GPUs, and the jobs that have them."""
+    """A node or machine with its GPUs and the jobs on them."""
 
     name: str
     gpus: int
     parts: tuple[JobShare, ...]
-    #: "" is as it should be.
+    #: A problem in words; "" is none.
     trouble: str = ""
 
     @property
     def used(self) -> int:
-        """GPUs that a job has, or that are held for one."""
+        """GPUs that are used by jobs or reserved for them."""
         return sum(part.gpus for part in self.parts)
 
     @property
     def cells(self) -> list[JobShare | None]:
-        """One entry per GPU, None if nobody has it; the first CELLS of them."""
+        """One entry per GPU, at most CELLS; None is a free GPU."""
         taken: list[JobShare | None] = [part for part in self.parts for _ in range(part.gpus)]
         return [*taken, *[None] * (self.gpus - len(taken))][:CELLS]
 
@@ -88,7 +88,7 @@ class MachineRow:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Dollars: per hour now, per hour at most if that is known, since midnight; what rivals would cost."""
+    """Rate and limit in dollars per hour, dollars since midnight, and the comparisons with cheaper plans."""
 
     rate: Money
     limit: SpendingLimit | None
@@ -99,15 +99,15 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The page."""
+    """The contents of the page."""
 
     now: float
     up: bool
-    #: What the scheduler waits for, a sentence; "" if it goes on.
+    #: The resource that the scheduler waits for, as a sentence; "" is none.
     held_up: str
     speed: float
     asked: JobFilter
-    #: Jobs by phase, and of those how many are past their deadline.
+    #: Jobs by phase, and the number of jobs past their deadline.
     counts: Mapping[str, int]
     overdue: int
     waiters: Sequence[QueuedJob]
@@ -124,18 +124,18 @@ class Overview:
     decided: int
     jobs: Sequence[JobRow]
     hits: int
-    #: Micro-dollars that jobs owe for machines which have not ended.
+    #: Micro-dollars by job for machines that have not ended.
     owed: Mapping[str, int]
 
 
 def overview(
-    app_context: AppContext, rival: BaselineCache, watch: PackingGapCache, asked: JobFilter
+    app_context: AppContext, baseline: BaselineCache, gaps: PackingGapCache, asked: JobFilter
 ) -> Overview:
-    """All of it as of now."""
+    """The contents as of now."""
     store, now = app_context.store, app_context.now()
     config, pace, counts = stored_config(store), queries.pace(store), queries.summary(store).jobs
-    comparison, settings = rival.ask(midnight(now), now), config.settings()
-    gap, caps = watch.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
+    comparison, settings = baseline.ask(midnight(now), now), config.settings()
+    gap, caps = gaps.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
     fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
     said = app_context.home.scheduler()
@@ -176,7 +176,7 @@ def overview(
 
 
 def midnight(now: float) -> float:
-    """When the day began here, on the scheduler's clock."""
+    """The beginning of the local day, on the scheduler's clock."""
     return (
         datetime.fromtimestamp(now)
         .astimezone()
@@ -188,7 +188,7 @@ def midnight(now: float) -> float:
 def _search(
     conn: Connection, asked: JobFilter, fresh: Sequence[JobRow], counts: Mapping[str, int]
 ) -> tuple[list[JobRow], int]:
-    """The newest jobs that were asked for, those that the scheduler has not taken up first, and how many."""
+    """The newest matching jobs, those not yet taken up by the scheduler first, and the number of matches."""
     words = asked.text.lower().split()
     new = [row for row in fresh if all(_has(row, word) for word in words)]
     if asked.phase == queries.SUBMITTED:
@@ -196,7 +196,7 @@ def _search(
     else:
         old, hits = board.search(conn, asked.text, (asked.phase,) if asked.phase else (), JOBS)
         rows, hits = (old, hits) if asked.phase else ([*new, *old][:JOBS], hits + len(new))
-    if not words:  # a search counts no further than it must
+    if not words:  # a search stops counting at a limit
         hits = counts.get(asked.phase, 0) if asked.phase else sum(counts.values())
     return rows, hits
 
@@ -218,7 +218,7 @@ def _owed(machines: Sequence[InstanceRecord], now: float) -> Counter[str]:
 
 
 def _nodes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[NodeBox]:
-    """The first nodes; where there are more, those with the most GPUs in use."""
+    """The first nodes; of more than NODES those with the most used GPUs."""
     names = {node.name for node in nodes}
     parts = _parts(holders, names)
     boxes = [
@@ -233,7 +233,7 @@ def _nodes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[NodeBox]
 def _machines(
     records: Sequence[InstanceRecord], holders: Sequence[PlacedJob], now: float
 ) -> list[MachineRow]:
-    """The first machines, those in trouble before all others."""
+    """The first machines; unreachable ones come first."""
     first = sorted(records, key=lambda record: record.unreachable_since is None)[:MACHINES]
     parts = _parts(holders, {record.id for record in first})
     return [
@@ -252,7 +252,7 @@ def _machines(
 
 
 def _parts(holders: Iterable[PlacedJob], names: set[str]) -> dict[str, tuple[JobShare, ...]]:
-    """Who has what of these nodes or machines."""
+    """The jobs on these nodes or machines."""
     found: dict[str, list[JobShare]] = {}
     for holder in holders:
         state = {"running": "runs", "stopping": "stops"}.get(holder.phase, "starts")
@@ -264,7 +264,7 @@ def _parts(holders: Iterable[PlacedJob], names: set[str]) -> dict[str, tuple[Job
 
 
 def _colour(seq: int, beside: Sequence[JobShare]) -> int:
-    """The job's own colour or, if a neighbour has it, the next one that is free."""
+    """The colour of a job; if a neighbour has the same, the next free one."""
     taken = {part.colour for part in beside}
     own = [(seq + step) % COLOURS for step in range(COLOURS)]
     return next((colour for colour in own if colour not in taken), own[0])

@@ -1,4 +1,4 @@
-"""Data as HTML. Everything that comes from a store is escaped by the templates' autoescape."""
+"""Renders pages as HTML. Jinja's autoescape escapes every value that comes from a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from starburst.web.dashboard.overview import PHASES, Overview
 
 @dataclass(frozen=True, slots=True)
 class JobStory:
-    """What the page of a job shows."""
+    """The contents of a job's page."""
 
     now: float
     up: bool
@@ -35,27 +35,27 @@ class JobStory:
 
 
 def overview_page(view: Overview, *, signed_in: bool = False) -> str:
-    """The first page; `signed_in`: it was asked for with a session, which can be ended."""
+    """The overview page; `signed_in`: the request has a session, so the page offers to log out."""
     return _render("overview.html", view.now, signed_in=signed_in, view=view, phases=PHASES)
 
 
 def overview_parts(view: Overview) -> str:
-    """Those parts of it that change."""
+    """The parts of the overview page that the browser refreshes."""
     return _render("overview_parts.html", view.now, view=view, phases=PHASES)
 
 
 def job_page(story: JobStory, *, signed_in: bool = False) -> str:
-    """The page of a job; `signed_in` as above."""
+    """The page of a job; `signed_in` as for `overview_page`."""
     return _render("job.html", story.now, signed_in=signed_in, story=story)
 
 
 def job_parts(story: JobStory) -> str:
-    """Those parts of it that change."""
+    """The parts of a job's page that the browser refreshes."""
     return _render("job_parts.html", story.now, story=story)
 
 
 def missing(what: str) -> str:
-    """The page where there is none."""
+    """The page for status 404."""
     return _render("missing.html", 0.0, what=what)
 
 
@@ -81,7 +81,7 @@ def _environment() -> Environment:
 
 
 def waited(queued_at: float, deadline: float | None, now: float) -> float | None:
-    """Which share of its wait a job has behind it; None if the wait has no end."""
+    """The elapsed share of a job's wait; None if the wait has no deadline."""
     if deadline is None:
         return None
     whole = deadline - queued_at
@@ -89,13 +89,13 @@ def waited(queued_at: float, deadline: float | None, now: float) -> float | None
 
 
 def _usd(amount: Money | int) -> str:
-    """Dollars as people read them; from ten thousand on without cents."""
+    """Dollars for people; without cents from $10,000."""
     money = amount if isinstance(amount, Money) else Money(amount)
     return str(money) if abs(money.micro_usd) < 10_000_000_000 else f"${money.dollars:,.0f}"
 
 
 def _span(seconds: float) -> str:
-    """A span that goes on: whole seconds, then whole minutes, then hours as everywhere."""
+    """A duration that grows: in whole seconds, then whole minutes, then hours."""
     unit_s = 1 if seconds < 100 else 60 if seconds < 5400 else 1e-3
     return hours(unit_s * round(seconds / unit_s))
 
@@ -106,6 +106,6 @@ def _percent(share: float) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    """The address of a file of ours, with a mark of its content: it may be kept for ever."""
+    """The URL of a static file, with a hash of its content so that browsers may cache it for ever."""
     content = (files("starburst.web.dashboard") / "static" / name).read_bytes()
     return f"/dashboard/static/{name}?v={sha256(content).hexdigest()[:12]}"

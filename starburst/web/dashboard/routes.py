@@ -1,4 +1,4 @@
-"""Where the pages are, and the parts of them that the browser asks for again and again."""
+"""The routes of the dashboard: pages, and the parts of pages that browsers refresh."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.web.context import AppContext
 from starburst.web.dashboard import render
 from starburst.web.dashboard.baseline import BaselineCache
-from starburst.web.dashboard.explanation_cache import Teller
 from starburst.web.dashboard.gantt import draw
 from starburst.web.dashboard.overview import PHASES, JobFilter, overview
 from starburst.web.packing_gap_cache import PackingGapCache
 from starburst.web.sessions import cookies
 
-#: Nothing but our own files, and no script or style inside a page.
+#: Only our own files; no inline scripts or styles.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -32,38 +31,34 @@ TYPES = {
     "dashboard.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-#: Decisions of one job that are shown, the last ones.
+#: Newest decisions shown per job.
 STORY = 300
-#: How long a search may be; longer ones are cut off.
+#: Longest search text; a longer one is cut off.
 TEXT = 120
 
 
 def dashboard(app_context: AppContext) -> APIRouter:
-    """The pages of a home."""
+    """The router of the dashboard of one home."""
     router = APIRouter(include_in_schema=False)
-    rival, watch, teller = (
-        BaselineCache(app_context.store),
-        PackingGapCache(app_context.store),
-        Teller(app_context),
-    )
+    baseline, gap = BaselineCache(app_context.store), PackingGapCache(app_context.store)
 
     @router.get("/")
     def home(request: Request, q: str = "", phase: str = "") -> Response:
-        view = overview(app_context, rival, watch, _asked(q, phase))
+        view = overview(app_context, baseline, gap, _asked(q, phase))
         return _page(request, render.overview_page(view, signed_in=_signed_in(request)))
 
     @router.get("/dashboard/overview")
     def overview_parts(request: Request, q: str = "", phase: str = "") -> Response:
-        return _page(request, render.overview_parts(overview(app_context, rival, watch, _asked(q, phase))))
+        return _page(request, render.overview_parts(overview(app_context, baseline, gap, _asked(q, phase))))
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str) -> Response:
         page = partial(render.job_page, signed_in=_signed_in(request))
-        return _of_job(request, app_context, teller, job_id, page)
+        return _of_job(request, app_context, job_id, page)
 
     @router.get("/dashboard/jobs/{job_id}")
     def job_parts(request: Request, job_id: str) -> Response:
-        return _of_job(request, app_context, teller, job_id, render.job_parts)
+        return _of_job(request, app_context, job_id, render.job_parts)
 
     @router.get("/dashboard/static/{name}")
     def static(request: Request, name: str, v: str = Query("", max_length=64)) -> Response:
@@ -87,7 +82,6 @@ def _asked(text: str, phase: str) -> JobFilter:
 def _of_job(
     request: Request,
     app_context: AppContext,
-    teller: Teller,
     job_id: str,
     draw_page: Callable[[render.JobStory], str],
 ) -> Response:
@@ -97,7 +91,7 @@ def _of_job(
         return HTMLResponse(render.missing(str(error)), 404, HEADERS)
     now = app_context.now()
     story = queries.decisions(app_context.store, row.id, last=STORY)
-    told = teller.tell(row, story)
+    told = app_context.snapshots.explanation(row, decided=story[-1].seq if story else 0)
     submission = app_context.store.submission(row.id)
     up = app_context.home.scheduler_pid() is not None
     page = draw_page(render.JobStory(now, up, row, told, story, draw(row, story, now), submission))
@@ -105,7 +99,7 @@ def _of_job(
 
 
 def _page(request: Request, html: str) -> Response:
-    """The page, unless the browser has this very one."""
+    """The page with an ETag; status 304 if the browser has the same one."""
     tag = f'"{sha256(html.encode()).hexdigest()[:32]}"'
     headers = {**HEADERS, "ETag": tag}
     if request.headers.get("if-none-match") == tag:

@@ -1,4 +1,4 @@
-"""Manifests in the body of a request."""
+"""Request bodies: manifests and lists of job names."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from starburst.app.reading.sources import ManifestText
 from starburst.web.dependencies import submitter
 from starburst.web.errors import HttpError
 
-#: Kinds of body. Pages of other sites cannot send these without asking first, which we do not answer.
+#: Content types of manifests. Browsers send them to other sites only after a CORS preflight, which fails
+#: here.
 JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
-#: Jobs and arrays that may be named in one request.
+#: Jobs and arrays per request.
 MOST_NAMES = 1000
-#: Half of a character that JSON writes as two, without the other.
+#: A surrogate without its pair.
 _HALF = re.compile("[\ud800-\udfff]")
-#: What errors call a text without a name.
+#: Name of a text without a file name, in errors.
 NAME = "body"
 MANIFEST: dict[str, Any] = {
     "type": "object",
@@ -45,7 +46,7 @@ FILES: dict[str, Any] = {
     "required": ["files"],
     "additionalProperties": False,
 }
-#: What jobs are called.
+#: Schema of a list of names.
 NAMES: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -54,7 +55,7 @@ NAMES: dict[str, Any] = {
     "required": ["names"],
     "additionalProperties": False,
 }
-#: As OpenAPI has it.
+#: Request bodies in OpenAPI.
 NAMES_BODY = {"requestBody": {"required": True, "content": {JSON: {"schema": NAMES}}}}
 BODY = {
     "requestBody": {
@@ -68,10 +69,10 @@ BODY = {
 
 
 async def read_body(request: Request) -> bytes:
-    """A body of bounded size.
+    """The body of a request.
 
     Raises:
-        RefusedError: it is too large.
+        HttpError: 413, it is larger than `http.max_body`.
     """
     most = request.app.state.services.settings.max_body
     parts, size = list[bytes](), 0
@@ -84,10 +85,10 @@ async def read_body(request: Request) -> bytes:
 
 
 async def sources(request: Request, _: Annotated[object, Depends(submitter)]) -> list[ManifestText]:
-    """The manifests of a request, which is read only if its sender may submit.
+    """The manifests of a request; they are read only after the principal is known to be a submitter.
 
     Raises:
-        RefusedError: it is too large, or of no kind that has manifests.
+        HttpError: 400 or 413, the type is wrong or the body is too large.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON and kind not in YAML:
@@ -101,10 +102,10 @@ async def sources(request: Request, _: Annotated[object, Depends(submitter)]) ->
 
 
 async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> list[str]:
-    """What the jobs of a request are called.
+    """The job names of a request.
 
     Raises:
-        RefusedError: it is too large, or has another shape.
+        HttpError: 400 or 413, the shape is wrong or the body is too large.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
@@ -118,7 +119,7 @@ async def names(request: Request, _: Annotated[object, Depends(submitter)]) -> l
 
 
 def _is_name(value: object) -> bool:
-    """Whether it can be asked for: a store takes no NUL, and no half characters (JSON's \\ud800)."""
+    """Whether the store can be asked for it: it takes neither NUL nor unpaired surrogates."""
     return isinstance(value, str) and "\0" not in value and not _HALF.search(value)
 
 
@@ -136,7 +137,8 @@ def _of_json(text: str) -> list[ManifestText]:
     if isinstance(value, dict) and "files" in value:
         return [_file(entry) for entry in _list(value["files"])]
     manifests = value if isinstance(value, list) else [value]
-    # YAML has JSON in it, but for characters written as two halves, \ud83d\ude80, which this writes out.
+    # JSON is YAML except for surrogate pairs such as \ud83d\ude80, which `ensure_ascii=False` writes as one
+    # character.
     return [_source(NAME, "\n---\n".join(json.dumps(it, ensure_ascii=False) for it in manifests))]
 
 

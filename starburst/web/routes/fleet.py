@@ -1,9 +1,8 @@
-"""Routes about everything else: machines, money, nodes, offers, and the decision log."""
+"""Routes about machines, bills, caps, nodes, offers and the decision log."""
 
 from __future__ import annotations
 
 from collections import Counter
-from enum import Enum
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -22,28 +21,17 @@ from starburst.app.jobs.serializers import (
 )
 from starburst.app.times import iso
 from starburst.store import pages, queries
-from starburst.store.costs import CostRow, costs, dearest_first
-from starburst.web.dependencies import RequestContext, Viewer
+from starburst.store.costs import CostRow, CostSplit, costs, dearest_first
+from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.jobs import After, Limit
 
 router = APIRouter()
 
 
-class By(str, Enum):
-    """What a bill is split by."""
-
-    USER = "user"
-    QUEUE = "queue"
-    DAY = "day"
-    JOB = "job"
-    OFFER = "offer"
-    MONTH = "month"
-
-
 @router.get("/instances", summary="List the rented machines", tags=["machines"])
 def instances(
-    context: Viewer, all: Annotated[bool, Query(description="also those that have ended")] = False
+    context: ViewerContext, all: Annotated[bool, Query(description="also those that have ended")] = False
 ) -> JSONResponse:
     """An array of what `starburst instances -o json` shows; with a scoped token machines of its jobs only."""
     return JSONResponse([instance_keys(row) for row in _machines(context, include_ended=all)])
@@ -51,7 +39,8 @@ def instances(
 
 @router.get("/cost", summary="The cloud's bill", tags=["machines"])
 def cost(
-    context: Viewer, by: Annotated[By, Query(description="what it is split by")] = By.USER
+    context: ViewerContext,
+    by: Annotated[CostSplit, Query(description="what it is split by")] = CostSplit.USER,
 ) -> JSONResponse:
     """An array of what `starburst cost -o json` shows; a scoped token's is split by user, queue or job."""
     rows = costs(
@@ -65,17 +54,17 @@ def cost(
 
 
 @router.get("/caps", summary="How the caps on spending stand", tags=["machines"])
-def caps(context: Viewer) -> JSONResponse:
+def caps(context: ViewerContext) -> JSONResponse:
     """An array of what `starburst cost --caps -o json` shows; a scoped token sees those on its queues."""
-    with context.services.live.lock:
-        rows = cap_rows(context.services.live.get())
+    with context.snapshots.current() as core:
+        rows = cap_rows(core)
     queues = context.principal.queues
     return JSONResponse([row for row in rows if queues is None or row["queue"] in queues])
 
 
 @router.get("/events", summary="The decision log", tags=["log"])
 def events(
-    context: Viewer,
+    context: ViewerContext,
     subject: Annotated[str | None, Query(description="only about this job or machine, by its id")] = None,
     after: After = 0,
     limit: Limit = 1000,
@@ -89,24 +78,23 @@ def events(
 
 
 @router.get("/nodes", summary="The cluster's nodes and what is free on them", tags=["machines"])
-def nodes(context: Viewer) -> JSONResponse:
+def nodes(context: ViewerContext) -> JSONResponse:
     """An array; amounts are what jobs may use. A node that jobs may not start on is not `schedulable`."""
-    with context.services.live.lock:
-        capacity = context.services.live.get().state.capacity
-        return JSONResponse([node_keys(node, capacity.free(node.name)) for node in capacity.nodes])
-
-
-@router.get("/offers", summary="What the cloud sells", tags=["machines"])
-def offers(context: Viewer) -> JSONResponse:
-    """An array; the price is null if it is unknown."""
-    with context.services.live.lock:
+    with context.snapshots.current() as core:
         return JSONResponse(
-            [offer_keys(offer) for offer in context.services.live.get().state.fleet.offers.values()]
+            [node_keys(node, core.state.capacity.free(node.name)) for node in core.state.capacity.nodes]
         )
 
 
+@router.get("/offers", summary="What the cloud sells", tags=["machines"])
+def offers(context: ViewerContext) -> JSONResponse:
+    """An array; the price is null if it is unknown."""
+    with context.snapshots.current() as core:
+        return JSONResponse([offer_keys(offer) for offer in core.state.fleet.offers.values()])
+
+
 @router.get("/summary", summary="How things stand, in a few numbers", tags=["log"])
-def summary(context: Viewer) -> JSONResponse:
+def summary(context: ViewerContext) -> JSONResponse:
     """Jobs and machines by phase, dollars per hour at present, and the newest row of the log."""
     app_context, queues = context.services.app_context, context.principal.queues
     machines = _machines(context)
@@ -133,19 +121,19 @@ def _machines(context: RequestContext, *, include_ended: bool = False) -> list[I
     return [row.of_jobs(mine) for row in rows if not mine.isdisjoint(row.jobs)]
 
 
-def _regroup(context: RequestContext, rows: list[CostRow], by: By) -> list[CostRow]:
-    """Bills of jobs that a caller sees, split otherwise."""
-    if by in (By.DAY, By.MONTH, By.OFFER):
+def _regroup(context: RequestContext, rows: list[CostRow], by: CostSplit) -> list[CostRow]:
+    """Bills of jobs in the principal's scope, grouped by user, queue or job."""
+    if by in (CostSplit.DAY, CostSplit.MONTH, CostSplit.OFFER):
         raise HttpError(403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only")
     total, running, at_home = Counter[str](), Counter[str](), Counter[str]()
     jobs = {row.id: row for row in queries.jobs(context.store, ids=[row.name for row in rows])}
     for row in rows:
         job = jobs[row.name]
         if context.principal.sees(job.queue):
-            name = {By.USER: job.user, By.QUEUE: job.queue}.get(by, job.id)
+            name = {CostSplit.USER: job.user, CostSplit.QUEUE: job.queue}.get(by, job.id)
             total[name] += row.micro_usd
             running[name] += row.running_micro_usd
-            if row.cluster_micro_usd is not None:  # of all rows, or of none
+            if row.cluster_micro_usd is not None:  # all rows have it, or none
                 at_home[name] += row.cluster_micro_usd
     found = [CostRow(name, micro_usd, running[name], at_home.get(name)) for name, micro_usd in total.items()]
     return sorted(found, key=lambda row: (*dearest_first(row), row.name))

@@ -1,4 +1,4 @@
-"""Routes about jobs."""
+"""Routes about jobs: submit, list, explain, cancel, hold, release."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse
 
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
-from starburst.app.jobs.explain import explanation
 from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.views.explain import Explanation
 from starburst.domain.job import Phase
@@ -20,7 +19,7 @@ from starburst.store import pages, queries
 from starburst.store.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
-from starburst.web.dependencies import RequestContext, Submitter, Viewer
+from starburst.web.dependencies import RequestContext, SubmitterContext, ViewerContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import BODY, NAMES_BODY, names
 from starburst.web.submission_limits import SubmissionBody, submission_body
@@ -28,7 +27,7 @@ from starburst.web.submission_limits import SubmissionBody, submission_body
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
-#: Ids that may be asked for in one request.
+#: Ids per request.
 MOST_IDS = 100
 
 JobText = Annotated[str, Path(description="id, name, or the beginning of one")]
@@ -40,7 +39,7 @@ After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this o
 
 @router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
 def submit(
-    context: Submitter,
+    context: SubmitterContext,
     body: Annotated[SubmissionBody, Depends(submission_body)],
     *,
     dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
@@ -73,13 +72,13 @@ def submit(
         found = submitting.held(found)
     if dry_run:
         return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
-    return JSONResponse(submitting.submit(context.store, found), 201)
+    return JSONResponse(submitting.submit(context.store, found, context.snapshots), 201)
 
 
 @router.get("", summary="List jobs in order of arrival")
 def jobs(
     *,
-    context: Viewer,
+    context: ViewerContext,
     phase: Annotated[list[str], Query(description=f"only in these phases: {', '.join(PHASES)}")] = [],  # noqa: B006
     user: Annotated[str | None, Query(description="only this user's")] = None,
     queue: Annotated[list[str], Query(description="only of these queues")] = [],  # noqa: B006
@@ -108,7 +107,7 @@ def jobs(
 
 
 @router.get("/{job}", summary="One job's story")
-def job(context: Viewer, job: JobText) -> JSONResponse:
+def job(context: ViewerContext, job: JobText) -> JSONResponse:
     """What `starburst status JOB -o json` shows."""
     row = context.job(job)
     story = queries.decisions(context.store, row.id)
@@ -116,39 +115,39 @@ def job(context: Viewer, job: JobText) -> JSONResponse:
 
 
 @router.get("/{job}/explain", summary="Where a job stands and why, in one sentence")
-def explain(context: Viewer, job: JobText) -> JSONResponse:
+def explain(context: ViewerContext, job: JobText) -> JSONResponse:
     """What `starburst explain -o json` shows. Times in the sentence are of the server's zone."""
     row = context.job(job)
     return JSONResponse(context.shown([{"id": row.id, **explanation_keys(_explained(context, row))}])[0])
 
 
 @router.get("/{job}/events", summary="What was decided on a job")
-def events(context: Viewer, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
+def events(context: ViewerContext, job: JobText, after: After = 0, limit: Limit = 1000) -> JSONResponse:
     """An array of what `starburst events JOB -o json` shows."""
     rows = queries.decisions(context.store, context.job(job).id, after_seq=after, limit=limit)
     return JSONResponse(context.shown([decision_keys(row) for row in rows]))
 
 
 @router.post("/cancel", summary="Cancel jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def cancel_all(context: Submitter, names: Names, now: Now = False) -> JSONResponse:
+def cancel_all(context: SubmitterContext, names: Names, now: Now = False) -> JSONResponse:
     """How they stood before, for each name one job, or all of an array; who may is as for one job."""
     return JSONResponse(_cancel(context, context.named(names), now=now))
 
 
 @router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def hold_all(context: Submitter, names: Names) -> JSONResponse:
+def hold_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, context.named(names), submitting.hold))
 
 
 @router.post("/release", summary="Release jobs and arrays, all or none", openapi_extra=NAMES_BODY)
-def release_all(context: Submitter, names: Names) -> JSONResponse:
+def release_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, context.named(names), submitting.release))
 
 
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
-def cancel(context: Submitter, job: JobText, now: Now = False) -> JSONResponse:
+def cancel(context: SubmitterContext, job: JobText, now: Now = False) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
 
     Submitters may cancel their own jobs, admins all, and only admins `now`.
@@ -157,19 +156,19 @@ def cancel(context: Submitter, job: JobText, now: Now = False) -> JSONResponse:
 
 
 @router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
-def hold(context: Submitter, job: JobText) -> JSONResponse:
+def hold(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, [context.job(job)], submitting.hold)[0])
 
 
 @router.post("/{job}/release", summary="Let a held job into the queue")
-def release(context: Submitter, job: JobText) -> JSONResponse:
+def release(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, [context.job(job)], submitting.release)[0])
 
 
 def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[Keys]:
-    """With its grace, or now: that takes from others what they were promised."""
+    """Cancel with grace, or `now`, which is for admins: other jobs on the machine may lose promised time."""
     if now and not context.principal.may(Role.ADMIN):
         raise HttpError(403, f"now: is for admins; the token {context.principal.name!r} cancels with a grace")
     return _steer(context, rows, partial(submitting.cancel, now=now))
@@ -178,7 +177,7 @@ def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[K
 def _steer(
     context: RequestContext, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]
 ) -> list[Keys]:
-    """Ask something for jobs that are all the caller's to steer."""
+    """Apply an action to jobs that the principal may change."""
     principal = context.principal
     for row in rows:
         if row.user != principal.name and not principal.may(Role.ADMIN):
@@ -189,5 +188,4 @@ def _steer(
 
 
 def _explained(context: RequestContext, row: JobRow) -> Explanation:
-    with context.services.live.lock:
-        return explanation(row, context.services.live.get, context.principal.sees)
+    return context.snapshots.explanation(row, context.principal.sees)

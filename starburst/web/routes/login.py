@@ -1,6 +1,6 @@
-"""Browsers bring a token to this form once, and have a session for it: a cookie that shows pages and no more.
+"""The login form: a browser exchanges a token for a session cookie, which is accepted for pages only.
 
-A token is never taken from an address: those stay in histories and in the logs of whatever stands between.
+Tokens are never read from URLs, because browser histories and proxy logs keep those.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ HEADERS = {
 
 @router.get("/login")
 def form() -> Response:
-    """Ask for a token."""
+    """The login form."""
     return _page("", 200)
 
 
 @router.post("/login")
 async def enter(request: Request) -> Response:
-    """Give a browser its cookie, and lead it to the dashboard."""
+    """Begin a session and redirect to the dashboard."""
     services: Services = request.app.state.services
     refuse_other_pages(request)
     services.authenticator.limits.charge(request.client.host if request.client else "?")

@@ -1,4 +1,4 @@
-"""GET /metrics: what a Prometheus asks for, read from the store at each scrape in bounded time."""
+"""GET /metrics for Prometheus: each scrape reads the store, in bounded time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from starburst.web import aggregates
 from starburst.web.context import AppContext
 from starburst.web.packing_gap_cache import PackingGapCache
 
-#: The text format that every Prometheus reads.
+#: The text format that every Prometheus version reads.
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-#: Label values → value; a mapping would not take keys of fixed length for keys of any.
+#: Pairs of label values and value.
 Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 def metrics(app_context: AppContext) -> APIRouter:
-    """The route. Answers are made anew for each request; only the packing gap is remembered."""
+    """The route. Every scrape computes all metrics anew, except for the packing gap, which is cached."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StoreCollector(app_context))
     router = APIRouter()
@@ -48,18 +48,18 @@ def metrics(app_context: AppContext) -> APIRouter:
 
 
 class StoreCollector(Collector):
-    """All metrics of one home."""
+    """The metrics of one home."""
 
     def __init__(self, app_context: AppContext) -> None:
         self._app_context = app_context
         self._gap = PackingGapCache(app_context.store)
 
     def describe(self) -> list[Metric]:
-        """Nothing: the registry need not know the names beforehand."""
+        """Empty, because the registry does not need the names in advance."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """One state of the store as metrics."""
+        """All metrics from one state of the store."""
         config, now = stored_config(self._app_context.store), self._app_context.now()
         said = self._app_context.home.scheduler()
         yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", said is not None)
@@ -151,7 +151,7 @@ def _decisions(told: counters.DecisionCounters) -> Iterator[Metric]:
         for site, kept in sorted(by_site.items()):
             waits.add_metric([queue, site], _buckets(counters.BOUNDS_S, kept.counts), kept.sum_s)
     yield waits
-    kinds = dict.fromkeys(REASONS, 0) | told.decisions  # zeros: the first of a kind is an increase, too
+    kinds = dict.fromkeys(REASONS, 0) | told.decisions  # a first count of 1 is an increase only after a 0
     yield _count("decisions", "Decisions by kind.", ["kind"], _keyed(kinds))
     reasons = dict.fromkeys(WHY_OFFLOAD, 0) | told.offloads
     yield _count("offloaded_jobs", "Jobs that left for the cloud.", ["reason"], _keyed(reasons))
@@ -174,7 +174,7 @@ def _steps(kept: counters.StepDurations) -> Metric:
 
 
 def _buckets(bounds: Iterable[float], counts: Iterable[int]) -> list[tuple[str, float]]:
-    """Counts by class as Prometheus has them, those of smaller values included."""
+    """Cumulative bucket counts, as Prometheus defines them."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
 
 

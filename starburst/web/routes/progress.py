@@ -1,4 +1,4 @@
-"""Where a run says how far it is: the one thing that the token in its environment is good for."""
+"""The route for progress reports of runs; a report token gives access to nothing else."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from starburst.web.errors import HttpError
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
-#: A larger body is no report.
+#: Bytes of the largest report.
 MOST_BYTES = 4096
 CURRENT = "current"
-#: As OpenAPI has it.
+#: Request body in OpenAPI.
 BODY = {
     "requestBody": {
         "required": True,
@@ -28,7 +28,7 @@ BODY = {
     }
 }
 
-JobText = Annotated[str, Path(description="whole id, or the name of one that lives")]
+ReportedJob = Annotated[str, Path(description="whole id, or the name of one that lives")]
 AttemptText = Annotated[
     str, Path(pattern=f"^([1-9][0-9]{{0,5}}|{CURRENT})$", description="number, or current")
 ]
@@ -36,16 +36,16 @@ AttemptText = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ProgressReporter:
-    """Somebody who may report on a job, and the job as it stands."""
+    """An authenticated sender of reports, and the status of its job."""
 
     services: Services
     job: JobStatus
 
 
-def reporter(request: Request, job: JobText) -> ProgressReporter:
-    """Lets in the runs of a job, and who may cancel it."""
+def reporter(request: Request, job: ReportedJob) -> ProgressReporter:
+    """Requires the report token of the job, or the rights to cancel the job."""
     services: Services = request.app.state.services
-    principal = services.authenticator.admit_report(request, job)
+    principal = services.authenticator.authenticate_report(request, job)
     if principal is None:
         found = job_status(services.app_context.store, job)
         if found is None:
@@ -60,7 +60,7 @@ def reporter(request: Request, job: JobText) -> ProgressReporter:
 
 
 def _meant(services: Services, principal: Principal, text: str) -> JobStatus:
-    """The job of an id, or the one that lives of a name: others may have had it before."""
+    """The job with this id, or the one live job with this name."""
     store = services.app_context.store
     one = job_status(store, text)
     found = [one] if one is not None else [job for job in jobs_named(store, text) if job.alive]
@@ -73,7 +73,7 @@ def _meant(services: Services, principal: Principal, text: str) -> JobStatus:
 
 
 async def said(request: Request, _: Annotated[ProgressReporter, Depends(reporter)]) -> Said:
-    """What is reported, which is read only of who may report."""
+    """The body; it is read only after the sender is authenticated."""
     body = b""
     async for part in request.stream():
         body += part

@@ -1,4 +1,4 @@
-"""Routes that go on: the decision log as server-sent events, and what a job writes."""
+"""Streaming routes: the decision log as server-sent events, and the logs of jobs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from starburst.aio import TaskSet
-from starburst.app.logs.job_log import LogPart, read_log, refuse_unknown
-from starburst.app.logs.sites import LogPosition
+from starburst.app.logs.job_log import read_log, refuse_unknown
+from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.store import pages
 from starburst.store.queries import JobRow
-from starburst.web.dependencies import RequestContext, Viewer
+from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.routes.jobs import JobText
 
 router = APIRouter()
 
-#: Server-sent events.
+#: Content type of server-sent events.
 EVENTS = "text/event-stream"
-#: Wall seconds between looks whether the server ends.
+#: Wall seconds between two checks whether the server stops.
 POLL_S = 0.3
-#: Wall seconds after which a silent stream says that it lives, and whether its token still holds is asked.
+#: Wall seconds of silence after which a stream sends a keepalive and checks its token.
 QUIET_S = 15.0
-#: Rows sent at a time.
+#: Rows per batch.
 ROWS = 500
-#: Pieces of a log that are read ahead of its reader.
+#: Log pieces read ahead of the client.
 AHEAD = 8
-#: How long the first piece of a followed log is waited for before the answer begins without it, wall seconds.
+#: Wall seconds that the answer waits for the first piece of a followed log.
 FIRST_S = 0.5
 
 
@@ -41,7 +41,7 @@ Close = Callable[[], Awaitable[None]]
 
 
 class Stream(StreamingResponse):
-    """An answer that goes on and counts against its caller's limit until it ends, however it does."""
+    """A streaming response that counts against the principal's limit until it ends in any way."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Stream(StreamingResponse):
         media_type: str,
         close: Close | None = None,
     ) -> None:
-        """`close` is called at the end, also if nobody ever asked for the content."""
+        """`close` runs at the end, even if the content was never iterated."""
         super().__init__(content, media_type=media_type, headers={"X-Accel-Buffering": "no"})
         self._context = context
         self._close = close
@@ -72,7 +72,7 @@ class Stream(StreamingResponse):
     responses={200: {"content": {EVENTS: {}}}},
 )
 async def watch(
-    context: Viewer,
+    context: ViewerContext,
     after: Annotated[int | None, Query(ge=0, lt=2**63, description="row to go on from; the last one")] = None,
     last_event_id: Annotated[str, Header(description="the same, as browsers send it")] = "",
 ) -> Response:
@@ -99,7 +99,7 @@ async def watch(
 )
 async def logs(
     *,
-    context: Viewer,
+    context: ViewerContext,
     job: JobText,
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="of this run; the last")] = None,
     rank: Annotated[int | None, Query(ge=0, le=2**31, description="of this task of a gang; all")] = None,
@@ -135,12 +135,15 @@ async def logs(
 
 
 def _end(context: RequestContext) -> int:
-    """The newest row of the log."""
+    """The sequence number of the newest decision."""
     return pages.decisions(context.store, context.principal.queues, limit=1, newest=True)[1]
 
 
 async def _decisions(context: RequestContext, seq: int) -> AsyncIterator[str]:
-    """Rows after `seq` as they come. An id alone, at the start and in a pause, is where to go on from."""
+    """Rows after `seq` as they are written.
+
+    An id without data, at the start and in pauses, marks the position.
+    """
     yield f"id: {seq}\n\n"
     services, queues, said_at = context.services, context.principal.queues, time.monotonic()
     with services.feed as feed:
@@ -160,14 +163,14 @@ async def _decisions(context: RequestContext, seq: int) -> AsyncIterator[str]:
 
 
 class _Piece(NamedTuple):
-    """Some of what a job wrote, maybe nothing, and where to go on from behind it; "" is not known yet."""
+    """A piece of a log, possibly empty, and the position behind it as an event id; "" is unknown."""
 
     text: str
     id: str
 
 
 class _Reading:
-    """A job's log on its way to one reader, who may be slow."""
+    """The reader of one log request. The bounded queue slows the reading down to the speed of the client."""
 
     def __init__(
         self, context: RequestContext, row: JobRow, part: LogPart, position: LogPosition, *, follow: bool
@@ -177,7 +180,7 @@ class _Reading:
         self._position = position
         self._pieces = asyncio.Queue[_Piece](AHEAD)
         self._notes: list[str] = []
-        #: Where the reader has been brought to, and whether that is the end.
+        #: The position of the last piece that was sent, and whether the log ended.
         self._sent = str(position)
         self._whole = False
         app_context = context.services.app_context
@@ -196,10 +199,10 @@ class _Reading:
         self._next = self._tasks.ensure("next piece", self._pieces.get)
 
     async def begin(self) -> bool:
-        """Whether there is anything to read, or may be.
+        """Wait for the first piece or the end; whether there is or may be a log.
 
         Raises:
-            UserError: there is no such part, or it cannot be had.
+            UserError: the part does not exist, or the log cannot be read.
         """
         await self._wait(FIRST_S if self._follow else None)
         if self._next.done() or not self._task.done():
@@ -207,16 +210,16 @@ class _Reading:
         return self._task.result()
 
     async def text(self) -> AsyncIterator[str]:
-        """What it wrote; ends with the job, with the server, or when the token does not hold any more."""
+        """The log as plain text, until the job ends, the server stops, or the token becomes invalid."""
         async for piece in self._arriving():
             if piece.text:
                 yield piece.text
         error = self._task.exception() if self._whole else None
-        if error is not None:  # too late for another status
+        if error is not None:  # the status was sent already
             yield f"error: {error}\n"
 
     async def events(self) -> AsyncIterator[str]:
-        """The same as server-sent events. An id alone, in a pause, is where to go on from."""
+        """The log as server-sent events. An id without data, in pauses, marks the position."""
         async for piece in self._arriving():
             yield self._noted() + (f"id: {piece.id}\n" if piece.id else ": nothing yet\n")
             yield _named("log", text=piece.text) if piece.text else "\n"
@@ -230,14 +233,14 @@ class _Reading:
             yield self._noted() + end
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Cancel the reading."""
         await self._tasks.cancel()
 
     async def _take(self, text: str) -> None:
         await self._pieces.put(_Piece(text, str(self._position)))
 
     async def _arriving(self) -> AsyncIterator[_Piece]:
-        """The pieces, and in long pauses empty ones."""
+        """The pieces; empty ones in long pauses."""
         services, asked_at = self._context.services, time.monotonic()
         while not services.closing.is_set():
             if self._next.done():
@@ -245,7 +248,7 @@ class _Reading:
                 self._sent = piece.id
                 yield piece
                 self._next = self._tasks.ensure("next piece", self._pieces.get)
-                await asyncio.sleep(0)  # it takes what is there already
+                await asyncio.sleep(0)  # lets the task take a queued piece
             elif self._task.done():
                 self._whole = True
                 return
@@ -263,11 +266,11 @@ class _Reading:
         return notes
 
     async def _wait(self, limit_s: float | None) -> None:
-        """For the next piece, or for the end."""
+        """Wait for the next piece or the end of the log."""
         either = (self._next, self._task)
         await asyncio.wait(either, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _named(name: str, **data: object) -> str:
-    """An event of this name."""
+    """A server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,17 +1,43 @@
-"""Whole messages between the scheduler and the process of its API. Neither ever waits for the other."""
+"""A non-blocking message channel between the scheduler and its API process, and what they agree on."""
 
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 
-#: Bytes of a message at most, and messages that are taken at a time.
+from pydantic import BaseModel
+
+from starburst.app.config.http import HttpConfig
+
+#: Bytes per message, and messages per read.
 MOST_BYTES = 65_536
 MOST = 200
 
 
+#: A heartbeat of the scheduler: the time, in monotonic seconds.
+BEAT = struct.Struct("=d")
+
+
+class StartupParameters(BaseModel):
+    """The JSON argument of the API process."""
+
+    home: Path
+    http: HttpConfig
+    #: The log is text for people, not JSON.
+    text: bool
+    #: Numbers of inherited file descriptors: the bound socket, and the channel to the scheduler.
+    socket: int
+    line: int
+    scheduler_pid: int
+
+
 class MessageChannel:
-    """One end. The kernel holds what the other end has not taken; what is too much for it is dropped."""
+    """One end of a pair of sockets that keep message boundaries.
+
+    A message is dropped when the socket's buffer is full, so no process ever waits for the other one.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -19,32 +45,32 @@ class MessageChannel:
 
     @classmethod
     def pair(cls) -> tuple[MessageChannel, MessageChannel]:
-        """Both ends."""
+        """Both ends of a new channel."""
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(one), cls(other)
 
     @classmethod
     def inherited(cls, number: int) -> MessageChannel:
-        """The end that another process has left under this number."""
+        """The end of a channel that was inherited as a file descriptor."""
         return cls(socket.socket(fileno=number))
 
     def fileno(self) -> int:
-        """For whoever waits until there is something to hear, or leaves it to another process."""
+        """The file descriptor, for event loops and child processes."""
         return self._sock.fileno()
 
-    def say(self, message: bytes) -> bool:
-        """Whether it is on its way; any thread may say something."""
+    def send(self, message: bytes) -> bool:
+        """Send a message; False if it was dropped. Thread-safe."""
         try:
             self._sock.send(message)
-        except OSError:  # the other end is behind, or gone
+        except OSError:  # the buffer is full, or the other end is closed
             return False
         return True
 
-    def heard(self) -> Iterator[bytes]:
-        """What has come, or some of it.
+    def received(self) -> Iterator[bytes]:
+        """The messages that have arrived, at most `MOST`.
 
         Raises:
-            EOFError: the other end is gone.
+            EOFError: the other end is closed.
         """
         for _ in range(MOST):
             try:
@@ -58,5 +84,5 @@ class MessageChannel:
             yield message
 
     def close(self) -> None:
-        """Hang up."""
+        """Close this end."""
         self._sock.close()

@@ -1,6 +1,6 @@
-"""Connections have deadlines and numbers, for whoever opens one is not known yet.
+"""Limits on unauthenticated connections: deadlines per phase, and the number of connections per source.
 
-uvicorn waits for ever for a request that does not end, and accepts all that comes.
+uvicorn alone waits without limit for the end of a request and accepts every connection.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from starburst.web.serving.peers import peer_uid, source_of
 
 log = structlog.get_logger()
 
-#: How long the kernel tries to hand on what the other end does not take, wall seconds.
+#: TCP_USER_TIMEOUT: seconds without an acknowledgement after which the kernel drops a connection.
 STALL_S = 75.0
-#: How long a connection that is told to go may take to hear it, wall seconds.
+#: Seconds between closing a connection and aborting it.
 FLUSH_S = 2.0
-#: Wall seconds in which refused connections are said once.
+#: Wall seconds between two log lines about refused connections.
 SAY_S = 60.0
 
 
 class ConnectionRegistry:
-    """The open connections. Where there are too many, the one that has waited longest for a request goes.
+    """The open connections.
 
-    So whoever opens connections and says nothing is in nobody's way but its own.
+    When the limit is reached, the connection that has waited longest for a request is closed, so idle
+    connections of one source cannot block others.
     """
 
     def __init__(self, most: int, most_of_one: int) -> None:
@@ -44,12 +45,12 @@ class ConnectionRegistry:
         self._most_of_one = most_of_one
         self._all = set[Connection]()
         self._by_source = Counter[str]()
-        #: Those without a whole request, the longest waiting first.
+        #: Connections without a complete request, longest waiting first.
         self._waiting: dict[Connection, None] = {}
         self._said_at = -SAY_S
 
     def enter(self, new: Connection) -> str:
-        """Count a connection; why there is no room for it, or "" if there is."""
+        """Count a new connection; the reason of a refusal, or ""."""
         own = self._by_source[new.source] >= self._most_of_one
         if own or len(self._all) >= self._most:
             oldest = next((it for it in self._waiting if not own or it.source == new.source), None)
@@ -63,17 +64,17 @@ class ConnectionRegistry:
         self._by_source[new.source] += 1
         return ""
 
-    def waits(self, one: Connection) -> None:
-        """It waits for a request; what it said of one so far changes nothing."""
+    def awaits_request(self, one: Connection) -> None:
+        """Mark a connection as waiting for a request; it keeps its place among the waiting ones."""
         if one in self._all:
             self._waiting.setdefault(one)
 
-    def is_asked(self, one: Connection) -> None:
-        """It has a request."""
+    def has_request(self, one: Connection) -> None:
+        """Mark a connection as having a complete request."""
         self._waiting.pop(one, None)
 
     def leave(self, one: Connection) -> None:
-        """It is gone; doing it twice is doing it once."""
+        """Remove a closed connection; idempotent."""
         if one in self._all:
             self._all.remove(one)
             self._waiting.pop(one, None)
@@ -89,17 +90,17 @@ class ConnectionRegistry:
 
 
 class ConnectionPhase(Enum):
-    """What a connection is about."""
+    """What a connection waits for."""
 
     HEADERS = "headers"
     BODY = "body"
-    #: Of a body: it was answered already, mostly refused.
+    #: The rest of a body whose request is answered already, mostly refused.
     REST = "rest"
     ANSWER = "answer"
     IDLE = "idle"
 
 
-#: How long each may take, wall seconds.
+#: Deadline of each phase, seconds; None is no deadline.
 PHASE_LIMIT_S = {
     ConnectionPhase.HEADERS: 10.0,
     ConnectionPhase.BODY: 30.0,
@@ -110,23 +111,23 @@ PHASE_LIMIT_S = {
 
 
 class Connection(H11Protocol):
-    """One connection, from its beginning to its end."""
+    """One HTTP/1.1 connection with a deadline for its current phase."""
 
     def __init__(self, *, registry: ConnectionRegistry, **uvicorns: Any) -> None:
         super().__init__(**uvicorns)
         self._registry = registry
-        #: What it is counted by.
+        #: Key of the limit per source: a local user, an address or its /64.
         self.source = ""
         self._at: tuple[ConnectionPhase, object] | None = None
         self._deadline: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """It is open."""
+        """Start the first deadline, or refuse the connection."""
         super().connection_made(transport)
-        if self.client is None or self.server is None:  # it is closed already
+        if self.client is None or self.server is None:  # closed already
             self.transport.abort()
             return
-        with suppress(OSError):  # or just now
+        with suppress(OSError):  # closed in the meantime
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * STALL_S))
         uid = peer_uid(self.client, self.server)
@@ -139,17 +140,17 @@ class Connection(H11Protocol):
             self._mind()
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request has come."""
+        """Pass data to uvicorn and update the phase."""
         super().data_received(data)
         self._mind()
 
     def on_response_complete(self) -> None:
-        """A request is answered."""
+        """Update the phase when a request is answered."""
         super().on_response_complete()
         self._mind()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The other end says no more; whether it may still want its answer."""
+        """The peer closed its sending side; True keeps the connection open for a pending answer."""
         cycle = self.cycle
         wants = self._answers() and not cycle.response_started and not cycle.more_body
         if wants:
@@ -158,7 +159,7 @@ class Connection(H11Protocol):
         return wants
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed."""
+        """Stop the deadline and free the slot of the connection."""
         self._within(None)
         self._registry.leave(self)
         super().connection_lost(exc)
@@ -178,11 +179,17 @@ class Connection(H11Protocol):
         )
 
     def _mind(self) -> None:
-        """Look what it is about now. More of the same gives it no more time."""
+        """Restart the deadline when the phase or the request changes, but not for more data of the same
+        phase.
+        """
         at = self._phase(), self.cycle
         if at != self._at and not self.transport.is_closing():
             self._at = at
-            (self._registry.is_asked if at[0] is ConnectionPhase.ANSWER else self._registry.waits)(self)
+            (
+                self._registry.has_request
+                if at[0] is ConnectionPhase.ANSWER
+                else self._registry.awaits_request
+            )(self)
             self._within(PHASE_LIMIT_S[at[0]])
 
     def _within(self, limit_s: float | None) -> None:
@@ -197,11 +204,11 @@ class Connection(H11Protocol):
             self._close()
 
     def send_400_response(self, msg: str) -> None:
-        """uvicorn's word on what is not HTTP."""
+        """Replaces uvicorn's answer to malformed HTTP."""
         self._last_word(400, msg)
 
     def _last_word(self, status: int, text: str) -> None:
-        """Answer in place of the application, unless it has begun to, and close."""
+        """Send an error in place of the application, unless an answer has begun, and close the connection."""
         begun = self._answers() and self.cycle.response_started
         if self._answers():
             self.cycle.disconnected = True
@@ -223,7 +230,7 @@ class Connection(H11Protocol):
 
 
 def connections(registry: ConnectionRegistry) -> type[asyncio.Protocol]:
-    """What uvicorn is to make of each connection."""
+    """The protocol factory for uvicorn."""
 
     def make(**uvicorns: Any) -> Connection:
         return Connection(registry=registry, **uvicorns)

@@ -1,4 +1,4 @@
-"""What is settled before the API is served, and without what it takes to serve it."""
+"""The listening socket of the API, and the refusal of insecure binds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from starburst.app.errors import UserError
 from starburst.store import tokens
 from starburst.web.context import AppContext
 
-#: Connections that the kernel takes while nobody does; the API may be starting anew.
+#: Connections that the kernel queues, for example while the API process restarts.
 BACKLOG = 512
 
 
 @contextmanager
 def listening(settings: HttpConfig) -> Iterator[socket.socket | None]:
-    """The socket of the API, taken before anything else begins; None if it is not enabled.
+    """The bound socket of the API; None if the API is disabled.
 
     Raises:
-        UserError: the address is not to be had.
+        UserError: the address cannot be bound.
     """
     if not settings.enabled:
         yield None
@@ -59,16 +59,16 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(sock: socket.socket) -> str:
-    """Where a socket is reached, such as http://127.0.0.1:8585."""
+    """The URL of a bound socket, such as http://127.0.0.1:8585."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def refuse_insecure_bind(app_context: AppContext, settings: HttpConfig) -> None:
-    """Refuse a door that others see and nobody can open: but for runs that report, whose tokens are not kept.
+    """Refuse a non-loopback bind while no API token exists; a bind for progress reports of runs is allowed.
 
     Raises:
-        UserError: others than this machine reach the API, and there is no token.
+        UserError: other machines could reach the API, and no token exists.
     """
     for_runs = settings.report_url is not None
     if (

@@ -1,7 +1,7 @@
-"""The process of the HTTP API, started by `supervisor.py`: python -m starburst.web.serving.process STARTUP.
+"""The process of the HTTP API: python -m starburst.web.serving.process STARTUP, started by `supervisor.py`.
 
-So no request, and nothing that a request makes us read, costs the scheduler time or memory of its own. It
-lives as long as the scheduler at most.
+A process of its own keeps requests, and everything read for them, away from the scheduler's CPU and memory.
+It ends with the scheduler.
 """
 
 from __future__ import annotations
@@ -26,32 +26,31 @@ from starburst.log import set_up_log
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
 from starburst.web.context import AppContext, SchedulerHeartbeat
-from starburst.web.serving.channel import MessageChannel
+from starburst.web.serving.channel import BEAT, MessageChannel, StartupParameters
 from starburst.web.serving.server import Server
-from starburst.web.serving.startup import BEAT, StartupParameters
 
 log = structlog.get_logger()
 
 PR_SET_PDEATHSIG = 1
-#: How long a request waits for another writer, milliseconds; then it is answered 503.
+#: SQLite busy timeout, milliseconds; after it a request is answered with 503.
 BUSY_MS = 5_000
-#: How much rather the kernel ends this process than the scheduler when memory runs out, of 1000.
+#: oom_score_adj, of 1000: the kernel ends this process before the scheduler when memory runs out.
 RATHER = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressForwarder:
-    """Hands on what runs say of themselves. What the scheduler is too busy for is dropped: more will come."""
+    """Sends progress reports to the scheduler. A report that does not fit is dropped; runs repeat them."""
 
     line: MessageChannel
 
     def put(self, said: ThroughputHint) -> None:
-        """Leave a word."""
-        self.line.say(said.model_dump_json().encode())
+        """Send one report."""
+        self.line.send(said.model_dump_json().encode())
 
 
 def main() -> None:
-    """Serve until the scheduler says, or is, gone."""
+    """Serve until the scheduler closes its channel or ends."""
     parameters = StartupParameters.model_validate_json(sys.argv[1])
     _end_with(parameters.scheduler_pid)
     _stand_back(parameters.http.memory)
@@ -66,7 +65,7 @@ def main() -> None:
         with Store.open(home.database, BUSY_MS) as store:
             app_context = AppContext(home, store, ProgressForwarder(line), heartbeat)
             asyncio.run(_serve(Server(app_context, parameters.http), sock, line, heartbeat))
-    except (StoreError, SQLAlchemyError, OSError) as error:  # that passes, or somebody must mend it
+    except (StoreError, SQLAlchemyError, OSError) as error:  # temporary, or the operator has to act
         log.error("http-failed", error=str(error))
         sys.exit(1)
 
@@ -78,7 +77,7 @@ async def _serve(
 
     def hear() -> None:
         try:
-            for message in line.heard():
+            for message in line.received():
                 (heartbeat.beat_at,) = BEAT.unpack(message)
         except EOFError:
             loop.remove_reader(line)
@@ -90,14 +89,14 @@ async def _serve(
 
 
 def _end_with(scheduler: int) -> None:
-    """Have the kernel end this process when the scheduler ends, however that does."""
+    """Have the kernel kill this process when the scheduler ends in any way."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != scheduler:  # it was faster
+    if os.getppid() != scheduler:  # the scheduler ended before prctl
         sys.exit(0)
 
 
 def _stand_back(most_memory: int) -> None:
-    """Take what connections need, and have no more memory than it may; the scheduler goes first."""
+    """Raise the limit of open files, cap the memory, and lower the priority below the scheduler's."""
     _limit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     _limit(resource.RLIMIT_DATA, most_memory)
     with suppress(OSError):

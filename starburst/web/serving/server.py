@@ -1,4 +1,4 @@
-"""The HTTP API on a bound socket: what uvicorn is told, and its end."""
+"""The uvicorn server of the API: its configuration, and its end."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from starburst.web.middleware import OwnerOnly, SecurityHeaders
 from starburst.web.serving.connections import PHASE_LIMIT_S, ConnectionPhase, ConnectionRegistry, connections
 from starburst.web.serving.listen import BACKLOG, url_of
 
-#: How long streams may take to end when the server does, wall seconds.
+#: Wall seconds that streams get to end when the server stops.
 DRAIN_S = 3.0
 START_S = 10.0
-#: Files that are open for other things than connections: the store, logs that are followed, what is parsed.
+#: File descriptors that are not connections: the store, followed logs, parsed files.
 OTHER_FILES = 256
 
 
 class Server(uvicorn.Server):
-    """Serves until it is told to end; signals are the business of whoever runs it."""
+    """A uvicorn server without signal handlers: the caller stops it by `end`."""
 
     def __init__(self, app_context: AppContext, settings: HttpConfig) -> None:
         app = make_app(app_context, settings)
@@ -42,31 +42,31 @@ class Server(uvicorn.Server):
                 http=connections(ConnectionRegistry(most, min(most, settings.connections_per_address))),
                 log_config=None,
                 log_level="critical",
-                loop="asyncio",  # uvloop's policy would be that of the whole process
+                loop="asyncio",  # uvloop would replace the event loop policy of the whole process
                 access_log=False,
                 lifespan="off",
                 ws="none",
                 backlog=BACKLOG,
-                proxy_headers=False,  # limits count by the address that really sent it
+                proxy_headers=False,  # rate limits count by the peer address
                 server_header=False,
-                timeout_keep_alive=int(idle_s) + 5,  # ours comes first
+                timeout_keep_alive=int(idle_s) + 5,  # the deadline of `connections` comes first
                 timeout_graceful_shutdown=int(DRAIN_S),
             )
         )
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """None."""
+        """Install no signal handlers."""
         return nullcontext()
 
     def end(self) -> None:
-        """Let streams end, and then the server; any thread may ask."""
+        """End the streams, then the server. Thread-safe."""
         self._services.closing.set()
         self.should_exit = True
 
 
 @contextmanager
 def serving(app_context: AppContext, settings: HttpConfig, sock: socket.socket) -> Iterator[str]:
-    """Serve from a thread of this process, for programs that have no other business; the address."""
+    """Serve from a thread of this process, for tools and tests; yields the URL."""
     server = Server(app_context, settings)
     thread = threading.Thread(target=server.run, args=([sock],), name="http", daemon=True)
     thread.start()

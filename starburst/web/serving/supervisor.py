@@ -1,4 +1,4 @@
-"""Keeps the API's process alive beside the scheduler, and takes what it hears. Nothing here waits for it."""
+"""Supervises the API process: starts it, restarts it with a backoff, and receives its messages."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.bus.hints import ThroughputHint
-from starburst.web.serving.channel import MessageChannel
+from starburst.web.serving.channel import BEAT, MessageChannel, StartupParameters
 from starburst.web.serving.listen import url_of
-from starburst.web.serving.startup import BEAT, StartupParameters
 
 log = structlog.get_logger()
 
-#: Wall seconds between beats of the scheduler's loop that the process is told of.
+#: Wall seconds between two heartbeats.
 BEAT_S = 1.0
-#: Wall seconds until a process that has ended is started again: at first, and at most.
+#: Backoff between restarts, wall seconds: first and longest.
 AGAIN_S, LONGEST_S = 0.5, 30.0
-#: One that has lived for so many wall seconds did well.
+#: A process that lived so many wall seconds resets the backoff.
 WELL_S = 60.0
-#: How long one that is told to end may take, wall seconds: it lets streams end.
+#: Wall seconds that a terminated process gets before it is killed; its streams end meanwhile.
 END_S = 6.0
 
 
@@ -40,7 +39,7 @@ END_S = 6.0
 async def answering(
     home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: ProgressInbox, *, text: bool
 ) -> AsyncIterator[None]:
-    """Have the API answered on a bound socket meanwhile; `text`: its log is for people."""
+    """Serve the API on a bound socket while the context is open. Its log is JSON, or `text` for people."""
     if sock is None:
         yield
         return
@@ -51,7 +50,7 @@ async def answering(
 
 
 class ServerSupervisor:
-    """Starts the process, and starts it again when it has ended. Callers wait in line at the socket."""
+    """Starts the API process and restarts it when it ends. The socket stays open, so clients wait."""
 
     def __init__(
         self, home: Home, settings: HttpConfig, sock: socket.socket, inbox: ProgressInbox, *, text: bool
@@ -63,7 +62,7 @@ class ServerSupervisor:
         self._inbox = inbox
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Supervise until cancelled."""
         backoff, loop = Backoff(AGAIN_S, LONGEST_S), asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -75,7 +74,7 @@ class ServerSupervisor:
             await asyncio.sleep(pause_s)
 
     async def _live(self) -> str:
-        """One life of the process; how it ended."""
+        """Run one process to its end; a description of that end."""
         ours, theirs = MessageChannel.pair()
         loop = asyncio.get_running_loop()
         process: Process | None = None
@@ -84,12 +83,12 @@ class ServerSupervisor:
             theirs.close()
             loop.add_reader(ours, self._hear, ours)
             while process.returncode is None:
-                ours.say(BEAT.pack(time.monotonic()))
+                ours.send(BEAT.pack(time.monotonic()))
                 with move_on_after(BEAT_S):
                     await process.wait()
             code = process.returncode
             return f"signal {-code}" if code < 0 else f"exit code {code}"
-        except OSError as error:  # no files, no memory, no processes left: that passes
+        except OSError as error:  # no files, memory or processes are left: temporary
             return f"it could not be started: {error}"
         finally:
             loop.remove_reader(ours)
@@ -113,15 +112,15 @@ class ServerSupervisor:
             "starburst.web.serving.process",
             parameters.model_dump_json(),
             stdin=DEVNULL,
-            start_new_session=True,  # Ctrl-C is meant for the scheduler, which ends it
+            start_new_session=True,  # the scheduler, not Ctrl-C, ends it
             pass_fds=(parameters.socket, parameters.line),
-            cwd=self._home.root,  # where nobody else puts modules
+            cwd=self._home.root,  # a directory in which no other user can place modules
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         )
 
     def _hear(self, line: MessageChannel) -> None:
         try:
-            for message in line.heard():
+            for message in line.received():
                 with suppress(ValidationError):
                     self._inbox.put(ThroughputHint.model_validate_json(message))
         except EOFError:
@@ -129,7 +128,7 @@ class ServerSupervisor:
 
 
 async def _ended(process: Process) -> None:
-    """Have a process end, and see to it that it does."""
+    """Terminate a process, and kill it after `END_S`."""
     with suppress(ProcessLookupError):
         process.terminate()
     with move_on_after(END_S):

@@ -1,4 +1,4 @@
-"""A Starburst asked through the store of its home, whether its scheduler runs or not."""
+"""The backend of the home on this machine: its store, whether the scheduler runs or not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from starburst.app.config.home import Home
 from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
-from starburst.app.logs.job_log import LogPart, read_log
+from starburst.app.logs.job_log import read_log
+from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
-from starburst.cli.backend.session import note_if_down, now_of
+from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.domain.job import OWNER
 from starburst.store import pages, queries
 from starburst.store.costs import CostRow, costs
@@ -20,7 +21,7 @@ from starburst.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LocalBackend:
-    """The backend that needs no server. What takes long to import is imported when it is asked for."""
+    """Answers from the store. Large modules are imported on demand."""
 
     home: Home
     store: Store
@@ -48,10 +49,9 @@ class LocalBackend:
         return pages.named(self.store, names)
 
     def explain(self, row: JobRow) -> Keys:
-        from starburst.app.jobs.explain import explanation  # noqa: PLC0415
-        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.jobs.snapshot_cache import SnapshotCache  # noqa: PLC0415 - the whole scheduler
 
-        return explanation_keys(explanation(row, lambda: live_core(self.store)))
+        return explanation_keys(SnapshotCache(self.store).explanation(row))
 
     def decisions(
         self, subject: str | None = None, *, after_seq: int = 0, last: int | None = None

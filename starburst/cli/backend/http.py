@@ -1,4 +1,4 @@
-"""A Starburst asked over its HTTP API."""
+"""The backend of a remote Starburst: its HTTP API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.job_log import LogPart
+from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.client import Client, RefusedError, StarburstError
 from starburst.domain.money import Money
@@ -20,10 +20,10 @@ from starburst.store.queries import DecisionRow, JobRow
 
 @contextmanager
 def http_backend(server: str, *, insecure: bool = False) -> Iterator[HttpBackend]:
-    """The backend of a server; STARBURST_TOKEN is its token, `insecure`: which may be sent unencrypted.
+    """The backend of a server. STARBURST_TOKEN is the token; `insecure` allows sending it unencrypted.
 
     Raises:
-        UserError: what the server, or the way to it, has against it.
+        UserError: the server is unreachable or refuses a request.
     """
     try:
         with Client(server, insecure=insecure) as client:
@@ -34,7 +34,7 @@ def http_backend(server: str, *, insecure: bool = False) -> Iterator[HttpBackend
 
 @dataclass(frozen=True, slots=True)
 class HttpBackend:
-    """The backend that needs no home."""
+    """Answers by requests to a server."""
 
     client: Client
     poll_s: float = 1.0
@@ -43,7 +43,7 @@ class HttpBackend:
         return _at(self.client.summary()["now"]) or 0.0
 
     def note_if_down(self) -> None:
-        """It answers, so it runs."""
+        """A server that answers has a scheduler."""
 
     def jobs(
         self,

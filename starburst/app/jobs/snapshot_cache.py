@@ -1,0 +1,87 @@
+"""A copy of the scheduler's core, rebuilt from the store, that answers questions about jobs.
+
+A question such as "where does this job stand?" needs the whole core: queue, free capacity and offers.
+Rebuilding the core from the last committed step takes a third of a second while 10,000 jobs wait. The cache
+therefore keeps one rebuilt core and answers every question of a process from it. Two freshness rules exist:
+`current` rebuilds the core when a newer step or config is stored; `recent`, for pages that refresh by
+themselves, accepts a core up to `STALE_S` old.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from starburst.app.times import local_clock
+from starburst.app.wiring.stored import live_core
+from starburst.core.scheduler import Scheduler
+from starburst.core.views.explain import Explanation, ended, explain
+from starburst.store import queries
+from starburst.store.store import Store
+
+#: Maximum age of a `recent` core, wall seconds. The position of a job in the queue may be this old.
+STALE_S = 5.0
+
+
+class SnapshotCache:
+    """One rebuilt core per process. Thread-safe: a lock serialises the users of the core."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._core: Scheduler | None = None
+        self._version: object = None
+        self._built_at = 0.0
+
+    @contextmanager
+    def current(self) -> Iterator[Scheduler]:
+        """The core as last committed, at the present time; read-only, and only within the `with` block."""
+        with self._lock:
+            yield self._at_present(stale=self._stored_version() != self._version)
+
+    @contextmanager
+    def recent(self, decided: int) -> Iterator[Scheduler]:
+        """A core at most `STALE_S` old that includes the decision with the sequence number `decided`."""
+        with self._lock:
+            core = self._core
+            behind = core is not None and core.state.decided < decided
+            yield self._at_present(stale=behind or time.monotonic() - self._built_at > STALE_S)
+
+    def explanation(
+        self,
+        row: queries.JobRow,
+        sees: Callable[[str], bool] = lambda _: True,
+        *,
+        decided: int | None = None,
+    ) -> Explanation:
+        """The state of a job and its reason.
+
+        The core explains jobs that it knows; the stored row explains a job that the scheduler has not taken
+        up yet, or that the core has already dropped. `sees(queue)` hides jobs of other queues from the
+        sentence. `decided` selects a `recent` core with this decision; None selects the `current` core.
+        """
+        if row.phase == queries.SUBMITTED:
+            return Explanation(row.id, row.phase, "is stored and waits for the scheduler to take it up")
+        with self.current() if decided is None else self.recent(decided) as core:
+            clock = local_clock(core.state.now)
+            record = core.state.jobs.get(row.id)
+            if record is not None:
+                return explain(core.state, record, clock, sees)
+            sentence = ended(row.phase, row.ended_at, row.message, row.cloud_micro_usd, clock)
+            return Explanation(row.id, row.phase, sentence)
+
+    def _stored_version(self) -> object:
+        """Changes with each step of the scheduler (its facts) and with each start (its config)."""
+        return self._store.fact("facts"), self._store.fact("config")
+
+    def _at_present(self, *, stale: bool) -> Scheduler:
+        """The core with its clock at the present time, rebuilt if it is `stale`."""
+        core = self._core
+        if core is None or stale:
+            self._version = self._stored_version()
+            self._built_at = time.monotonic()
+            core = self._core = live_core(self._store)
+        core.state.now = max(core.state.now, queries.pace(self._store).scheduler_time(time.time()))
+        return core
