@@ -27,7 +27,7 @@ from starburst.app.config.home import Home
 from starburst.app.jobs import submitting
 from starburst.app.reading.sources import ManifestText
 from starburst.domain.job import OWNER
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 #: What people and programs ask, in turn.

@@ -20,8 +20,9 @@ from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.job import Phase, Site, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.store import codec, dashboard_queries
+from starburst.store import codec
 from starburst.store import schema as t
+from starburst.store.listings import dashboard_queries
 
 #: CPU seconds: a more thorough proof is tried while the previous one took no longer.
 PATIENCE_S = 0.6

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.listings.queries import DecisionRow, JobRow
 
 #: How a row is shown to programs; the same as `-o json` of the commands.
 DecisionKeys = Callable[[DecisionRow], dict[str, object]]

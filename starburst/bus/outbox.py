@@ -17,9 +17,10 @@ from sqlalchemy import select
 from starburst.bus.messages import DecisionKeys, JobKeys, Message, Topics, encode
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import is_over
-from starburst.store import codec, queries
+from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.queries import JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.queries import JobRow
 from starburst.store.rows import chunks
 from starburst.store.store import ENDED_JOBS, Store
 

@@ -112,13 +112,18 @@ class State:
         self.unconfirmed_instances: set[str] = set()
         #: Until the cluster has said what is so, nothing is placed and nobody leaves (see `Scheduler.rest`).
         self.resting = False
-        self.order = ORDERS[settings.order]
-        self.queues = {queue.name: queue for queue in settings.queues}
         #: Queued jobs without a deadline, by arrival; stale entries are dropped when they come up.
         self.patient: list[tuple[int, str]] = []
         self.passed = Passed()
         #: Of the order "fair".
         self.tags = Tags()
+        self._choose_policies()
+
+    def _choose_policies(self) -> None:
+        """The policies that the settings name."""
+        settings = self.settings
+        self.order = ORDERS[settings.order]
+        self.queues = {queue.name: queue for queue in settings.queues}
         self.waiting = WAITING[settings.waiting]
         self.returns = RETURNS[settings.returns]
         self.walk = self._make_walk()

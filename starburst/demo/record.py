@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sim.gantt import Span, Wait
 from starburst.domain.job import is_over
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 

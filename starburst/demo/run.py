@@ -31,7 +31,7 @@ from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.policy.waiting import hours
 from starburst.runs.ports import Cloud
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 #: Wall seconds after which the demo gives up.

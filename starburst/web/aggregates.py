@@ -14,7 +14,7 @@ from starburst.core.views.snapshot import Facts
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.store.counters import DecisionCounters
-from starburst.store.dashboard_queries import PlacedJob, on_cluster
+from starburst.store.listings.dashboard_queries import PlacedJob, on_cluster
 
 
 def rate(machines: Collection[InstanceRecord]) -> Money:

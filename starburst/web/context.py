@@ -10,7 +10,7 @@ from starburst.app.config.home import Home
 from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.bus.hints import ThroughputHint
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 #: The scheduler counts as stalled without a heartbeat for so many wall seconds; its longest steps take

@@ -16,9 +16,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from starburst.aio import TaskSet
 from starburst.app.jobs.serializers import Keys, decision_keys
 from starburst.app.jobs.visibility import as_seen
-from starburst.store import pages
 from starburst.store.errors import StoreError
-from starburst.store.pages import QueueScope
+from starburst.store.listings import pages
+from starburst.store.listings.pages import QueueScope
 from starburst.store.store import Store
 
 log = structlog.get_logger()

@@ -13,8 +13,8 @@ from starburst.app.config.http import HttpConfig
 from starburst.app.jobs.serializers import Keys
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.jobs.visibility import as_seen
-from starburst.store import pages
-from starburst.store.queries import JobRow
+from starburst.store.listings import pages
+from starburst.store.listings.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
 from starburst.web.auth import Authenticator, Principal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starburst.app.packing_gap import GapQuestion, PackingGap, least, question
 from starburst.domain.money import Money
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.web import aggregates
 from starburst.web.background import BackgroundCache

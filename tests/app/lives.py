@@ -30,7 +30,7 @@ from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import OWNER, Job, Phase, Site, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.runs.processes import ProcessRunner
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.app.up import up
 

@@ -32,7 +32,7 @@ from starburst.core.views.snapshot import restore
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.runs.ports import Report, Run
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, Hook, World
 from tests.app.validated import Validated

@@ -27,7 +27,7 @@ from starburst.core.views.snapshot import restore
 from starburst.core.views.validate import validate
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Phase, Site, Submission, Workload
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, World
 from tests.app.validated import Validated

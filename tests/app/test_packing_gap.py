@@ -20,7 +20,7 @@ from starburst.domain.resources import Resources
 from starburst.policy.packing.covering.offline import OfflineOptimal
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Situation
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Step, Store
 from starburst.web import aggregates
 from tests.builders import Desk, job, offer

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from starburst.app.daemon.observers import KEEP_S, CommittedStep, StepTimes
-from starburst.store import counters, queries
+from starburst.store import counters
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.app.test_controller import a_world, living
 from tests.app.virtual import run

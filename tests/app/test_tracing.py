@@ -28,7 +28,7 @@ from starburst.app.wiring.build import build
 from starburst.core.model.decisions import Decision
 from starburst.core.state import Changes
 from starburst.domain.clock import Pace
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.app.receiver import Receiver, plain, receiving
 from tests.app.test_controller import a_world, living

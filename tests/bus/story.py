@@ -15,7 +15,7 @@ from starburst.bus.mqtt import Broker, MqttBus
 from starburst.bus.outbox import Outbox
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.core.scheduler import Scheduler
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission
 

@@ -34,7 +34,7 @@ from starburst.core.model.events import (
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import CloudChoice, Site
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.bus.broker import Mosquitto
 from tests.bus.story import Jobs

@@ -15,7 +15,7 @@ from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.app.wiring.build import build
 from starburst.runs import processes
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.bus.broker import Mosquitto
 from tests.cli.manifests import manifest

@@ -17,7 +17,8 @@ from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
 from starburst.runs.attempt_dir import log_path
-from starburst.store import queries, tokens
+from starburst.store import tokens
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
 from starburst.web.context import AppContext

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.store import queries
+from starburst.store.listings import queries
 from tests.cli.manifests import manifest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "configs" / "examples").glob("*.yaml"))

@@ -15,8 +15,8 @@ from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.cloud import InstancePhase
 from starburst.kube.resources import Object
-from starburst.store import queries
-from starburst.store.queries import JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.queries import JobRow
 from tests.kube.live import Live, job_manifest
 from tests.sky_lab.ec2 import rented
 from tests.sky_lab.lab import lab

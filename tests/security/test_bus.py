@@ -13,7 +13,7 @@ import pytest
 
 from starburst.app.config import parse_config
 from starburst.bus.messages import Topics
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.bus.broker import Mosquitto
 from tests.bus.conftest import broker, path  # noqa: F401 - fixtures

@@ -17,7 +17,7 @@ from starburst.app.reading.requests import FoundObject, ManifestTexts, ReadAnswe
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import WorkerPool, shared
 from starburst.domain.job import ANYBODY, OWNER
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.quota import QuotaError
 from starburst.store.store import Store
 from tests.web.conftest import *  # noqa: F403 - the API and who asks it

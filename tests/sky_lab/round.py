@@ -20,7 +20,7 @@ from starburst.app.config.home import Home
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, Naming
 from starburst.domain.job import Phase, is_over
 from starburst.runs.attempt_dir import log_path
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.sky_lab.ec2 import REGIONS, billed, ec2
 from tests.sky_lab.lab import kill_server, lab, vm_files

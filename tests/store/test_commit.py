@@ -20,8 +20,8 @@ from starburst.core.state import Changes
 from starburst.core.views.snapshot import Facts, facts, restore
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase
-from starburst.store import queries
 from starburst.store.errors import StoreError
+from starburst.store.listings import queries
 from starburst.store.schema import metadata
 from starburst.store.store import Step, Store
 from tests.store.samples import NODE, OFFER, started, step, submission

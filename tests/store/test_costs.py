@@ -6,7 +6,7 @@ import pytest
 
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.job import CloudChoice
-from starburst.store.costs import CostRow, CostSplit, costs
+from starburst.store.listings.costs import CostRow, CostSplit, costs
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission
 

@@ -14,7 +14,7 @@ from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.core.model.settings import Settings
 from starburst.core.views.snapshot import restore
 from starburst.core.views.validate import validate
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission
 

@@ -8,8 +8,8 @@ import pytest
 
 from starburst.core.model.events import InstanceReady
 from starburst.domain.job import CloudChoice, Phase
-from starburst.store import queries
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
+from starburst.store.listings import queries
 from starburst.store.rows import CHUNK
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission, take_up

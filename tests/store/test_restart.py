@@ -21,7 +21,7 @@ from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Step, Store
 
 NODES = [Node("n1", Resources.of(2, 8, 32)), Node("n2", Resources.of(1, 8, 32))]

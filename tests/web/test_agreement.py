@@ -26,8 +26,8 @@ from starburst.app.config.home import Home
 from starburst.app.jobs.serializers import explanation_keys, story_keys
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.cli.main import run
-from starburst.store import queries
-from starburst.store.queries import JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.queries import JobRow
 from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.dashboard.baseline import BaselineCache

@@ -13,7 +13,7 @@ from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.domain.job import CloudChoice, Member
 from starburst.runs.attempt_dir import log_path
-from starburst.store import queries
+from starburst.store.listings import queries
 from tests.cli.manifests import manifest
 from tests.cli.past import CONFIG, Past
 from tests.web.conftest import Ask

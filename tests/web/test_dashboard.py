@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from starburst.domain.job import Phase
-from starburst.store import dashboard_queries, queries
+from starburst.store.listings import dashboard_queries, queries
 from starburst.web.dashboard import dashboard
 from tests.builders import job
 from tests.web.lively import CAPS, NOON, Lively

@@ -12,7 +12,8 @@ from fastapi import Depends
 from starburst.app.config import parse_config
 from starburst.app.config.http import HttpConfig
 from starburst.domain.job import OWNER
-from starburst.store import queries, tokens
+from starburst.store import tokens
+from starburst.store.listings import queries
 from starburst.web.app import make_app
 from starburst.web.context import AppContext
 from starburst.web.dependencies import unscoped_viewer

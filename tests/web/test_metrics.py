@@ -15,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from starburst.core.model.decisions import REASONS
-from starburst.store import counters, queries
+from starburst.store import counters
 from starburst.store import schema as t
-from starburst.store.costs import costs
+from starburst.store.listings import queries
+from starburst.store.listings.costs import costs
 from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.routes.metrics import metrics

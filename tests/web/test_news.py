@@ -8,7 +8,7 @@ from threading import Event as Flag
 
 import pytest
 
-from starburst.store import pages
+from starburst.store.listings import pages
 from starburst.web import decision_feed
 from starburst.web.context import AppContext
 from starburst.web.decision_feed import DecisionFeed, FeedBatch

@@ -15,7 +15,7 @@ from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.app.wiring.build import build
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.report_tokens import make_report_key, report_token
 from starburst.store.store import Store
 from starburst.web.context import AppContext

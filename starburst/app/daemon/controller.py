@@ -39,7 +39,8 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
-from starburst.store import codec, queries
+from starburst.store import codec
+from starburst.store.listings import queries
 from starburst.store.store import Step, Store, UserRequest
 
 T = TypeVar("T")

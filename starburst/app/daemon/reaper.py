@@ -61,7 +61,7 @@ class ReapRules:
         return fate is Fate.UNCLAIMED or (self.others and fate is Fate.ABANDONED)
 
 
-class InOrder(Protocol):
+class OrderedCall(Protocol):
     """Makes a blocking call outside of the event loop, after all earlier ones (see `Store.in_order`)."""
 
     async def __call__(self, call: Callable[[], T], /) -> T:
@@ -80,7 +80,7 @@ class Reaper:
         claimed: Callable[[], Collection[str]],
         now: Callable[[], float],
         rate: Callable[[str], Money | None],
-        in_order: InOrder,
+        in_order: OrderedCall,
     ) -> None:
         """`rate` gives an offer's dollars per hour; `in_order` makes calls on the book's store."""
         self._cloud = cloud

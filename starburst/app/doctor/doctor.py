@@ -17,8 +17,8 @@ from starburst.app.config.tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import need_otel
 from starburst.app.wiring.stored import stored_config
-from starburst.store import queries
 from starburst.store.errors import StoreError
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 #: Timeout of the tracing collector, wall seconds.

@@ -12,10 +12,11 @@ from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.core.steps.budget import cap_statuses
 from starburst.core.views.snapshot import Snapshot, restore
-from starburst.store import codec, queries
-from starburst.store import dashboard_queries as board
+from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.costs import settled_since
+from starburst.store.listings import dashboard_queries as board
+from starburst.store.listings import queries
+from starburst.store.listings.costs import settled_since
 from starburst.store.rows import chunks
 from starburst.store.store import Store
 

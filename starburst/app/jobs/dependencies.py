@@ -8,8 +8,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from starburst.app.errors import UserError
 from starburst.domain.job import Phase, Submission, is_over
-from starburst.store import pages
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
+from starburst.store.listings import pages
 from starburst.store.store import Store
 from translator.manifests.hints import MAX_NAMES
 

@@ -8,8 +8,8 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Site, Submission
 from starburst.runs.ports import AdoptionPort, QueueFullError
-from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
+from starburst.store.listings import queries
 from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
 

@@ -14,9 +14,9 @@ from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.store import queries
-from starburst.store.costs import CostRow
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.costs import CostRow
+from starburst.store.listings.queries import DecisionRow, JobRow
 from starburst.store.store import Store
 
 Keys = dict[str, object]

@@ -18,7 +18,7 @@ from starburst.app.times import local_clock
 from starburst.app.wiring.stored import live_core
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import Explanation, ended, explain
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 #: Maximum age of a `recent` core, wall seconds. The position of a job in the queue may be this old.

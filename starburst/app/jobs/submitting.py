@@ -24,8 +24,8 @@ from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
-from starburst.store.pages import QueueScope
-from starburst.store.queries import SUBMITTED, JobRow, ended
+from starburst.store.listings.pages import QueueScope
+from starburst.store.listings.queries import SUBMITTED, JobRow, ended
 from starburst.store.store import Store
 from translator.manifests.arrays import members
 from translator.manifests.tenancy import rule

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from starburst.store import pages
-from starburst.store.pages import QueueScope
+from starburst.store.listings import pages
+from starburst.store.listings.pages import QueueScope
 from starburst.store.store import Store
 
 ANOTHERS = "another queue's job"

@@ -12,8 +12,8 @@ from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.app.logs.sites import LogFile, LogPart, LogPosition, LogWriter, find_logs
 from starburst.domain.job import is_over
-from starburst.store import queries
-from starburst.store.queries import JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.queries import JobRow
 from starburst.store.store import Store
 
 #: Wall seconds between two looks for new lines.

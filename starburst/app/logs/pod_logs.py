@@ -16,7 +16,7 @@ from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 #: Wall seconds between looks for new pods and for the end of the job.

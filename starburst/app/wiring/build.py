@@ -36,7 +36,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
 from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
 from starburst.runs.processes import ProcessRunner
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from translator.manifests.tenancy import Tenancy, rule
 from translator.tasks.runtime_values import UnresolvedError

@@ -32,8 +32,8 @@ from starburst.core.scheduler import Scheduler
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site, is_over
 from starburst.runs.ports import Report, RunSite
-from starburst.store import queries
 from starburst.store.errors import DuplicateJobError
+from starburst.store.listings import queries
 from starburst.store.quota import QuotaError
 from starburst.store.store import Store
 

@@ -10,7 +10,7 @@ from starburst.app.jobs.caps_view import open_books
 from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.snapshot import restore
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from translator.carried import Carried
 

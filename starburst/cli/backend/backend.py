@@ -8,8 +8,8 @@ from typing import Protocol
 from starburst.app.jobs.serializers import InstanceRow, Keys
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
-from starburst.store.costs import CostRow
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.listings.costs import CostRow
+from starburst.store.listings.queries import DecisionRow, JobRow
 
 
 class Backend(Protocol):

@@ -14,8 +14,8 @@ from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.client import Client, RefusedError, StarburstError
 from starburst.domain.money import Money
-from starburst.store.costs import CostRow
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.listings.costs import CostRow
+from starburst.store.listings.queries import DecisionRow, JobRow
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.domain.job import OWNER
-from starburst.store import pages, queries
-from starburst.store.costs import CostRow, costs
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.listings import pages, queries
+from starburst.store.listings.costs import CostRow, costs
+from starburst.store.listings.queries import DecisionRow, JobRow
 from starburst.store.store import Store
 
 

@@ -8,7 +8,7 @@ import time
 from starburst.app.config.home import Home
 from starburst.app.doctor.unknown_machines import MEND, forgotten, told
 from starburst.cli.service.server import chosen
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 

@@ -9,7 +9,7 @@ import typer
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import say
 from starburst.domain.job import Phase, is_over
-from starburst.store.queries import SUBMITTED
+from starburst.store.listings.queries import SUBMITTED
 
 Jobs = Annotated[list[str], typer.Argument(help="Ids, names or unique beginnings of them.")]
 

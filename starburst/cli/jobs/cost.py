@@ -15,7 +15,7 @@ from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing
 from starburst.core.model.decisions import usd
 from starburst.domain.money import Money
-from starburst.store.costs import CostRow, CostSplit
+from starburst.store.listings.costs import CostRow, CostSplit
 from starburst.visible import visible
 
 

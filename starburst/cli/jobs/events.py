@@ -13,7 +13,7 @@ from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing, OutputOption
 from starburst.domain.job import is_over
-from starburst.store.queries import DecisionRow
+from starburst.store.listings.queries import DecisionRow
 
 
 def events(

@@ -19,8 +19,8 @@ from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
 from starburst.core.model.decisions import usd
 from starburst.domain.job import Phase, is_over
-from starburst.store import queries
-from starburst.store.queries import JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.queries import JobRow
 
 WATCH_S = 0.5
 PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))

@@ -28,7 +28,7 @@ from starburst.core.model.decisions import usd
 from starburst.domain.cloud import Instance
 from starburst.domain.money import Money
 from starburst.log import set_up_log
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 
 SAID = {

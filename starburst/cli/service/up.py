@@ -29,7 +29,7 @@ from starburst.cli.backend.session import open_store
 from starburst.cli.service.doctor import look_at_sites
 from starburst.log import set_up_log
 from starburst.policy.waiting import hours
-from starburst.store import queries
+from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening, refuse_insecure_bind

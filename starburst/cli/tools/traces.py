@@ -18,7 +18,7 @@ from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.cli.backend.session import open_store
 from starburst.cli.service.server import refuse_history
-from starburst.store import queries
+from starburst.store.listings import queries
 
 JobsArgument = Annotated[str | None, typer.Argument(metavar="JOBS", help="A trace, or a generator's spec.")]
 

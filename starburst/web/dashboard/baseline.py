@@ -18,8 +18,9 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from starburst.domain.node import Node
-from starburst.store import codec, dashboard_queries, queries
+from starburst.store import codec
 from starburst.store import schema as t
+from starburst.store.listings import dashboard_queries, queries
 from starburst.store.store import Store
 from starburst.web.background import BackgroundCache
 

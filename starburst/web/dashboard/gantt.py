@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store.listings.queries import DecisionRow, JobRow
 
 QUEUE, CLOUD = "queue", "cloud"
 #: Possible distances of ticks, seconds.

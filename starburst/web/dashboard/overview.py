@@ -17,10 +17,11 @@ from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.domain.node import Node
-from starburst.store import counters, queries
-from starburst.store import dashboard_queries as board
-from starburst.store.dashboard_queries import PlacedJob, QueuedJob
-from starburst.store.queries import DecisionRow, JobRow
+from starburst.store import counters
+from starburst.store.listings import dashboard_queries as board
+from starburst.store.listings import queries
+from starburst.store.listings.dashboard_queries import PlacedJob, QueuedJob
+from starburst.store.listings.queries import DecisionRow, JobRow
 from starburst.web import aggregates
 from starburst.web.aggregates import SpendingLimit, WaitBudget
 from starburst.web.context import AppContext

@@ -10,8 +10,8 @@ from importlib.resources import files
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from starburst.store import queries
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
+from starburst.store.listings import queries
 from starburst.web.context import AppContext
 from starburst.web.dashboard import render
 from starburst.web.dashboard.baseline import BaselineCache

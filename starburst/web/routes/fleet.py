@@ -20,8 +20,8 @@ from starburst.app.jobs.serializers import (
     offer_keys,
 )
 from starburst.app.times import iso
-from starburst.store import pages, queries
-from starburst.store.costs import CostRow, CostSplit, costs, dearest_first
+from starburst.store.listings import pages, queries
+from starburst.store.listings.costs import CostRow, CostSplit, costs, dearest_first
 from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.errors import HttpError
 from starburst.web.routes.jobs import After, Limit

@@ -15,8 +15,8 @@ from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys
 from starburst.core.views.explain import Explanation
 from starburst.domain.job import Phase
 from starburst.domain.user import MAX_USER
-from starburst.store import pages, queries
-from starburst.store.queries import JobRow
+from starburst.store.listings import pages, queries
+from starburst.store.listings.queries import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
 from starburst.web.dependencies import RequestContext, SubmitterContext, ViewerContext

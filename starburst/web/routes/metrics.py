@@ -21,7 +21,8 @@ from sqlalchemy import Connection
 from starburst.app.wiring.stored import stored_config
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD
 from starburst.domain.money import MICRO
-from starburst.store import counters, dashboard_queries, queries
+from starburst.store import counters
+from starburst.store.listings import dashboard_queries, queries
 from starburst.store.store import LIVE_INSTANCES
 from starburst.web import aggregates
 from starburst.web.context import AppContext

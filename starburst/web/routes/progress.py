@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import ValidationError
 
 from starburst.bus.hints import Said, ThroughputHint
-from starburst.store.job_status import JobStatus, job_status, jobs_named
+from starburst.store.listings.job_status import JobStatus, job_status, jobs_named
 from starburst.store.tokens import Role
 from starburst.web.auth import Principal
 from starburst.web.dependencies import Services

@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from starburst.aio import TaskSet
 from starburst.app.logs.job_log import read_log, refuse_unknown
 from starburst.app.logs.sites import LogPart, LogPosition
-from starburst.store import pages
-from starburst.store.queries import JobRow
+from starburst.store.listings import pages
+from starburst.store.listings.queries import JobRow
 from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.routes.jobs import JobText
 

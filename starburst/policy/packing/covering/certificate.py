@@ -45,7 +45,7 @@ class Relaxed:
     bound: int
 
 
-class Program:
+class ShareProgram:
     """Covers the items at least cost with shares of instances."""
 
     def __init__(self, counts: Ints) -> None:
@@ -152,7 +152,7 @@ def _columns_made(
     rounds: int,
 ) -> tuple[Columns, Ints, Floats, Floats]:
     """Columns, their costs, how often each is taken, and duals."""
-    program = Program(items.counts)
+    program = ShareProgram(items.counts)
     costs = cost_of(columns)
     program.add(columns, costs)
     duals, times = program.solve()

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from sqlalchemy import Select, Table, func, literal, or_, select, union_all
 
 from starburst.domain.job import Member
-from starburst.store import codec, queries
+from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
-from starburst.store.queries import SUBMITTED, DecisionRow, JobRow
+from starburst.store.listings import queries
+from starburst.store.listings.queries import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
 from starburst.store.store import Store
 

@@ -19,7 +19,7 @@ from starburst.domain.job import Phase, Site
 from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.queries import JobRow
+from starburst.store.listings.queries import JobRow
 from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS
 
 #: Phases in which a run of the job may exist.

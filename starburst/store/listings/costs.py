@@ -17,7 +17,7 @@ from starburst.domain.resources import Resources, total
 from starburst.policy.caps import HOUR_S, Cap, window
 from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.queries import machines
+from starburst.store.listings.queries import machines
 from starburst.store.rows import chunks
 from starburst.store.store import Store
 

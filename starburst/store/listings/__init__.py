@@ -1,0 +1,1 @@
+"""Listings: jobs, machines, decisions and costs as rows, read without whole records."""

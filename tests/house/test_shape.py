@@ -1,0 +1,99 @@
+"""Rules of the source tree that no other tool checks. Each names the offender and the limit."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+
+from tests.house.source import PACKAGES, ROOT, circles, functions, imports, modules, path_of
+
+FILE_LINES = 400
+FUNCTION_LINES = 60
+CONSTRUCTOR_PARAMETERS = 8
+FOLDER_MODULES = 16
+#: How the core writes the phase of a job, as opposed to that of an instance.
+JOB_PHASES = ("record.phase", "job.phase", "self.phase")
+
+
+def test_no_import_circle() -> None:
+    assert circles() == []
+
+
+def test_no_type_name_is_defined_twice_in_starburst() -> None:
+    places = defaultdict(list)
+    for module, tree in modules().items():
+        if module.split(".")[0] == "starburst":
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_files_are_short() -> None:
+    sizes = {module: path_of(module).read_text(encoding="utf-8").count("\n") for module in modules()}
+    assert {module: lines for module, lines in sizes.items() if lines > FILE_LINES} == {}
+
+
+def test_functions_fit_a_screen() -> None:
+    sizes = {
+        f"{module}.{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for module, tree in modules().items()
+        for node in functions(tree)
+    }
+    assert {name: lines for name, lines in sizes.items() if lines > FUNCTION_LINES} == {}
+
+
+def test_constructors_take_few_parameters() -> None:
+    counts = {}
+    for module, tree in modules().items():
+        for node in functions(tree):
+            if node.name == "__init__":
+                of = node.args
+                counts[f"{module}:{node.lineno}"] = len(of.posonlyargs + of.args + of.kwonlyargs) - 1
+    assert {name: count for name, count in counts.items() if count > CONSTRUCTOR_PARAMETERS} == {}
+
+
+def test_folders_can_be_overlooked() -> None:
+    counts: defaultdict[str, int] = defaultdict(int)
+    for module in modules():
+        path = path_of(module)
+        if path.name != "__init__.py":
+            counts[str(path.parent.relative_to(ROOT))] += 1
+    assert {folder: count for folder, count in counts.items() if count > FOLDER_MODULES} == {}
+
+
+def test_one_place_assigns_a_jobs_phase() -> None:
+    writers = set()
+    for module, tree in modules().items():
+        if not module.startswith("starburst.core"):
+            continue
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if any(ast.unparse(target) in JOB_PHASES for target in targets if target is not None):
+                writers.add(f"{module}:{node.lineno}" if isinstance(node, ast.stmt) else module)
+    assert {place.split(":")[0] for place in writers} == {"starburst.core.steps.transitions"}, writers
+    assert len(writers) == 1, writers
+
+
+def test_only_the_kit_starts_asyncio_tasks_and_waits_with_deadlines() -> None:
+    kit = "starburst.aio"
+    found = {
+        f"{module}:{node.lineno} {node.attr}"
+        for module, tree in modules().items()
+        if module != kit
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future", "wait_for")
+    }
+    assert found == set()
+
+
+def test_the_wheel_imports_nothing_that_is_not_in_it() -> None:
+    outside = {"bench", "tests", "deploy", "docs"}
+    found = set()
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            named = [node.module] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found |= {f"{module} imports {name}" for name in named if name and name.split(".")[0] in outside}
+    assert found == set()
+    assert {module.split(".")[0] for targets in imports().values() for module in targets} <= set(PACKAGES)
