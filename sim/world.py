@@ -85,8 +85,9 @@ class World:
 
     def run(self) -> float:
         """Go on until nothing more will happen; returns the time of the last event."""
-        now, heap, scheduler = 0.0, self._heap, self.scheduler
+        now, heap = 0.0, self._heap
         while True:
+            scheduler = self.scheduler  # another one after a restart
             wakeup = scheduler.next_wakeup()
             if not heap and isinf(wakeup):
                 return now

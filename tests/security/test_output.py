@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starburst.cli.jobs import cost, status
-from starburst.cli.jobs.cost import By
 from starburst.cli.output import Format, dump, say
 from starburst.domain.user import as_user, is_user
 from starburst.log import set_up_log
-from starburst.store.listings.costs import CostRow
+from starburst.store.listings.costs import CostRow, CostSplit
 from starburst.store.listings.queries import JobRow
 from starburst.visible import LogFilter, visible
 
@@ -32,7 +31,7 @@ def harmless(text: str) -> bool:
 @pytest.mark.parametrize("how", list(Format))
 def test_a_listing_shows_what_would_steer_a_terminal(how: Format, capsys: pytest.CaptureFixture[str]) -> None:
     status.listing(0.0).print([ROW], how)
-    cost.listing(By.USER).print([CostRow(EVIL, 1, 0, None)], how)
+    cost.listing(CostSplit.USER).print([CostRow(EVIL, 1, 0, None)], how)
     shown = capsys.readouterr().out
     assert harmless(shown)
     if how is Format.WIDE:
@@ -68,7 +67,7 @@ def test_lines_and_the_log_are_made_visible(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1"])
 def test_a_cell_of_a_table_is_no_formula(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    cost._print(cost.listing(By.USER), [CostRow(name, 1_000_000, 0, None)], cost.CostFormat.CSV)
+    cost._print(cost.listing(CostSplit.USER), [CostRow(name, 1_000_000, 0, None)], cost.CostFormat.CSV)
     heading, row = csv.reader(io.StringIO(capsys.readouterr().out))
     assert heading[0] == "user"
     assert row[0] == "'" + visible(name)

@@ -57,7 +57,7 @@ def test_equal_budgets_allow_the_same_sum_of_waits(waiting: str) -> None:
 
 def test_a_command_line_means_its_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Spec] = []
-    monkeypatch.setattr(cli, "_single", lambda jobs, *, spec, **others: told.append(spec))
+    monkeypatch.setattr(cli, "_single", lambda _options, spec: told.append(spec))
     app = typer.Typer()
     app.command()(cli.simulate)
     small = small_cluster.SMALL
