@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from math import inf, isinf
 
 import pytest
@@ -67,7 +68,7 @@ class Left:
     told: dict[str, dict[str, object]]
     client: Client
 
-    @property
+    @cached_property
     def app_context(self) -> AppContext:
         return AppContext(self.home, self.store)
 
