@@ -18,8 +18,8 @@ from tests.builders import HOUR, Desk, job, offer
 from tests.core.test_chaos import MOVERS_THINGS, OFFERS, SIZES, THINGS, Chaos
 
 ROOT = Path(__file__).parents[2]
-#: Random scripts that are played at most until every row was seen.
-SCRIPTS = 400
+#: Random scripts that are played at most until every row was seen, and those that showed all rows last time.
+SCRIPTS, USUAL = 400, (242, 209, 197, 185, 140, 155, 338, 259, 395, 126)
 
 
 class Seen(dict[tuple[Phase, Phase], object]):
@@ -62,7 +62,7 @@ def _play(seed: int) -> None:
 def test_every_row_occurs_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(transitions._HOOKS)
     monkeypatch.setattr(transitions, "_HOOKS", seen)
-    for seed in range(SCRIPTS):
+    for seed in (*USUAL, *range(SCRIPTS)):
         _play(seed)  # a row that is not in the table raises
         if seen.rows == set(TRANSITIONS):
             break

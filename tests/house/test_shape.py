@@ -11,8 +11,6 @@ FILE_LINES = 400
 FUNCTION_LINES = 60
 CONSTRUCTOR_PARAMETERS = 8
 FOLDER_MODULES = 16
-#: How the core writes the phase of a job, as opposed to that of an instance.
-JOB_PHASES = ("record.phase", "job.phase", "self.phase")
 
 
 def test_no_import_circle() -> None:
@@ -60,19 +58,6 @@ def test_folders_can_be_overlooked() -> None:
         if path.name != "__init__.py":
             counts[str(path.parent.relative_to(ROOT))] += 1
     assert {folder: count for folder, count in counts.items() if count > FOLDER_MODULES} == {}
-
-
-def test_one_place_assigns_a_jobs_phase() -> None:
-    writers = set()
-    for module, tree in modules().items():
-        if not module.startswith("starburst.core"):
-            continue
-        for node in ast.walk(tree):
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            if any(ast.unparse(target) in JOB_PHASES for target in targets if target is not None):
-                writers.add(f"{module}:{node.lineno}" if isinstance(node, ast.stmt) else module)
-    assert {place.split(":")[0] for place in writers} == {"starburst.core.steps.transitions"}, writers
-    assert len(writers) == 1, writers
 
 
 def test_only_the_kit_starts_asyncio_tasks_and_waits_with_deadlines() -> None:
