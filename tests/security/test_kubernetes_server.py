@@ -32,6 +32,8 @@ cloud: {{kind: local, trust_users: true, offers: {offers}}}
 queues: [{{name: papers}}]
 http: {{port: {port}}}
 """
+#: The chart's account reads Jobs only where the config names the namespace.
+WATCHING_WORK = CONFIG.replace("namespaces: []", f"namespaces: [{WORK}]")
 OFFER = "[{name: p3, gpus: 8, cpus: 32, memory_gib: 64, usd_per_hour: 3, boot: 1s, setup: 1s}]"
 SECRETS = Resource("v1", "secrets")
 ROLES = Resource(f"{RBAC}/v1", "roles")
@@ -190,7 +192,7 @@ def test_an_applied_job_leaves_with_our_credentials_only_from_where_that_is_gran
     admin.let_leave(WORK)
     keys = {"starburst.io/queue": "papers", "starburst.io/cloud": "only"}
     with live(stage.account("starburst"), tmp_path) as running:
-        running.configure(CONFIG.format(offers=OFFER, port=free_port()))
+        running.configure(WATCHING_WORK.format(offers=OFFER, port=free_port()))
         running.up()
         for namespace in (WORK, "default"):
             item = job_manifest("leaves", "echo away", keys=keys)
