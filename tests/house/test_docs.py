@@ -17,7 +17,7 @@ LIFE = ROOT / "docs" / "life-of-a-job.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 DOCUMENTS = (LIFE, ROOT / "docs" / "architecture.md", GLOSSARY, ROOT / "CONTRIBUTING.md")
 HOPS = 60
-MECHANISM_WORDS = (25, 65)
+MECHANISM_WORDS = (30, 60)
 #: What a job's path may pass more than once.
 PASSED_AGAIN = "starburst/core/"
 
