@@ -263,7 +263,7 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
 
 
 def _leave_again(state: State, record: JobRecord) -> None:
-    """After a lost launch: release the job's other instances; an offloading job leaves for the cloud again."""
+    """Release all instances of a job after a lost launch; if it is offloading, it leaves again."""
     release(state, record)
     if record.phase is Phase.OFFLOADING:
         to(state, record, Phase.QUEUED)

@@ -58,7 +58,7 @@ def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> No
 
 
 def run_started(state: State, event: RunStarted) -> None:
-    """Record the start of an attempt, reported by its site; a cloud run that may return gets a T_max timer."""
+    """Record a reported start of an attempt; a cloud run that may return gets a T_max timer."""
     state.unconfirmed_runs.discard((event.job_id, event.attempt))
     record = state.current(event.job_id, event.attempt)
     if record is None or record.started_at is not None:
