@@ -40,7 +40,11 @@ RECENT = 256
 
 
 class Changes:
-    """Changes of one step, which are stored before any of its actions is carried out."""
+    """Changes and actions of one step.
+
+    They are committed in one transaction before any action is carried out. After a crash the pending actions
+    are read from the store and carried out again, which their idempotency keys make safe.
+    """
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []

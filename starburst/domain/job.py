@@ -231,7 +231,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job, its workload, and notes to the user on parts of the manifest that were not used."""
+    """A job, its workload, and notes to the user on values that were ignored or changed."""
 
     job: Job
     workload: Workload

@@ -13,7 +13,7 @@ class Meter:
     """Counts the jobs that the policy keeps waiting and those that run, and charges the account over time.
 
     Delays that No-Wait would cause as well are not charged: the wait of a job that may not or cannot leave
-    for the cloud, the boot of a machine, a lost run.
+    for the cloud, the boot of an instance, a lost run.
     """
 
     def __init__(self, settings: Settings) -> None:

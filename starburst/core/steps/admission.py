@@ -1,4 +1,10 @@
-"""Admission: a job enters the queue, gets a deadline, and leaves for the cloud or waits on if it cannot."""
+"""Admission: a job enters the queue, gets a deadline, and leaves for the cloud or waits on if it cannot.
+
+A wait becomes a launch as follows. `set_wait` sets the deadline; `expire` calls `leave` for every job that is
+still queued then; `leave` checks offers, the cluster's permission and the caps, and moves the job to
+OFFLOADING. At the end of the pack window `pack` (core/steps/offload.py) assigns instances and requests the
+new ones.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +182,7 @@ def withdraw(state: State, record: JobRecord) -> None:
 
 
 def requeue(state: State, record: JobRecord) -> None:
-    """Queue a job whose run has ended without a result; a wait that it was given earlier still applies.
+    """Queue a job again after a lost, refused or stopped run; a wait that it was given earlier still applies.
 
     A job that was never given a wait, or that may run in the cloud only, leaves at once if it would on
     submission.

@@ -31,7 +31,7 @@ BOOT_S = 180.0
 
 
 def cap_statuses(state: State) -> Mapping[str, CapStatus]:
-    """Status of every cap at `state.now`, by name; cached until an instance or a job changes."""
+    """Status of every cap at `state.now`, by name; cached until the time, a job or an instance changes."""
     if state.books is None or state.books[0] != state.now:
         state.books = state.now, {cap.name: _standing(state, cap) for cap in state.settings.caps}
     return state.books[1]
@@ -106,7 +106,7 @@ def cost_of(record: JobRecord) -> float:
 
 
 def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:
-    """Whether every cap that covers one of these jobs has at least `cost` micro-dollars (and SLACK) left."""
+    """Whether every cap that covers one of these jobs is not reached and has `cost` micro-dollars left."""
     return all(
         standing.has(max(cost, SLACK))
         for standing in cap_statuses(state).values()

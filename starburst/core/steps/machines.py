@@ -133,7 +133,7 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
     """Mark an instance as unreachable; its runs count as alive.
 
     It has `unreachable_s` seconds to answer before it is ended (`fence`); the start of that period is stored,
-    so it survives a restart. Planned moves to or from the instance are dropped.
+    so it survives a restart. Moves to the instance, and moves away from it that have not begun, are dropped.
     """
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None or instance.phase not in OPEN_PHASES:

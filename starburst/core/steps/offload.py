@@ -1,4 +1,9 @@
-"""Offload: jobs that leave within one pack window are packed onto instances together."""
+"""Offload: jobs that leave within one pack window are packed onto instances together.
+
+A new instance is first a record that its jobs hold, with a `LaunchInstance` action under the same id (the
+launch intent). Both are stored with the step before the cloud is asked, so a request repeated after a crash
+refers to the same instance. The jobs start once all their instances are ready.
+"""
 
 from __future__ import annotations
 

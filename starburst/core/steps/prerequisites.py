@@ -1,7 +1,7 @@
 """Prerequisites that keep a job out of the queue: a hold, other jobs, a pause, a turn in its array.
 
 A held or blocked job has no deadline; its wait begins when it is queued. The exception is a job whose start
-was refused by its site: its earlier deadline stays in force.
+was refused by its site: its earlier deadline stays in force while it pauses.
 """
 
 from __future__ import annotations
