@@ -1,8 +1,8 @@
 """The scheduler: `handle(events, now) → actions`, and nothing else changes its state.
 
-Order of things at one instant (Starburst semantics): what ended frees its room; expired waits leave; arrivals
-join the queue; one walk places jobs; beyond the queue limit the last jobs leave. Then cloud runs that are due
-are looked at for coming home.
+Order within one instant (Starburst semantics): ended runs free their slots; jobs past their deadline leave;
+arrivals join the queue; one pass places jobs; the last jobs beyond the queue cap leave. Then cloud runs past
+T_max are considered for return, leaving jobs are packed, and running cloud jobs are consolidated.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from starburst.core.steps.unblocking import free, hold_requested, release_reques
 from starburst.domain.job import Phase, Site
 from starburst.policy.packing.plan import Packer
 
-#: Ends come first at an instant, then submissions, then second thoughts on them.
+#: Order of events at one instant: ends, other reports, submissions, then requests about submitted jobs.
 RANK: dict[type, int] = {
     RunEnded: 0,
     InstanceGone: 0,
@@ -83,13 +83,13 @@ RANK: dict[type, int] = {
 
 
 class Scheduler:
-    """The decisions on one `State`. Deterministic: the same events at the same times give the same ones."""
+    """The decisions on one `State`. Deterministic: equal events at equal times give equal decisions."""
 
     def __init__(self, settings: Settings, packer: Packer | None = None) -> None:
         self.state = State(settings, packer)
 
     def handle(self, events: Event | list[Event] | tuple[Event, ...], now: float) -> list[Action]:
-        """Take in what happened at `now`, scheduler seconds, and decide.
+        """Process the events of `now`, scheduler seconds, and decide; returns the actions.
 
         Actions and decisions are also collected in the changes of the state until `take_changes`.
         """
@@ -108,15 +108,15 @@ class Scheduler:
         return state.changes.actions[already:]
 
     def rest(self) -> None:
-        """Decide nothing until the cluster has synced; for a restart.
+        """After a restart: place nothing and end no wait until the cluster has synced.
 
-        Nodes that were free before the restart may be taken by now, and a wait that ran out meanwhile is no
-        reason to leave for the cloud before the cluster was looked at.
+        Nodes that were free before the restart may be in use now, and a job whose deadline passed meanwhile
+        is tried on the cluster before it leaves for the cloud.
         """
         self.state.resting = True
 
     def take_changes(self) -> Changes:
-        """What changed since the last call. Jobs that are over and whose bills are in are forgotten."""
+        """The changes since the last call; also removes ended jobs whose bills are final."""
         state = self.state
         changes, state.changes = state.changes, Changes()
         for job_id in state.retired:
@@ -128,7 +128,7 @@ class Scheduler:
         return changes
 
     def next_wakeup(self) -> float:
-        """When time alone changes something next, scheduler seconds; infinity if never."""
+        """Time of the next decision without an event, scheduler seconds; infinity if there is none."""
         state = self.state
         if state.resting:
             return caps_at(state)
@@ -141,7 +141,7 @@ class Scheduler:
 
 
 def _schedule(state: State) -> None:
-    """One instant, in the order of the module's docstring."""
+    """Run the steps of one instant, in the order of the module's docstring."""
     if state.settings.caps:
         watch_caps(state)
     if state.resting:
@@ -174,7 +174,7 @@ def _join_arrivals(state: State) -> None:
 
 
 def _wake(state: State) -> None:
-    """The cluster has synced: jobs are placed once before any wait counts as over."""
+    """End the rest after the cluster has synced: one pass runs before any wait ends."""
     state.resting = False
     state.grew = True
     _join_arrivals(state)
@@ -250,7 +250,7 @@ def _synced(state: State, event: SiteSynced) -> None:
 
 
 def _tick(state: State, event: Tick) -> None:
-    """Time alone: deadlines and looks are handled at every instant anyway."""
+    """Nothing to do: timers are checked at every instant."""
 
 
 HANDLERS: dict[type, Callable[[State, Any], None]] = {

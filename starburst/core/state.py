@@ -1,4 +1,4 @@
-"""All that the scheduler knows, and the few ways in which its parts may write to it."""
+"""The scheduler's state, and the methods by which steps change several parts together."""
 
 from __future__ import annotations
 
@@ -35,24 +35,28 @@ from starburst.policy.refusals import Refusals
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 
-#: Decisions that are kept for error messages.
+#: Number of decisions kept for error messages.
 RECENT = 256
 
 
 class Changes:
-    """What one step did: to be stored before any of its actions starts."""
+    """Changes and actions of one step.
+
+    They are committed in one transaction before any action is carried out. After a crash the pending actions
+    are read from the store and carried out again, which their idempotency keys make safe.
+    """
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
         self.actions: list[Action] = []
         self.jobs: dict[str, JobRecord] = {}
         self.instances: dict[str, InstanceRecord] = {}
-        #: Events that had no effect since they are stale or impossible, and why.
+        #: Ignored events, which were stale or impossible, and the reasons.
         self.ignored: list[tuple[Event, str]] = []
-        #: The nodes or the offers were reported anew.
+        #: Whether the nodes or the offers were reported anew.
         self.nodes = False
         self.offers = False
-        #: All that is known of how fast jobs run beside each other, if that changed.
+        #: Snapshot of the learnt throughputs, if they changed.
         self.speeds: Mapping[str, object] | None = None
 
 
@@ -62,65 +66,66 @@ class State:
     def __init__(self, settings: Settings, packer: Packer | None = None) -> None:
         self.settings = settings
         self.now = 0.0
-        #: Name of the event at hand, for the log.
+        #: Name of the present event, for the decision log.
         self.event = ""
         self.jobs: dict[str, JobRecord] = {}
         self.queue = ShapeQueue()
-        #: Jobs that join the queue at this instant.
+        #: Jobs that join the queue at the present instant.
         self.joining: list[JobRecord] = []
         self.capacity = Capacity((), PLACEMENTS[settings.placement])
-        #: Who comes after whom: a job's id → ids of those that await it.
+        #: Prerequisites: a job's id → ids of the jobs that await its end.
         self.dependants: dict[str, dict[str, None]] = {}
-        #: Jobs that await nothing any more, or in vain, to be looked at.
+        #: Ids of jobs to check for admission or, if a prerequisite failed, for cancellation.
         self.freed: deque[str] = deque()
         self.turns = Turns(self.freed)
-        #: Capacity was freed or added since the last walk.
+        #: Whether capacity was freed or added since the last pass.
         self.grew = False
-        #: None where waits are sat out, hopeless or not.
+        #: Feasibility tests; None if hopeless jobs wait to their deadline.
         self.prospects = Prospects(self.jobs) if settings.hopeless == "leave" else None
         self.fleet = Fleet(packer or packer_named(settings.packer), settings.max_rate)
-        #: Jobs that leave and have no machine yet, and since when.
+        #: Leaving jobs without an instance, and when each began to leave.
         self.departing: dict[str, float] = {}
-        #: Running cloud jobs are not reconsidered before this.
+        #: Earliest time of the next consolidation.
         self.next_round = 0.0
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
         self.meter = Meter(settings)
-        #: Of caps (core/steps/budget.py): what is kept of each; when their standings were last reckoned, and
-        #: how they stood; and the jobs that one keeps from leaving, with what each would cost, micro-dollars.
+        #: Caps (core/steps/budget.py): the stored ledgers; the cached statuses with their time; and the jobs
+        #: that a cap keeps queued, with the expected cost of each, micro-dollars.
         self.ledgers: dict[str, CapLedger] = {}
         self.books: tuple[float, Mapping[str, CapStatus]] | None = None
         self.capped: dict[str, float] = {}
         self.deadlines = Timers(self._deadline)
         self.looks = Timers(self._look)
-        #: When blocked jobs may try again.
+        #: Ends of the pauses of blocked jobs.
         self.pauses = Timers(self._pause)
-        #: Starts that the cluster refused in a row.
+        #: Consecutive starts refused by the cluster.
         self.refusals = Refusals()
-        #: Cloud runs past T_max that pay to come home as soon as there is room, oldest first.
+        #: Cloud runs past T_max whose return pays or is untested; they wait for slots, the oldest first.
         self.homesick: dict[str, None] = {}
         self.arrivals = 0
         self.decided = 0
-        #: Events that were ignored since the start of the process.
+        #: Number of events ignored since the start of the process.
         self.stale_events = 0
         self.changes = Changes()
-        #: The latest decisions, for the story of a job in an error.
+        #: The latest decisions, for error messages.
         self.recent: deque[Decision] = deque(maxlen=RECENT)
-        #: Jobs that ended; forgotten once their bills are in.
+        #: Ended jobs; their records are removed once their bills are final.
         self.retired: list[str] = []
-        #: Runs and machines found in the store at a restart that no site has confirmed yet.
+        #: Stored runs and instances that no site has confirmed since a restart.
         self.unconfirmed_runs: set[tuple[str, int]] = set()
         self.unconfirmed_instances: set[str] = set()
-        #: Until the cluster has said what is so, nothing is placed and nobody leaves (see `Scheduler.rest`).
+        #: After a restart, until the cluster has synced: nothing is placed and no wait ends
+        #: (`Scheduler.rest`).
         self.resting = False
-        #: Queued jobs without a deadline, by arrival; stale entries are dropped when they come up.
+        #: Heap of queued jobs without a deadline, by arrival; stale entries are dropped at the top.
         self.patient: list[tuple[int, str]] = []
         self.passed = Passed()
-        #: Of the order "fair".
+        #: Tags of the order "fair".
         self.tags = Tags()
         self._choose_policies()
 
     def _choose_policies(self) -> None:
-        """The policies that the settings name."""
+        """Look up the policies named by the settings."""
         settings = self.settings
         self.order = ORDERS[settings.order]
         self.queues = {queue.name: queue for queue in settings.queues}
@@ -130,7 +135,7 @@ class State:
 
     @property
     def factor(self) -> float:
-        """The waiting policy's factor: as set, or as P gives it on the jobs seen, perhaps calibrated."""
+        """The waiting factor: as set, or derived from P and the load estimate; calibrated if so set."""
         factor = self.settings.factor
         if factor is None:
             factor = self.waiting.factor(self.settings.budget_percent, self.load.load)
@@ -139,7 +144,7 @@ class State:
         return factor * self.meter.multiplier(self.load.load)
 
     def queue_of(self, job: Job) -> Queue:
-        """What is said of the job's queue."""
+        """Settings of the job's queue; defaults if it has none."""
         return self.queues.get(job.queue) or Queue(job.queue)
 
     def size(self, job: Job) -> float:
@@ -153,11 +158,11 @@ class State:
         return self.load.load.mean_runtime_s
 
     def grace_s(self, job: Job) -> float:
-        """How long a run of it has to end once it is told to."""
+        """Grace of the job's runs, at most `max_grace_s`."""
         return min(job.grace_s, self.settings.max_grace_s)
 
     def current(self, job_id: str, attempt: int) -> JobRecord | None:
-        """The record, if this is its living attempt; a stale report finds none."""
+        """The record if `attempt` is its present, alive attempt; None for a stale one (fencing)."""
         record = self.jobs.get(job_id)
         return record if record is not None and record.alive and record.attempt == attempt else None
 
@@ -170,39 +175,39 @@ class State:
         return decision
 
     def do(self, action: Action) -> None:
-        """Ask the world for something."""
+        """Request an action of a site."""
         self.changes.actions.append(action)
 
     def ignore(self, event: Event, why: str) -> None:
-        """Count an event that is stale or impossible now, and leave it to the shell to log."""
+        """Count an event that is stale or impossible now, and record it for the daemon's log."""
         self.stale_events += 1
         self.changes.ignored.append((event, why))
 
     def touch(self, record: JobRecord) -> None:
-        """The record changed and is to be stored."""
+        """Mark a record as changed, to be stored."""
         self.books = None
         self.changes.jobs[record.id] = record
 
     def touch_instance(self, instance: InstanceRecord) -> None:
-        """The instance changed and is to be stored."""
+        """Mark an instance as changed, to be stored."""
         self.books = None
         self.changes.instances[instance.id] = instance
 
     def pass_to(self, now: float) -> None:
-        """Time goes on; whoever runs or waits meanwhile is on the meter."""
+        """Advance the time, and charge the running and waiting jobs to a calibrated budget."""
         if self.meter.calibrated:
             self.meter.advance(now - self.now, self.load.load)
         self.now = now
 
     def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
-        """The job holds these slots of the cluster."""
+        """Assign these slots of the cluster to the job."""
         self.capacity.take(slots)
         self.walk.took(record, slots)
         if self.prospects is not None:
             self.prospects.hold(record.id, slots)
 
     def give(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
-        """The job holds these slots of the cluster no longer."""
+        """Release these slots of the cluster."""
         self.capacity.give(slots)
         self.walk.gave(record, slots)
         self.grew = True
@@ -210,18 +215,18 @@ class State:
             self.prospects.drop(record.id, slots)
 
     def dequeue(self, record: JobRecord) -> None:
-        """Take a job out of the queue."""
+        """Remove a job from the queue."""
         self.queue.remove(record)
         self.walk.left(record)
 
     def set_deadline(self, record: JobRecord, deadline: float) -> None:
-        """The job leaves for the cloud then."""
+        """Set the time at which a queued job leaves for the cloud."""
         record.deadline = deadline
         self.touch(record)
         self.attend(record)
 
     def attend(self, record: JobRecord) -> None:
-        """Mind the deadline of a queued job, or that it has none."""
+        """Set the timer of a queued job's deadline, or list it for starvation protection if it has none."""
         if not isinf(record.deadline):
             self.deadlines.set(record.deadline, record)
         elif self.settings.max_passes and record.id in self.queue:
@@ -230,7 +235,7 @@ class State:
                 self.patient = sorted((r.seq, r.id) for r in self.queue if isinf(r.deadline))
 
     def unreserve(self, record: JobRecord) -> None:
-        """Free the slots held for a job that does not come home after all."""
+        """Release the slots reserved for a return that does not take place."""
         if record.reserved:
             self.give(record, record.reserved)
             record.reserved = ()
@@ -239,7 +244,7 @@ class State:
         record = self.jobs.get(job_id)
         if record is None or record.phase is not Phase.QUEUED:
             return None
-        # A job that is only about to join the queue gets its attempt there first.
+        # A job in `joining` is tried on the cluster before its deadline counts.
         waits = job_id in self.queue or record.job.cloud is CloudChoice.ONLY
         return record.deadline if waits else None
 
@@ -252,7 +257,7 @@ class State:
         return record.tries_at if record is not None and record.phase is Phase.BLOCKED else None
 
     def runs(self) -> Iterator[tuple[JobRecord, tuple[Slot, ...]]]:
-        """Who holds which slots of the cluster."""
+        """Jobs that hold slots of the cluster, and the slots, reserved ones included."""
         for record in self.jobs.values():
             if record.alive and record.site is Site.CLUSTER:
                 yield record, record.slots
@@ -269,7 +274,7 @@ class State:
         return EasyBackfill(self.expected_ends, self.expected_end)
 
     def expected_end(self, record: JobRecord) -> float:
-        """When the job's run ends, or would if it began now, by its own account or by estimates."""
+        """Expected end of the job's run, or of one that begins now, by its reports or by estimates."""
         end = expected_end(record, self.now, self.runtime_s(record.job))
         return inf if end is None else end
 

@@ -1,1 +1,1 @@
-"""The nouns of Starburst as frozen types; imports nothing but the standard library."""
+"""Domain types of Starburst, all frozen; imports only the standard library."""

@@ -1,4 +1,4 @@
-"""What the cloud sells and what we have rented of it."""
+"""Offers of the cloud, rules about them, and rented instances."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ class Offer:
 
     name: str
     resources: Resources
-    #: Dollars per hour; None is unknown and counts as dearer than every known price.
+    #: Dollars per hour; None is unknown and counts as higher than every known price.
     price_per_hour: Money | None
     region: str = ""
     spot: bool = False
-    #: Instance types of one family have the same kind of processor, so that tasks ask for the same of it.
+    #: Family of the instance type; a task has one demand per family, as its types share a processor type.
     family: str = ""
-    #: Seconds from asking for one until it takes tasks.
+    #: Seconds from the launch request until the instance takes tasks.
     ready_s: float = 0.0
-    #: Whose it is, such as "aws", and where in the region; "" is not known, or any zone.
+    #: Provider, such as "aws", or "" if unknown; zone within the region, or "" for any.
     cloud: str = ""
     zone: str = ""
-    #: Where one of any zone can be had in a given one too: the zones, and the offer's name in each.
+    #: For an any-zone offer: (zone, name of the single-zone offer) for each zone that can be chosen.
     zones: tuple[tuple[str, str], ...] = ()
 
     def in_zone(self, zone: str) -> Offer | None:
-        """The same in one zone; None if it is not to be had there."""
+        """The single-zone variant of this offer; None if the zone does not have it."""
         name = dict(self.zones).get(zone)
         return None if name is None else replace(self, name=name, zone=zone, zones=())
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRules:
-    """What a job's user demands of machines rented for it; the default admits every offer.
+    """Demands of a job's user on the instances rented for it; the default admits every offer.
 
-    They are the annotations starburst.io/infra, use-spot and max-hourly-cost.
+    Source: the annotations starburst.io/infra, use-spot and max-hourly-cost.
     """
 
     #: "" is any.
@@ -48,17 +48,17 @@ class OfferRules:
     region: str = ""
     zone: str = ""
     spot: bool | None = None
-    #: Dollars per hour and machine; an unknown price is above every ceiling.
+    #: Dollars per hour and instance; an unknown price exceeds every ceiling.
     ceiling: Money | None = None
 
     def admits(self, offer: Offer) -> bool:
-        """Whether the job may run on such a machine."""
+        """Whether the job may run on an instance of this offer."""
         return self is ANY_OFFER or (
             self._is_there(offer) and self.spot in (None, offer.spot) and self._is_cheap(offer)
         )
 
     def why_none(self, offers: Iterable[Offer]) -> str:
-        """Which demand leaves none of these offers, which would do but for these rules."""
+        """The demand that excludes all of these offers, which otherwise hold the job."""
         place = "/".join(part or "*" for part in (self.cloud, self.region, self.zone)).removesuffix("/*")
         place = place.removesuffix("/*")
         there = [offer for offer in offers if self._is_there(offer)]
@@ -91,31 +91,31 @@ ANY_OFFER = OfferRules()
 
 
 class InstancePhase(str, Enum):
-    """Life of a rented machine. It may cost money in every phase but the last two."""
+    """Phase of an instance. It may cost money in every phase except the last two."""
 
     LAUNCHING = "launching"
     READY = "ready"
-    TERMINATING = "terminating"  # not gone until the cloud says so
+    TERMINATING = "terminating"  # until the cloud confirms the end
     GONE = "gone"
-    FAILED = "failed"  # the launch came to nothing
+    FAILED = "failed"  # the launch failed
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A rented machine as one cloud reports it.
+    """An instance as a cloud reports it.
 
-    `id` is what the cloud's calls take. One of our own controller is its launch intent; one of another
-    controller has a name that no intent of ours has.
+    `id` is the identifier in calls to the cloud. It is the launch intent for an instance of this controller,
+    and a name that equals no intent of this controller for an instance of another one.
     """
 
     id: str
     offer_name: str
     phase: InstancePhase
-    #: When billing began and, once over, ended; seconds since the epoch of the scheduler's clock.
+    #: Start and, once ended, end of billing; seconds since the epoch of the scheduler's clock.
     launched_at: float
     ended_at: float | None = None
     preempted: bool = False
-    #: Id of the store it was launched from; "" if the cloud does not tell.
+    #: Id of the store it was launched from; "" if the cloud does not report it.
     controller: str = ""
-    #: When it ends by itself unless its lease is renewed, as last renewed; None if the cloud does not tell.
+    #: End of its lease, at which it shuts down by itself; None if the cloud does not report it.
     expires_at: float | None = None

@@ -1,4 +1,4 @@
-"""What keeps a task off a node besides room: taints, tolerations and node affinity, as Kubernetes has them.
+"""Node constraints of a task besides resources: taints, tolerations and node affinity of Kubernetes.
 
 Semantics: Kubernetes documentation, "Taints and Tolerations" and "Assigning Pods to Nodes".
 """
@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-#: In a requirement this key is no label but the node's name (`matchFields` of a manifest).
+#: In a requirement this key denotes the node's name (`matchFields` of a manifest), not a label.
 NODE_NAME = "metadata.name"
 
-#: Effects of taints that keep a task away; PreferNoSchedule is only a wish.
+#: Effects of taints that exclude a task; PreferNoSchedule is only a preference.
 REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's word that keeps tasks away. `effect`: NoSchedule, NoExecute or PreferNoSchedule."""
+    """A taint of a node. `effect`: NoSchedule, NoExecute or PreferNoSchedule."""
 
     key: str
     value: str = ""
@@ -28,22 +28,22 @@ class Taint:
 
     @property
     def repels(self) -> bool:
-        """Whether it keeps away tasks that do not tolerate it."""
+        """Whether it excludes tasks that do not tolerate it."""
         return self.effect in REPELLING
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A task's answer to taints. An empty key is every key, an empty effect every effect."""
+    """A toleration of a task. An empty key matches every key, an empty effect every effect."""
 
     key: str = ""
-    #: "Exists" whatever the taint's value, or "Equal".
+    #: "Exists" for any value of the taint, or "Equal".
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint no longer matters."""
+        """Whether it tolerates the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -62,7 +62,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether it is so. NotIn also holds of an absent key; Gt and Lt compare whole numbers of 64 bits."""
+        """Whether labels meet it. NotIn also holds for an absent key; Gt and Lt compare 64-bit integers."""
         value = labels.get(self.key)
         if self.operator == "In":
             return value in self.values
@@ -87,15 +87,15 @@ def _whole(text: str | None) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-#: All of its requirements must hold; a term without any matches no node.
+#: A conjunction of requirements; an empty term matches no node.
 Term = tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a task demands of its node besides room and labels. The default admits every untainted node."""
+    """Affinity and tolerations of a task. The default admits every untainted node."""
 
-    #: One of these terms must match; none at all is no demand.
+    #: At least one term must match; an empty tuple is no demand.
     affinity: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
 

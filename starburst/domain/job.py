@@ -1,4 +1,4 @@
-"""A job as its user asked for it: what the scheduler decides on, and what is to be run."""
+"""A job as submitted: the properties that the scheduler uses, and the workload that it runs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Site(str, Enum):
 
 
 class Phase(str, Enum):
-    """State of a job. Which may follow which, and why: `TRANSITIONS` of core/steps/transitions.py."""
+    """Phase of a job; the transitions are `TRANSITIONS` of core/steps/transitions.py."""
 
-    HELD = "held"  # its user wants it out of the queue until it is released
-    BLOCKED = "blocked"  # another job must come first, or its turn in an array, or a pause after a failure
+    HELD = "held"  # kept out of the queue by its user until it is released
+    BLOCKED = "blocked"  # a prerequisite is not met: another job, a turn in its array, or a pause
     QUEUED = "queued"
-    OFFLOADING = "offloading"  # its instance is being made
+    OFFLOADING = "offloading"  # its instances are chosen or launching
     STARTING = "starting"
     RUNNING = "running"
-    STOPPING = "stopping"  # told to end; counts as alive until confirmed gone
+    STOPPING = "stopping"  # its run counts as alive until its end is confirmed
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing can change any more."""
+        """Whether the phase is final."""
         return self in ENDS
 
     @property
@@ -50,18 +50,18 @@ class Phase(str, Enum):
         return self in ALIVE
 
 
-#: Phases with a run; a tuple, since members are found by identity then.
+#: Phases with a run; a tuple, because its membership test compares by identity first.
 ALIVE = (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
 ENDS = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
 
 
 def is_over(phase: str) -> bool:
-    """Whether a phase, by name, is an end."""
+    """Whether a phase, given by name, is final."""
     return phase in {end.value for end in ENDS}
 
 
-#: Tasks of a gang, the node labels they need, and their rules in parts, for tuples hash faster: jobs of one
-#: shape fit or fail together.
+#: The tasks of a job, their node selector, affinity and tolerations (plain tuples hash faster than `Rules`).
+#: Jobs of one shape fit or fail together.
 Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...], tuple[Term, ...], tuple[Toleration, ...]]
 
 
@@ -69,17 +69,17 @@ Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...], tuple[Term, ..
 class Member:
     """A job's place in an array."""
 
-    #: Id of the array, which its jobs' ids begin with.
+    #: Id of the array; the ids of its jobs begin with it.
     array: str
     index: int
-    #: How many jobs it has, and how many of them may wait for a place or have one at a time; None is all.
+    #: Number of jobs in the array, and how many of them may queue or run at a time; None is all.
     size: int
     at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the scheduler knows of a job. What it runs is its `Workload`, which no policy sees."""
+    """The properties of a job that the scheduler uses; its `Workload` is not visible to policies."""
 
     id: str
     name: str
@@ -88,40 +88,40 @@ class Job:
     user: str = ""
     queue: str = "default"
     node_selector: tuple[tuple[str, str], ...] = ()
-    #: The user's estimate of the run time in seconds; None where there is none.
+    #: The user's estimate of the run time, seconds; None if there is none.
     runtime_estimate_s: float | None = None
-    #: Waits for the cluster this long, whatever the policy says; None leaves it to the policy.
+    #: Wait for the cluster, seconds, in place of the policy's; None uses the policy.
     max_wait_s: float | None = None
     cloud: CloudChoice = CloudChoice.AUTO
-    #: Saves its progress on SIGTERM and goes on from there.
+    #: Whether it saves its state on SIGTERM and resumes from it.
     checkpoint: bool = False
-    #: Higher goes first under the order "priority".
+    #: Under the order "priority", jobs of higher priority come first.
     priority: int = 0
     #: Seconds between SIGTERM and SIGKILL.
     grace_s: float = 30.0
-    #: Set if the job is one of an array.
+    #: Its place in an array, if it belongs to one.
     array: Member | None = None
-    #: Ids of jobs that must succeed, or only end, before it waits for a place.
+    #: Ids of jobs that must succeed (`after_ok`) or end (`after_any`) before it is queued.
     after_ok: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: How often it is run again after its command failed.
+    #: Number of retries after its command fails.
     retries: int = 0
-    #: Submitted to be held until it is released.
+    #: Whether it is submitted in the phase HELD.
     hold: bool = False
-    #: Which nodes besides: affinity, and the taints it tolerates.
+    #: Node affinity and tolerations.
     rules: Rules = ANY_UNTAINTED
-    #: Which machines may be rented for it.
+    #: Offers that may be rented for it.
     offer_rules: OfferRules = ANY_OFFER
-    #: What it is in the table of how fast jobs run beside each other; "" goes by its name.
+    #: Name of its workload in the throughput table; "" uses the job's name.
     workload: str = ""
-    #: Iterations/s with machines to itself, as its user measured them; None if nobody did.
+    #: Iterations/s alone on its instances, as measured by its user; None if unknown.
     alone_per_s: float | None = None
-    #: Why the cluster it was found in did not let it leave for the cloud when it was taken in; "" if it did.
+    #: Why its cluster forbade an adopted job to leave for the cloud at adoption; "" if it did not.
     confined: str = ""
 
     @property
     def known_as(self) -> str:
-        """Its name in that table."""
+        """Name of its workload in the throughput table."""
         return self.workload or self.name
 
     @property
@@ -131,56 +131,56 @@ class Job:
 
     @property
     def resources(self) -> Resources:
-        """What all tasks need together."""
+        """Total demand of all tasks."""
         return self.tasks[0] if len(self.tasks) == 1 else total(self.tasks)
 
 
-#: What a task asks for: tasks that ask for the same fit, or do not fit, the same machines.
+#: The complete demand of a task; tasks of equal demand fit the same instances.
 Ask = tuple[Resources, tuple[tuple[str, Resources], ...], OfferRules]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One member of a job's gang, as packers place it."""
+    """One task of a job, as packers place it."""
 
     job_id: str
     rank: int
     resources: Resources
-    #: What it asks for on offers of a family; one that names families runs on no other (Eva, section 5).
+    #: Demand per family of offers; if set, the task runs on no other family (Eva, section 5).
     per_family: tuple[tuple[str, Resources], ...] = ()
-    #: What runs, as the co-location throughput table knows it.
+    #: Name of its workload in the throughput table.
     workload: str = ""
-    #: Seconds of run time left, by estimate; None is unknown.
+    #: Estimated remaining run time, seconds; None is unknown.
     remaining_s: float | None = None
     #: Seconds without progress that a move costs: stop, save, load, start.
     move_s: float = 0.0
-    #: How often it has been moved.
+    #: Number of moves so far.
     moves: int = 0
-    #: Which machines its job may have.
+    #: Offers that may be rented for its job.
     offer_rules: OfferRules = ANY_OFFER
 
     @property
     def key(self) -> tuple[str, int]:
-        """Names the task as long as it lives."""
+        """Permanent identifier of the task."""
         return self.job_id, self.rank
 
     def demand(self, family: str) -> Resources | None:
-        """What it asks for on an offer of this family; None if it does not run there."""
+        """Demand on an offer of this family; None if the task does not run there."""
         return dict(self.per_family).get(family) if self.per_family else self.resources
 
     def demand_on(self, offer: Offer) -> Resources | None:
-        """What it asks for on this offer; None if it does not or may not run there."""
+        """Demand on this offer; None if the task cannot or may not run there."""
         return self.demand(offer.family) if self.offer_rules.admits(offer) else None
 
     @property
     def ask(self) -> Ask:
-        """All that decides which machines hold it."""
+        """All properties that determine which instances hold it."""
         return self.resources, self.per_family, self.offer_rules
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The object of a Kubernetes cluster that a job was found as."""
+    """The Kubernetes object of an adopted job."""
 
     kind: str
     namespace: str
@@ -190,26 +190,26 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """What the one who handed a job in may ask of a Kubernetes cluster; by default what everybody may."""
+    """Rights of a job's submitter in a Kubernetes cluster; the default is those of any user."""
 
-    #: Rules over the scheduler, so no policy for pods binds its jobs.
+    #: Whether the submitter administers the scheduler; policies for pods do not apply to an admin's jobs.
     admin: bool = False
-    #: Namespaces and Secrets that its jobs may use besides those of their queue.
+    #: Namespaces and Secrets that the jobs may use besides those of their queue.
     namespaces: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    #: Whom the cluster is told to take for the maker of its objects; "" is the scheduler itself.
+    #: Kubernetes user that the scheduler impersonates when it creates objects; "" is the scheduler itself.
     kubernetes_user: str = ""
     kubernetes_groups: tuple[str, ...] = ()
 
 
 ANYBODY = Submitter()
-#: Whoever can write the store, and admins of the HTTP API.
+#: Users with write access to the store, and admins of the HTTP API.
 OWNER = Submitter(admin=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What each task of a job runs."""
+    """The program that each task of a job runs, with its environment."""
 
     #: Program and arguments, not a shell line.
     command: tuple[str, ...] = ()
@@ -217,21 +217,21 @@ class Workload:
     working_dir: str | None = None
     #: Container image; the embedded cluster and cloud run the command on the host and ignore it.
     image: str | None = None
-    #: On a rented machine it runs as it is, without its image (annotation starburst.io/runtime: host).
+    #: On an instance the command runs on the host, without the image (annotation starburst.io/runtime: host).
     on_host: bool = False
     #: Seconds after which a run is ended as failed (activeDeadlineSeconds).
     time_limit_s: float | None = None
-    #: The user's own manifest as JSON text, for clusters that take manifests.
+    #: The user's manifest as JSON text, for clusters that accept manifests.
     manifest: str | None = None
-    #: Set if the job was found in the cluster and not submitted.
+    #: The Kubernetes object, if the job was adopted and not submitted.
     adopted: Adopted | None = None
-    #: What the one who submitted it may; jobs from before this was kept are anybody's.
+    #: Rights of its submitter; jobs stored before this field existed have the default rights.
     submitter: Submitter = ANYBODY
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job, what it runs, and things the user should hear about that were not kept."""
+    """A job, its workload, and notes to the user on values that were ignored or changed."""
 
     job: Job
     workload: Workload

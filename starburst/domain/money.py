@@ -1,4 +1,4 @@
-"""Dollars as integer micro-dollars, so that a bill adds up to the last digit."""
+"""Money as integer micro-dollars, so that sums of bills are exact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Money:
 
     @classmethod
     def of(cls, dollars: str | int | float | Decimal) -> Money:
-        """Dollars as people write them, rounded half up to a micro-dollar.
+        """An amount given in dollars, rounded half up to a micro-dollar.
 
         Raises:
             ValueError: `dollars` is not a finite number.
@@ -28,7 +28,7 @@ class Money:
             raise ValueError(f"{dollars!r} is not an amount of dollars") from None
 
     def for_seconds(self, seconds: float) -> Money:
-        """What `seconds` cost at this rate per hour, rounded to the nearest micro-dollar."""
+        """Cost of `seconds` at this rate per hour, rounded to the nearest micro-dollar."""
         return Money(round(self.micro_usd * seconds / 3600))
 
     @property
@@ -46,7 +46,7 @@ class Money:
         return Money(self.micro_usd * times)
 
     def __str__(self) -> str:
-        """With cents; below a cent with four digits."""
+        """Dollars with two decimals; below a cent with four."""
         small = 0 < abs(self.micro_usd) < 10_000
         amount = abs(self.dollars).quantize(Decimal("0.0001" if small else "0.01"), ROUND_HALF_UP)
         return f"{'-' if self.micro_usd < 0 else ''}${amount}"

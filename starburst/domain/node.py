@@ -1,4 +1,4 @@
-"""A machine of the on-prem cluster."""
+"""A node of the cluster."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from starburst.domain.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node and what jobs may use of it."""
+    """A node and its capacity for jobs."""
 
     name: str
     capacity: Resources
     labels: tuple[tuple[str, str], ...] = ()
-    #: False while cordoned or unreachable: nothing new is placed; what runs there goes on.
+    #: False while cordoned or unreachable: no task is placed there; runs there go on.
     schedulable: bool = True
-    #: Keep away jobs that do not tolerate them.
+    #: Exclude jobs that do not tolerate them.
     taints: tuple[Taint, ...] = ()

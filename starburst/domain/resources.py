@@ -1,4 +1,4 @@
-"""What a task asks for and what a node has: GPUs, CPUs and memory."""
+"""Resources: the demand of a task or the capacity of a node, in GPUs, CPUs and memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """An amount of GPUs, CPUs and memory, kept in integers so that adding and taking away is exact.
+    """An amount of GPUs, CPUs and memory, in integers so that addition and subtraction are exact.
 
-    `gpu_type` is a constraint on a demand ("" accepts any type) and a fact on a capacity.
+    In a demand `gpu_type` is a constraint ("" accepts any type); in a capacity it is the type present.
     """
 
     gpus: int = 0
@@ -23,7 +23,7 @@ class Resources:
 
     @classmethod
     def of(cls, gpus: int = 0, cpus: float = 0, memory_gib: float = 0, gpu_type: str = "") -> Resources:
-        """Build from the units people write; fractions of a milli-CPU or MiB are rounded to the nearest."""
+        """Build from CPUs and GiB, rounded to the nearest milli-CPU and MiB."""
         return cls(gpus, round(cpus * MILLI), round(memory_gib * MIB_PER_GIB), gpu_type)
 
     @property

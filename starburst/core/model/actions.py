@@ -1,4 +1,4 @@
-"""What the scheduler asks the world to do. Each action has a key: doing it twice is doing it once."""
+"""Actions that the scheduler requests of a site. Each has an idempotency key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starburst.domain.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one task of a run goes: a node's name, or an instance's id."""
+    """Resources for one task of a run; `where` is a node's name or an instance's id."""
 
     rank: int
     where: str
@@ -34,7 +34,7 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """End this attempt: SIGTERM, a grace, SIGKILL. `RunEnded` confirms it."""
+    """End this attempt: SIGTERM, the grace, then SIGKILL. `RunEnded` confirms it."""
 
     job_id: str
     attempt: int
@@ -49,7 +49,7 @@ class StopRun:
 
 @dataclass(frozen=True, slots=True)
 class LaunchInstance:
-    """Rent one machine; `instance_id` is the intent it is made under."""
+    """Launch one instance; `instance_id` is its launch intent."""
 
     instance_id: str
     offer_name: str
@@ -62,7 +62,7 @@ class LaunchInstance:
 
 @dataclass(frozen=True, slots=True)
 class TerminateInstance:
-    """Give one machine back; `InstanceGone` confirms it."""
+    """Terminate one instance; `InstanceGone` confirms it."""
 
     instance_id: str
 

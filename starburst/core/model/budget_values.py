@@ -1,4 +1,4 @@
-"""Values of caps on spending: what is kept of a cap, how it stands now, what a job lacks under it.
+"""Values of caps: the stored ledger, the present status, and a job's shortfall.
 
 Amounts are micro-dollars as floats, since they accrue with time; times are scheduler seconds.
 """
@@ -10,13 +10,13 @@ from math import inf
 
 from starburst.policy.caps import Cap
 
-#: Micro-dollars by which a sum may miss its mark: times are binary fractions.
+#: Tolerance of comparisons, micro-dollars: times are binary fractions.
 SLACK = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CapLedger:
-    """What is kept of a cap: the window that this is about, and the micro-dollars of machines that ended."""
+    """The stored part of a cap: start of the window, bills of ended instances, and marks already logged."""
 
     start: float
     settled: float = 0.0
@@ -26,38 +26,38 @@ class CapLedger:
 
 @dataclass(frozen=True, slots=True)
 class CapStatus:
-    """How a cap stands in the present window; micro-dollars, and micro-dollars per hour."""
+    """Status of a cap in the present window; micro-dollars, and `rate` in micro-dollars per hour."""
 
     cap: Cap
     ledger: CapLedger
     end: float
-    #: Settled and accrued.
+    #: Settled bills plus costs accrued by instances that have not ended.
     spent: float
     reserved: float
     rate: float
 
     @property
     def left(self) -> float:
-        """What neither is spent nor set aside."""
+        """The limit less what is spent and reserved; not negative."""
         return max(0.0, self.cap.limit.micro_usd - self.spent - self.reserved)
 
     @property
     def warns(self) -> bool:
-        """Whether so much is spent that people should know."""
+        """Whether spending has reached the warning mark."""
         return self.spent >= self.cap.warn_at * self.cap.limit.micro_usd - SLACK
 
     @property
     def is_reached(self) -> bool:
-        """Whether all is spent."""
+        """Whether spending has reached the limit."""
         return self.spent >= self.cap.limit.micro_usd - SLACK
 
     def has(self, cost: float) -> bool:
-        """Whether something that costs so many micro-dollars may still be begun."""
+        """Whether a new cost of so many micro-dollars is covered."""
         return cost <= 0 or (not self.is_reached and cost <= self.left + SLACK)
 
     @property
     def next_mark(self) -> float:
-        """The next amount of spending at which something is to be done; infinity if there is none."""
+        """The next amount of spending that triggers a warning or the limit; infinity if there is none."""
         if self.is_reached:
             return inf
         limit = float(self.cap.limit.micro_usd)
@@ -66,7 +66,7 @@ class CapStatus:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What keeps a job from leaving: its cost in the window of a cap, and what is left; micro-dollars."""
+    """A cap that keeps a job from leaving, the job's cost in its window, and what is left; micro-dollars."""
 
     standing: CapStatus
     cost: float

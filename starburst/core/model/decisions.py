@@ -1,4 +1,4 @@
-"""The decision log: one row per decision, with its numbers and, from them, one sentence."""
+"""The decision log: one row per decision, with its numbers and one sentence made from them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Decision(NamedTuple):
 
 
 def usd(micro: object) -> str:
-    """Micro-dollars as people write them; None is an unknown price."""
+    """Micro-dollars as text in dollars; None is an unknown price."""
     return str(Money(int(str(micro)))) if micro is not None else "an unknown price"
 
 
 def where(slots: Iterable[Slot]) -> str:
-    """The nodes or machines of some slots, as people read them."""
+    """The nodes or instances of some slots as text, each once."""
     return ", ".join(dict.fromkeys(slot.where for slot in slots))
 
 
@@ -71,7 +71,7 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
 
 
 def _machines(n: Numbers) -> str:
-    """What a job that leaves rents, or whose machine it shares; logs of old know of no sharing."""
+    """The instances that an offloaded job rents or joins; rows of older versions have no `joins`."""
     rate = f"{n['offers']} at {usd(n['rate'])}/h"
     if n.get("joins"):
         return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"

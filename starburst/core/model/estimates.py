@@ -1,10 +1,10 @@
 """Elapsed time, remaining time and expected end of a job's run: the only place that derives them.
 
-All of them start from the same three facts of a `JobRecord`: the work that earlier attempts saved
-(`saved_s`), the time that the present attempt has run (since `started_at`), and the end that the run reports
-of itself (`ends_at`), which takes precedence over any estimate. The caller supplies `runtime_s`, the estimate
-of the job's whole run time: the user's, the mean of past jobs (`State.runtime_s`), or None for "unknown". An
-unknown estimate gives an unknown end, never a guess.
+All functions use three fields of a `JobRecord`: the work saved by earlier attempts (`saved_s`), the start of
+the present attempt (`started_at`), and the end that the run reports (`ends_at`), which takes precedence over
+any estimate. The caller supplies `runtime_s`, the estimate of the job's total run time: the user's, the mean
+of past jobs (`State.runtime_s`), or None if unknown. An unknown estimate gives an unknown end, never a
+default.
 
 Times are scheduler seconds; durations are seconds.
 """
@@ -29,8 +29,8 @@ def unsaved_s(record: JobRecord, runtime_s: float) -> float:
 def cloud_run(record: JobRecord, now: float, runtime_s: float | None) -> CloudRun:
     """The run as return policies see it.
 
-    Its `remaining_s` is the time still to come; as much again as has elapsed if that is unknown, or if the
-    run has outlasted its estimate.
+    `remaining_s` of the result is the estimated remaining time; it equals the elapsed time if there is no
+    estimate or the run has outlasted it.
     """
     done_s = elapsed_s(record, now)
     if record.alive and record.ends_at is not None:
@@ -51,12 +51,12 @@ def expected_end(record: JobRecord, now: float, runtime_s: float | None) -> floa
 def released_by(
     record: JobRecord, now: float, runtime_s: float, *, mean_s: float, grace_s: float | None, up_at: float
 ) -> float:
-    """When a job is expected to need a rented machine no longer, on the high side: for reservations of money.
+    """Expected time at which a job releases an instance, on the high side; used for reservations of money.
 
-    `grace_s`: the grace of a run that is being stopped and leaves this machine, None for any other;
-    `mean_s`: mean run time of past jobs; `up_at`: when the machine is expected to be up, if it is not yet.
-    A run is taken to last no less than past jobs did on average, and as long again as it has run so far,
-    whatever its user estimates.
+    `grace_s`: the grace of a run that is being stopped and leaves this instance, None for any other run;
+    `mean_s`: mean run time of past jobs; `up_at`: expected readiness of the instance, if it is launching.
+    A present run is assumed to last at least the mean run time of past jobs and twice its run time so far,
+    whatever the user's estimate.
     """
     if grace_s is not None:
         return now + grace_s
@@ -68,7 +68,7 @@ def released_by(
 
 
 def certain_end(record: JobRecord, now: float) -> float | None:
-    """Expected end by the run's own account or by its user's estimate; None if there is neither.
+    """Expected end by the run's progress report or its user's estimate; None if there is neither.
 
     A run that is starting or stopping has none. The user's estimate says nothing of an attempt that may have
     resumed from a checkpoint: how much of the work a lost attempt saved is unknown.

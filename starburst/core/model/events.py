@@ -1,4 +1,4 @@
-"""What can happen to the scheduler. Nothing else changes its state."""
+"""Events: the only inputs that change the scheduler's state."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from starburst.domain.node import Node
 
 
 class RunEnd(str, Enum):
-    """How a run came to its end."""
+    """How a run ended."""
 
     EXITED = "exited"  # by itself, with an exit code
     OUT_OF_TIME = "out-of-time"  # at its time limit, with an exit code
-    STOPPED = "stopped"  # because it was told to
-    LOST = "lost"  # known dead, without a result: its machine or supervisor went away
-    DISPLACED = "displaced"  # known dead: its site took its place away (drain, preemption, no room after all)
-    REFUSED = "refused"  # could not be started at all; trying again would not help
-    NOT_STARTED = "not-started"  # known not to be alive, and never began: its site would not have it for now
+    STOPPED = "stopped"  # by a request of the scheduler
+    LOST = "lost"  # known dead without a result: its machine or supervisor failed
+    DISPLACED = "displaced"  # known dead: its site took its place (eviction, drain, no room after all)
+    REFUSED = "refused"  # cannot be started; a retry would not help
+    NOT_STARTED = "not-started"  # known dead and never began: its site refused the start for now
 
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A new job. `ended`: how those of the jobs that it comes after ended that are over, by id and phase."""
+    """A new job. `ended`: (id, phase) of those of its prerequisites that have already ended."""
 
     job: Job
     ended: tuple[tuple[str, str], ...] = ()
@@ -33,7 +33,7 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Its user no longer wants the job; or an admin, who may have it end `now`, without a grace."""
+    """A user or an admin cancels a job; `now` (admins only) ends it without a grace."""
 
     job_id: str
     now: bool = False
@@ -41,21 +41,21 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class HoldRequested:
-    """A job that waits is to be kept out of the queue."""
+    """A user holds a waiting job, which then leaves the queue."""
 
     job_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequested:
-    """A job that is held may wait again."""
+    """A user releases a held job."""
 
     job_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveRuled:
-    """Whether its cluster lets a job leave for the cloud from now on: why not, or ""."""
+    """The cluster now forbids a job to leave for the cloud, for the reason `why`, or permits it ("")."""
 
     job_id: str
     why: str
@@ -63,21 +63,21 @@ class LeaveRuled:
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """The cluster's nodes, all of them, as they are now."""
+    """The complete present list of the cluster's nodes."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffersChanged:
-    """The cloud's catalog, all of it, as it is now."""
+    """The complete present catalog of the cloud."""
 
     offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """An attempt of a job runs."""
+    """An attempt of a job has started."""
 
     job_id: str
     attempt: int
@@ -85,7 +85,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an attempt is, by its own account: so many iterations of so many, at so many a second.
+    """A progress report of an attempt: iterations done, total iterations, iterations per second.
 
     Seconds are the scheduler's.
     """
@@ -93,7 +93,7 @@ class Progress:
     job_id: str
     attempt: int
     done: float
-    #: None if it does not say.
+    #: None if the report gives no total.
     total: float | None
     per_s: float
 
@@ -102,7 +102,7 @@ class Progress:
 class RunEnded:
     """An attempt of a job is over and nothing of it is alive.
 
-    `outage`, of one that was not started: its site failed, so others would fare alike.
+    `outage`: the attempt was not started because its site failed, so other starts would fail too.
     """
 
     job_id: str
@@ -115,19 +115,19 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True)
 class SiteSynced:
-    """Every (job, attempt) a site knows of, dead or alive: what was started there and is not here is lost."""
+    """Every (job, attempt) that a site knows, dead or alive; an attempt that is missing here is lost."""
 
     site: Site
     known: frozenset[tuple[str, int]]
-    #: Ids of every machine the cloud knows of, ended ones too.
+    #: Ids of all instances that the cloud knows, ended ones included.
     instances: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceReady:
-    """A rented machine takes jobs; `launched_at` is when its bill began.
+    """An instance takes jobs; `launched_at` is the start of its bill.
 
-    `rate` is what it really costs per hour, if the cloud tells.
+    `rate` is its actual price per hour; None if the cloud does not report it.
     """
 
     instance_id: str
@@ -137,9 +137,9 @@ class InstanceReady:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFailed:
-    """A launch came to nothing; no machine exists. `sold_out`: the offer has no capacity just now.
+    """A launch failed and no instance exists. `sold_out`: the offer has no capacity at present.
 
-    It may have been billed all the same, from `launched_at` to `ended_at`.
+    The cloud may still have billed it, from `launched_at` to `ended_at`.
     """
 
     instance_id: str
@@ -151,21 +151,21 @@ class InstanceFailed:
 
 @dataclass(frozen=True, slots=True)
 class InstanceGone:
-    """The cloud confirms that a machine is terminated; whatever ran there is dead."""
+    """The cloud confirms that an instance is terminated; its runs are dead."""
 
     instance_id: str
     launched_at: float
     ended_at: float
     preempted: bool = False
-    #: Why its launch was given up, if it was.
+    #: Why its launch was abandoned; "" if it was not.
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceUnreachable:
-    """Nobody gets through to a machine that, by its cloud, runs: what runs there may be alive.
+    """An instance does not answer although its cloud reports it as running; its runs may be alive.
 
-    `why` is set if it answers, but not so that it could be worked with.
+    `why` is set if it does answer, but with unusable replies.
     """
 
     instance_id: str
@@ -174,14 +174,14 @@ class InstanceUnreachable:
 
 @dataclass(frozen=True, slots=True)
 class InstanceReachable:
-    """A machine answers again."""
+    """An instance answers again."""
 
     instance_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceUnfit:
-    """A machine answers and takes no work: what runs there goes on, and nothing new will start there."""
+    """An instance answers and starts no work; runs that have begun there go on."""
 
     instance_id: str
     why: str
@@ -189,7 +189,7 @@ class InstanceUnfit:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Nothing happened but time."""
+    """No event except the passing of time."""
 
 
 Event = (

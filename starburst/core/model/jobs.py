@@ -1,4 +1,4 @@
-"""The scheduler's record of a job: all that changes about it, and all that a restart needs."""
+"""The scheduler's record of a job: its changing state, complete enough for a restart."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class JobRecord:
     """State of one job. Times are scheduler seconds; money is micro-dollars."""
 
     job: Job
-    #: Position in order of arrival.
+    #: Arrival number.
     seq: int
     submitted_at: float
     phase: Phase = Phase.QUEUED
     #: Site of the current or last run; None before the first.
     site: Site | None = None
-    #: Number of the current or last run; a report of any other is stale.
+    #: Number of the current or last run; reports of other attempts are ignored.
     attempt: int = 0
-    #: Leaves for the cloud then; infinite means it waits for room.
+    #: When it stops waiting and offloads; infinity if it waits without end.
     deadline: float = math.inf
-    #: Its user keeps it out of the queue.
+    #: Held out of the queue by its user.
     held: bool = False
-    #: Jobs that it comes after and that are not over, and the one whose end means that it never runs.
+    #: Its prerequisite jobs that have not ended, and the one that failed it by not succeeding.
     awaits: tuple[str, ...] = ()
     doomed_by: str = ""
-    #: Runs of its command that failed and were followed by another try; it queues no sooner than this.
+    #: Failed runs that were followed by a retry, and the end of the present pause.
     failures: int = 0
     not_before: float = 0.0
-    #: How often in a row its site would not start it, and what that said last; forgotten when it starts.
+    #: Consecutive starts refused by its site, and the last message; reset by a start.
     refusals: int = 0
     refusal: str = ""
-    #: Size key under the queue order; fixed while queued.
+    #: Key under the queue order; fixed while queued.
     order_key: float = 0.0
-    #: Its start tag under the order "fair", which it keeps.
+    #: Its start tag under the order "fair"; assigned once.
     tag: float | None = None
     #: Start of its present wait.
     queued_at: float = 0.0
@@ -50,39 +50,39 @@ class JobRecord:
     slots: tuple[Slot, ...] = ()
     #: Why a STOPPING run is being stopped; None in every other phase.
     stop_why: StopReason | None = None
-    #: It was cancelled without a grace.
+    #: Whether it was cancelled without a grace.
     no_grace: bool = False
-    #: Slots held on the cluster for a job on its way home.
+    #: Cluster slots reserved for a returning job.
     reserved: tuple[Slot, ...] = ()
     returned: bool = False
-    #: Its slots after a move that is under way, held for it in the cloud; empty if it stays.
+    #: Target slots of a planned or ongoing move, held in the cloud; empty without a move.
     moving: tuple[Slot, ...] = ()
-    #: How often it has moved, and the seconds it had run before the last move.
+    #: Number of moves, and saved work of earlier runs, seconds.
     moves: int = 0
     saved_s: float = 0.0
-    #: When the present run ends by its own account; None if it gives none.
+    #: End of the present run by its progress reports; None if it gives none.
     ends_at: float | None = None
-    #: When its rate was last learnt from (core/steps/interference.py); None if nothing of this run was.
+    #: Last use of its rate for learning (core/steps/interference.py); None if this run's was never used.
     observed_at: float | None = None
-    #: From when on a cloud run is looked at for coming home; None if never.
+    #: When a cloud run becomes a candidate for return (T_max); None if it does not.
     look_at: float | None = None
-    #: Why its cluster does not let it leave for the cloud; "" if it does.
+    #: Why its cluster forbids it to leave for the cloud; "" if it does not.
     confined: str = ""
-    #: Why it leaves for the cloud, until it has a machine there.
+    #: Why it leaves for the cloud; set until it has instances.
     leaving: LeaveReason | None = None
     #: Attempts known dead without a result.
     losses: int = 0
-    #: Overtook an earlier job in the queue at its last start.
+    #: Whether it passed an earlier job of the queue at a start on the cluster.
     passed: bool = False
     exit_code: int | None = None
-    #: One sentence on how it ended or why it stands where it stands.
+    #: One sentence on how it ended or why it is in its phase.
     message: str = ""
     cloud_micro_usd: int = 0
-    #: Machines whose bill it shares and which have not ended yet.
+    #: Number of instances that it shares the bill of and that have not ended.
     open_bills: int = 0
-    #: The wait that it was given; None if it was given none yet.
+    #: The wait that it was last given; None before the first.
     wait: Wait | None = None
-    #: Why it still waits though it should be in the cloud.
+    #: Why it is still queued although it is due to leave.
     obstacle: Obstacle | None = None
 
     @property
@@ -92,15 +92,15 @@ class JobRecord:
 
     @property
     def tries_at(self) -> float:
-        """When a job that pauses goes on: at the end of its pause, or sooner, where its wait is over."""
+        """When a pausing job is admitted again: at the end of its pause or at its deadline, if sooner."""
         return min(self.not_before, self.deadline)
 
     @property
     def had_deadline(self) -> bool:
-        """Whether the wait that it was given has an end."""
+        """Whether the wait that it was given is finite."""
         return self.wait is not None and self.wait.wait_s is not None
 
     @property
     def alive(self) -> bool:
-        """Whether a run of it may exist somewhere."""
+        """Whether a run of the job may exist on a site."""
         return self.phase.is_alive

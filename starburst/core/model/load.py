@@ -1,4 +1,4 @@
-"""E[r] and T, learnt from the jobs this scheduler has seen, starting from a prior."""
+"""Mean size E[r] and mean run time T of past jobs, starting from a prior."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class LoadEstimate:
     runtime_squares: float = 0.0
 
     def submitted(self, size: float) -> None:
-        """One more job, of `size` GPU equivalents."""
+        """Count a submitted job of `size` GPU equivalents."""
         self.sizes += 1
         self.size_sum += size
 
     def finished(self, runtime_s: float) -> None:
-        """One more job that ran to its end."""
+        """Count the run time of a succeeded job."""
         self.runtimes += 1
         self.runtime_sum_s += runtime_s
         self.runtime_squares += runtime_s**2
 
     @property
     def load(self) -> Load:
-        """The workload as the waiting policies see it."""
+        """The estimates as the waiting policies use them."""
         jobs = self.prior_jobs + self.runtimes
         squares = self.prior_jobs * self.prior_runtime_s**2 + self.runtime_squares
         return Load(

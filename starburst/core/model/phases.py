@@ -1,7 +1,7 @@
 """Reasons that belong to a job's phase: why it waits, why it leaves for the cloud, why its run is stopped.
 
-The phases themselves are `starburst.domain.job.Phase`; which may follow which is written down in
-`core/steps/transitions.py`. The values of the enums are stored in the database and never change.
+The phases are `starburst.domain.job.Phase`, their transitions are in `core/steps/transitions.py`. The values
+of the enums are stored in the database and never change.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from enum import Enum
 
 
 class StopReason(str, Enum):
-    """Why a STOPPING run was told to end; it decides what becomes of the job when the run is gone."""
+    """Why a run is stopped; it determines the job's next phase once the run's end is confirmed."""
 
     CANCEL = "cancel"  # by its user or an admin: the job is over
-    RETURN = "return"  # to go on, or wait a second time, on the cluster
-    MOVE = "move"  # to go on on other machines of the cloud (consolidation)
-    CAP = "cap"  # a cap on spending is reached: the job queues
-    LOST = "lost"  # a machine of its gang is gone: the job queues, and the loss counts
-    PREEMPTED = "preempted"  # the cloud took a machine of its gang: the job queues
+    RETURN = "return"  # to continue, or queue with a second wait, on the cluster
+    MOVE = "move"  # to continue on other instances (consolidation)
+    CAP = "cap"  # a cap is reached: the job queues
+    LOST = "lost"  # an instance of its gang is gone: the job queues, and the loss counts
+    PREEMPTED = "preempted"  # the cloud preempted an instance of its gang: the job queues
 
 
 class LeaveReason(str, Enum):
     """Why a job leaves for the cloud."""
 
     EXPIRED = "expired"  # its wait is over
-    HOPELESS = "hopeless"  # by estimates there is no room before its wait is over
+    HOPELESS = "hopeless"  # by estimates it cannot start before its deadline
     QUEUE_FULL = "queue-full"  # the queue is longer than its limit
-    REFUSED = "refused"  # the cluster does not start it, and its wait is over
+    REFUSED = "refused"  # the cluster refuses to start it, and its wait is over
     CPU_ONLY = "cpu-only"  # it needs no GPU, and the settings keep the cluster for jobs that do
     SHORT = "short"  # it is shorter than the settings' limit
     ONLY = "only"  # its user allows the cloud only
     TOO_BIG = "too-big"  # the cluster could not hold it even if empty
-    AGAIN = "again"  # the machine that was rented for it did not come up
-    STRANDED = "stranded"  # it was stopped to move, and the target of the move is lost
+    AGAIN = "again"  # the launch of its instance failed
+    STRANDED = "stranded"  # it was stopped for a move whose target is lost
 
     @property
     def wants_room(self) -> bool:
-        """Whether room on the cluster would have kept the job there; it then may still be recalled."""
+        """Whether it leaves for lack of cluster capacity; such a job can be recalled before the launch."""
         return self in _WANTS_ROOM
 
     @property
     def is_early(self) -> bool:
-        """Whether its wait is not over, so that the job waits on where it is if the cloud cannot take it."""
+        """Whether it leaves before its deadline; if the cloud cannot take it, its wait goes on unchanged."""
         return self in _EARLY
 
 
@@ -56,21 +56,22 @@ class Wait:
 
     #: What it waits for, e.g. "2 GPUs".
     need: str
-    #: Seconds from the decision; None is without end.
+    #: Seconds from the decision; None is without limit.
     wait_s: float | None
     #: The waiting policy and its formula with numbers, or the user's annotation.
     rule: str
-    #: The run time that the policy reckoned with, seconds.
+    #: The run time that the policy used, seconds.
     runtime_s: float
-    #: Where that comes from: "user" or "mean of past jobs".
+    #: Source of `runtime_s`: "user" or "mean of past jobs".
     estimated_by: str
 
 
 @dataclass(frozen=True, slots=True)
 class NoOffer:
-    """No offer holds the job, all that do are paused, or its cluster does not let it leave.
+    """No offer holds the job, all that do are paused, or its cluster forbids it to leave.
 
-    It is tried again at the job's deadline; an infinite deadline waits for other offers.
+    The job tries again at its deadline; if that is infinite, after a change of the offers or of the
+    permission.
     """
 
     text: str
@@ -78,16 +79,16 @@ class NoOffer:
 
 @dataclass(frozen=True, slots=True)
 class OverBudget:
-    """A cap on spending has less left than the job costs."""
+    """A cap has less left than the job costs."""
 
     #: Name of the cap.
     cap: str
-    #: End of the cap's window, scheduler seconds; the job is tried again then.
+    #: End of the cap's window, scheduler seconds; the job tries again then.
     until: float
     #: Micro-dollars until the end of the window; infinite if no price is known.
     cost: float
     text: str
 
 
-#: Why a job that should be in the cloud still waits. OverBudget first: decoders take the first that fits.
+#: Why a due job is still queued. OverBudget comes first: decoders take the first type that fits.
 Obstacle = OverBudget | NoOffer

@@ -15,76 +15,76 @@ class Settings:
     """Parameters of the core. Names are keys of the policies' registries.
 
     All times of the core (`now`, fields and arguments that end in `_s` or `_at`) are seconds of the core's
-    clock. Live, that clock runs in real time. The simulator's runs 3,600 times as fast: an hour of a trace is
-    one second of the clock, because the published results depend on ties between binary fractions of hours.
-    `unit_s` states that rate once, and `clock_s` converts every constant that is meant in real seconds.
+    clock. In live operation that clock runs in real time. In the simulator one second of the clock is one
+    hour of the trace, because the published results depend on ties between binary fractions of hours.
+    `unit_s` states this rate, and `clock_s` converts constants given in real seconds.
 
     Raises:
-        ValueError: a feature that counts money or learns in real seconds, on a clock of another unit.
+        ValueError: caps, `max_rate` or a packer on a clock whose unit is not one real second.
     """
 
     #: Real seconds in one second of the core's clock.
     unit_s: float = 1.0
 
     waiting: str = "compute"
-    #: P: how much longer jobs may take on average, percent. Gives the factor unless `factor` is set.
+    #: P: allowed increase of the mean completion time, percent. Determines the factor unless `factor` is set.
     budget_percent: float = 25.0
-    #: "open": the factor is what P gives in theory; "calibrated": it follows what is really spent of P.
+    #: "open": the factor follows from P in theory; "calibrated": it follows the share of P really spent.
     budget_mode: str = "open"
-    #: The waiting policy's factor, fixed; SI units (see policy/waiting.py).
+    #: A fixed waiting factor; SI units (see policy/waiting.py).
     factor: float | None = None
-    #: No wait that the policy gives is longer than this.
+    #: Upper limit of the waits that the policy gives.
     max_wait_s: float = inf
-    #: A job that, by estimates, cannot start before its wait ends: "wait" all the same, or "leave" at once.
+    #: A job that by estimates cannot start before its deadline: "wait" until then, or "leave" at once.
     hopeless: str = "wait"
     order: str = "fifo"
-    #: Go on past a job that does not fit; the orders that are disciplines always do.
+    #: Whether jobs may pass an earlier job that does not fit; under disciplines they always may.
     out_of_order: bool = True
-    #: A job that waits without end is passed by so many later ones at most, then nodes are kept for it
-    #: (core/steps/starvation.py); 0 is no limit. Not under the orders that are disciplines.
+    #: Starts of later jobs after which nodes are reserved for the oldest job without a deadline
+    #: (core/steps/starvation.py); 0 is no limit. Not used under disciplines.
     max_passes: int = 1000
-    #: In strict order, let later jobs run that do not delay the first (EASY).
+    #: In strict order, later jobs may start if they do not delay the first (EASY).
     backfill: bool = False
     placement: str = "best-fit"
-    #: Q_max: beyond it the last job leaves at once; None is no limit.
+    #: Q_max, the queue cap: the excess at the tail leaves at once; None is no limit.
     queue_limit: int | None = None
     #: Jobs without GPUs leave at once.
     offload_cpu_only: bool = True
     #: Jobs shorter than this leave at once (No-Short-Jobs); 0 is off.
     short_job_s: float = 0.0
     returns: str = "if-it-pays"
-    #: T_max: a cloud run this old is looked at for coming home.
+    #: T_max: run time after which a cloud run is considered for return.
     t_max_s: float = 900.0
     #: CPUs that cost as much as one GPU (paper, W_cpu : W_gpu = 1 : 50).
     cpus_per_gpu: float = 50.0
-    #: What E[r] and T are before there is history, and how many jobs that belief counts as.
+    #: Prior of E[r] and T, and the number of jobs that it counts as.
     prior_size: float = 1.0
     prior_runtime_s: float = 3600.0
     prior_jobs: float = 20.0
-    #: An offer whose launch failed is left alone this long.
+    #: Pause of an offer after a failed launch.
     offer_pause_s: float = 300.0
-    #: How jobs that leave together share machines (policy/packing/registry.py), and how long the first of
-    #: them waits for others.
+    #: The packer of jobs that leave together (policy/packing/registry.py), and the pack window, counted from
+    #: the first of them.
     packer: str = "none"
     pack_window_s: float = 0.0
-    #: How often the packer is asked whether running cloud jobs should move together; 0 is never. Only jobs
-    #: move that save their progress and have run at least so long since their last start.
+    #: Period of consolidation of running cloud jobs; 0 is never. Only checkpointing jobs move, and only after
+    #: `move_min_run_s` since their last start.
     pack_period_s: float = 0.0
     move_min_run_s: float = 600.0
-    #: Seconds without progress that a move is taken to cost: stop, save, load, start. About the mean over
-    #: Eva's workloads, which range from 9 to 162 s (Eva, Table 7).
+    #: Assumed seconds without progress per move: stop, save, load, start. About the mean over Eva's
+    #: workloads, which range from 9 to 162 s (Eva, Table 7).
     move_s: float = 60.0
-    #: A machine that nobody gets through to is given this long before it is ended.
+    #: How long an unreachable (or idle unfit) instance is kept before it is ended.
     unreachable_s: float = 600.0
-    #: No run that is told to stop gets a longer grace, whatever its job asks for.
+    #: Upper limit of the grace of any stopped run.
     max_grace_s: float = 600.0
-    #: A job whose runs were lost (not preempted) this often has failed.
+    #: Lost runs (not preempted ones) that a job may have; it fails at the next.
     max_losses: int = 6
-    #: What may be spent in the cloud (core/steps/budget.py); no two with one name.
+    #: Caps on cloud spending (core/steps/budget.py), with unique names.
     caps: tuple[Cap, ...] = ()
-    #: No machine is rented that costs more dollars per hour, or nobody knows what; None is no limit.
+    #: Highest price per hour of an instance, which also excludes unknown prices; None is no limit.
     max_rate: Money | None = None
-    #: The queues there are, no two with one name; none is any that jobs name, all alike.
+    #: The queues, with unique names; if empty, any queue name is valid and all queues are equal.
     queues: tuple[Queue, ...] = ()
 
     def __post_init__(self) -> None:

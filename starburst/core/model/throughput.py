@@ -1,4 +1,4 @@
-"""What has been learnt of how fast jobs run, alone and beside each other."""
+"""Learnt throughputs of jobs, alone and on shared instances."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from starburst.domain.job import Job
 from starburst.policy.packing.colocation import Colocation
 from starburst.policy.packing.solo_throughput import Alone
 
-#: Sets of workloads that are remembered; the whole table is stored when it changes.
+#: Largest number of co-located sets in the table, which is stored as a whole at each change.
 MAX_SETS = 512
-#: What nobody has seen is taken to run as fast together as alone, so that reports alone change plans. (Eva's
-#: own .95 is for tables that are filled anyway.)
+#: Assumed throughput of a set without observations: no interference, so that only reports change plans. (Eva
+#: uses .95, for a table that is filled in advance.)
 UNSEEN = 1.0
 
 
@@ -23,24 +23,24 @@ def _table() -> Colocation:
 
 @dataclass(slots=True)
 class Speeds:
-    """What has been learnt."""
+    """The co-location table and the solo rates."""
 
     table: Colocation = field(default_factory=_table)
     alone: Alone = field(default_factory=Alone)
-    #: Workloads of the table, and the version they were read at.
+    #: Cache: version of the table, and its workloads at that version.
     _known: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def name_of(self, job: Job) -> str:
-        """Its name in the table; "" if nothing was seen of it, so that all such jobs are alike."""
+        """The job's workload in the table; "" if it has none, so that all such jobs compare equal."""
         if self._known[0] != self.table.version:
             self._known = self.table.version, self.table.workloads
         return job.known_as if job.known_as in self._known[1] else ""
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as plain data, for `restored`."""
+        """Plain data for `restored`."""
         return {"table": self.table.snapshot(), "alone": self.alone.snapshot()}
 
     @classmethod
     def restored(cls, snapshot: Mapping[str, Any]) -> Speeds:
-        """What `snapshot` was taken of."""
+        """The inverse of `snapshot`."""
         return cls(Colocation.restored(snapshot["table"]), Alone.restored(snapshot["alone"]))

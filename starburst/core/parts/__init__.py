@@ -1,1 +1,1 @@
-"""Parts of the state that own their data and know nothing of the whole: queue, capacity, fleet, accounts."""
+"""Parts of the state, each with its own data and independent of `State`: queue, capacity, fleet, accounts."""

@@ -1,4 +1,4 @@
-"""Concurrency limits of job arrays: at most so many jobs of an array may queue or run at a time."""
+"""Concurrency limits of job arrays: at most `at_once` jobs of an array may queue or run at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starburst.domain.job import Member
 @dataclass(slots=True)
 class _Book:
     at_once: int
-    #: Jobs that have their turn, and those that wait for it, by arrival.
+    #: Jobs that hold a slot, and jobs that wait for one, by arrival.
     active: set[str] = field(default_factory=set)
     waiting: dict[str, None] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Turns:
             self._offer(book)
 
     def give_up(self, record: JobRecord) -> None:
-        """Release the slot of a job that is over or blocked by something else, and offer it to the next."""
+        """Release the slot of a job that is over or blocked for another reason, and offer it again."""
         place = record.job.array
         book = None if place is None else self._books.get(place.array)
         if place is None or book is None:
@@ -64,7 +64,7 @@ class Turns:
             del self._books[place.array]
 
     def _offer(self, book: _Book) -> None:
-        """Have the first waiting jobs checked again; a repeated or outdated id does no harm."""
+        """Mark waiting jobs for admission, one per free slot; a repeated or outdated id is harmless."""
         self._freed.extend(islice(book.waiting, max(0, book.at_once - len(book.active))))
 
     def active(self) -> dict[str, set[str]]:

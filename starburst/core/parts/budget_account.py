@@ -13,7 +13,7 @@ class Meter:
     """Counts the jobs that the policy keeps waiting and those that run, and charges the account over time.
 
     Delays that No-Wait would cause as well are not charged: the wait of a job that may not or cannot leave
-    for the cloud, the boot of a machine, a lost run.
+    for the cloud, the boot of an instance, a lost run.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -34,7 +34,7 @@ class Meter:
         self.running.add(record.id)
 
     def rests(self, record: JobRecord) -> None:
-        """The job neither runs nor waits for the policy."""
+        """The job neither runs nor is kept waiting by the policy."""
         self.waiting.discard(record.id)
         self.running.discard(record.id)
 
@@ -45,16 +45,16 @@ class Meter:
             self.account = spend(self.account, run_s, delay_s, self.budget_percent, load, passed_s=elapsed_s)
 
     def repeat(self, run_s: float, load: Load, *, ours: bool) -> None:
-        """Charge lost work that will be repeated; a delay if the scheduler chose to lose it (`ours`)."""
+        """Deduct lost work from the run time; it is a delay if the scheduler caused the loss (`ours`)."""
         if self.calibrated:
             delay_s = run_s if ours else 0.0
             self.account = spend(self.account, -run_s, delay_s, self.budget_percent, load)
 
     def cut_short(self, load: Load) -> None:
-        """Note a job that leaves only because its wait was too short."""
+        """Record a job that leaves because its wait ended or was hopeless."""
         if self.calibrated:
             self.account = left(self.account, self.budget_percent, load)
 
     def multiplier(self, load: Load) -> float:
-        """The correction of the open-loop factor."""
+        """The correction of the open-loop waiting factor by the calibrated budget."""
         return multiplier(self.account, self.budget_percent, load)

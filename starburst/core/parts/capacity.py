@@ -13,7 +13,7 @@ from starburst.policy.placement import Amount, Score
 
 
 def amount(resources: Resources) -> Amount:
-    """As the triple placement policies work on."""
+    """The triple (GPUs, CPU milli, MiB) that placement policies use."""
     return (resources.gpus, resources.cpu_milli, resources.memory_mib)
 
 
@@ -22,13 +22,13 @@ class _NodeState:
     node: Node
     capacity: Amount
     free: Amount
-    #: Slots in use; they may be of size nothing.
+    #: Number of slots in use, including slots without resources.
     held: int = 0
-    #: No longer reported; goes once it is empty.
+    #: No longer reported; removed once it is empty.
     left: bool = False
 
     def add(self, part: Resources, times: int) -> None:
-        """Add `times` times an amount to what is free; plain integers, as every start and end calls this."""
+        """Add `times` times an amount to the free resources; plain integers, for speed."""
         gpus, cpu, memory = self.free
         self.free = (
             gpus + times * part.gpus,
@@ -38,13 +38,13 @@ class _NodeState:
 
 
 class Capacity:
-    """Free GPUs, CPUs and memory of every node; placing is all or nothing for a gang."""
+    """Free GPUs, CPUs and memory of every node; a gang is placed as a whole or not at all."""
 
     def __init__(self, nodes: Iterable[Node], score: Score) -> None:
         self._score = score
         self._states: dict[str, _NodeState] = {}
         self._ever: dict[Shape, bool] = {}
-        #: Nodes that take no jobs but one.
+        #: Nodes reserved for one job (core/steps/starvation.py).
         self._kept_for = ""
         self._kept: frozenset[str] = frozenset()
         self.update(nodes)
@@ -55,12 +55,12 @@ class Capacity:
         return [state.node for state in self._states.values()]
 
     def free(self, name: str) -> Resources:
-        """What is free on a node."""
+        """Free resources of a node."""
         state = self._states[name]
         return Resources(*state.free, state.node.capacity.gpu_type)
 
     def update(self, nodes: Iterable[Node]) -> None:
-        """Replace the list of nodes; slots in use stay in use, even beyond a capacity that shrank."""
+        """Replace the list of nodes; slots in use stay in use, even if the capacity is now smaller."""
         self._ever.clear()
         reported = {node.name: node for node in nodes}
         states: dict[str, _NodeState] = {}
@@ -87,7 +87,7 @@ class Capacity:
             if name is None:
                 break
             slots.append(Slot(rank, name, demand))
-            self.take(slots[-1:])  # tasks of one gang must not count on the same room
+            self.take(slots[-1:])  # the next tasks of the gang must not use the same resources
         self.give(slots)
         return tuple(slots) if len(slots) == len(job.tasks) else None
 
@@ -120,11 +120,11 @@ class Capacity:
         self._kept_for, self._kept = job_id, frozenset(names)
 
     def has(self, names: Iterable[str]) -> bool:
-        """Whether these nodes are there and take jobs."""
+        """Whether these nodes exist and are schedulable."""
         return all(name in self._states and self._states[name].node.schedulable for name in names)
 
     def up(self, slots: Iterable[Slot]) -> bool:
-        """Whether the nodes of these slots still take jobs."""
+        """Whether the nodes of these slots are schedulable."""
         return all(self._states[slot.where].node.schedulable for slot in slots)
 
     def take(self, slots: Iterable[Slot]) -> None:
@@ -135,7 +135,7 @@ class Capacity:
             state.held += 1
 
     def give(self, slots: Iterable[Slot]) -> None:
-        """Free slots; a node that left the cluster goes once it is empty."""
+        """Free slots; a node that left the cluster is removed once it is empty."""
         for slot in slots:
             state = self._states[slot.where]
             state.add(slot.resources, 1)
@@ -144,7 +144,7 @@ class Capacity:
                 del self._states[slot.where]
 
     def ever(self, job: Job) -> bool:
-        """Whether the job would fit the cluster if it were empty and every node up."""
+        """Whether the job would fit an empty cluster with every node schedulable; cached by shape."""
         known = self._ever.get(job.shape)
         if known is None:
             up = (replace(state.node, schedulable=True) for state in self._states.values() if not state.left)
@@ -153,7 +153,7 @@ class Capacity:
         return known
 
     def copy(self) -> Capacity:
-        """An independent copy, to try things on."""
+        """An independent copy for trial placements."""
         twin = Capacity((), self._score)
         twin._states = {n: _NodeState(s.node, s.capacity, s.free, s.held) for n, s in self._states.items()}
         return twin

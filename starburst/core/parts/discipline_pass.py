@@ -1,12 +1,12 @@
-"""The walk of an order that is a discipline (BF-J/S, VQS, VQS-BF): it says which job starts on which node.
+"""The pass of an order that is a discipline (BF-J/S, VQS, VQS-BF), which chooses jobs and their nodes.
 
-A discipline knows servers that are alike and jobs of one size. Nodes that are alike in GPUs and CPUs are a
-pool with a discipline of its own; the size of a job is its largest share of the pool's node (Psychas and
-Ghaderi, section VIII), the room on a node the smallest share that is free. What fits by these fits in every
-resource. A job waits in every pool that could hold it. Nodes that take no jobs now are in no pool.
+A discipline works on equal servers and on jobs with one scalar size. Nodes of equal GPUs and CPUs form a pool
+with its own discipline. The size of a job is its largest share of the pool's node (Psychas and Ghaderi,
+section VIII); the room on a node is its smallest free share. A job that fits by these two numbers fits in
+every resource. A job waits in every pool that could hold it. Unschedulable nodes are in no pool.
 
-Gangs, jobs that name their nodes, and jobs without GPUs on nodes with some have no such size. They are walked
-out of order, and before the others: gangs are the largest jobs there are, and the rest have less choice.
+Gangs, jobs with node constraints, and jobs without GPUs on GPU nodes have no such size. They are tried before
+the others, out of order: gangs are the largest jobs, and the rest have fewer nodes to choose from.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from starburst.policy.disciplines.registry import LiveOrder
 from starburst.policy.disciplines.scores import largest_share
 from starburst.policy.placement import Amount, first_fit
 
-#: Who holds which slots of the cluster.
+#: Yields every job on the cluster with its slots.
 Runs = Callable[[], Iterable[tuple[JobRecord, Iterable[Slot]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """Nodes that are alike, and their discipline; servers are numbered as the nodes are listed."""
+    """Equal nodes and their discipline; a server's number is its index in `nodes`."""
 
     nodes: tuple[Node, ...]
-    #: One of them, empty, with the least memory of all.
+    #: A representative empty node, with the smallest memory of the pool.
     like: Node
-    #: A node in units in which all shares are whole.
+    #: Size of a node in units that make all shares integers.
     units: int
     discipline: LiveDiscipline
 
     def size(self, job: Job) -> int:
-        """The largest share of a node, in units; 0 if the job is none for the discipline."""
+        """The job's largest share of a node, in units; 0 if the discipline does not handle the job."""
         plain = len(job.tasks) == 1 and job.shape == Job("", "", job.tasks).shape
         if not plain or (self.like.capacity.gpus and not job.tasks[0].gpus):
             return 0
@@ -52,14 +52,17 @@ class NodePool:
         return largest_share(amount(job.tasks[0]), amount(self.like.capacity), self.units)
 
     def room(self, free: Amount) -> int:
-        """The smallest share that is free, in units."""
+        """The smallest free share of a node, in units."""
         there = amount(self.like.capacity)
         shares = [part * self.units // whole for part, whole in zip(free, there, strict=True) if whole]
         return max(0, min(self.units, *shares)) if shares else 0
 
 
 class Disciplined(Walk):
-    """What has no size, then what the discipline says, then what fits though its size says it does not."""
+    """Three passes: jobs without a size, the discipline's choices, then jobs that fit in spite of their size.
+
+    The third pass is left out for disciplines that keep room free on purpose (`keeps_room`).
+    """
 
     def __init__(self, order: LiveOrder, runs: Runs) -> None:
         self._order = order
@@ -69,14 +72,14 @@ class Disciplined(Walk):
 
     def _forget(self) -> None:
         self._pools: list[NodePool] = []
-        #: Node → its pool, and its number there.
+        #: Node → index of its pool, and its server number there.
         self._servers: dict[str, tuple[int, int]] = {}
-        #: A shape's size in every pool.
+        #: Shape → its size in every pool.
         self._sizes: dict[Shape, tuple[int, ...]] = {}
-        #: Jobs are known to disciplines by their place in the order of arrival.
+        #: Disciplines identify jobs by arrival number.
         self._waiting: dict[int, str] = {}
         self._running: dict[int, tuple[int, int]] = {}
-        #: Nodes whose room has changed since the disciplines heard of it.
+        #: Nodes whose room has changed since it was last passed to the disciplines.
         self._stale: set[str] = set()
         self._sizeless = OutOfOrder()
         self._misfits = OutOfOrder()
@@ -95,7 +98,7 @@ class Disciplined(Walk):
             self._misfits.joined(record)
 
     def left(self, record: JobRecord) -> None:
-        """A job left the queue, for whatever place."""
+        """A job left the queue, for any reason."""
         if self._waiting.pop(record.seq, None) is not None:
             self._withdraw(record)
 
@@ -110,14 +113,14 @@ class Disciplined(Walk):
                 self._pools[number].discipline.hold(record.seq, size, server)
 
     def gave(self, record: JobRecord, slots: Iterable[Slot]) -> None:
-        """A job has given these slots of the cluster back."""
+        """A job has released these slots of the cluster."""
         self._stale.update(slot.where for slot in slots)
         if record.seq in self._running:
             number, server = self._running.pop(record.seq)
             self._pools[number].discipline.leave(record.seq, server)
 
     def grew(self, queue: ShapeQueue) -> None:
-        """Capacity was freed or added: everything is worth a try again."""
+        """Capacity was freed or added: every shape is tried again."""
         sized: list[Shape] = []
         sizeless: list[Shape] = []
         for shape in queue.shapes():
@@ -127,7 +130,7 @@ class Disciplined(Walk):
             self._misfits.retry(sized)
 
     def rebuild(self, queue: ShapeQueue, capacity: Capacity, known: Configurations) -> None:
-        """There are new nodes, or a new scheduler, which `known` is stored for."""
+        """Rebuild the pools after a change of the nodes or a restart; `known`: the stored configurations."""
         nodes = [node for node in capacity.nodes if node.schedulable]
         if nodes == self._nodes:
             return
@@ -151,7 +154,7 @@ class Disciplined(Walk):
             self.joined(record)
 
     def configurations(self) -> Configurations:
-        """What cannot be told from queue, runs and nodes, for a restart."""
+        """The configurations of nodes, which a restart cannot derive from queue, runs and nodes."""
         return {
             pool.nodes[server].name: chosen
             for pool in self._pools
@@ -180,7 +183,7 @@ class Disciplined(Walk):
         yield from self._misfits.walk(queue, capacity)
 
     def picture(self) -> tuple[set[str], dict[int, str]]:
-        """Jobs that wait for the disciplines, and nodes of the runs they count; for checks only."""
+        """Jobs waiting in the disciplines, and node per counted run; for checks only."""
         nodes = {seq: self._pools[number].nodes[at].name for seq, (number, at) in self._running.items()}
         return set(self._waiting.values()), nodes
 
@@ -202,7 +205,7 @@ class Disciplined(Walk):
         return sizes
 
     def _look(self, capacity: Capacity) -> None:
-        """Tell the disciplines what is free."""
+        """Pass the room of changed nodes to the disciplines."""
         for name in self._stale:
             if name in self._servers:
                 number, server = self._servers[name]
@@ -211,13 +214,13 @@ class Disciplined(Walk):
         self._stale.clear()
 
     def _withdraw(self, record: JobRecord, but: int = -1) -> None:
-        """The job waits no longer, in any pool but the one that has taken it out itself."""
+        """Withdraw the job from every pool except `but`, whose discipline has removed it already."""
         for number, size in enumerate(self._sizes_of(record.job)):
             if size and number != but:
                 self._pools[number].discipline.withdraw(record.seq)
 
     def _refuse(self, record: JobRecord) -> None:
-        """It does not fit after all: back into the queue, and the node is closed until its room changes."""
+        """Undo a start that does not fit: the job waits again, and the node has no room until it changes."""
         number, server = self._running.pop(record.seq)
         discipline = self._pools[number].discipline
         discipline.leave(record.seq, server)
@@ -226,7 +229,7 @@ class Disciplined(Walk):
 
 
 class _Behind:
-    """The first job in the queue, if it stays behind because it does not fit; for one walk."""
+    """Finds the first job of the queue that a start passes because it does not fit; valid for one pass."""
 
     def __init__(self, queue: ShapeQueue, capacity: Capacity) -> None:
         self._queue = queue
@@ -234,7 +237,7 @@ class _Behind:
         self._stuck = ""
 
     def first(self, starting: JobRecord) -> str:
-        """Its id, if it came before the one that starts; "" otherwise. Capacity only shrinks meanwhile."""
+        """Id of the passed job, or ""; a job that did not fit is not retried, as capacity only shrinks."""
         first = self._queue.first()
         if first is None or (first.order_key, first.seq) >= (starting.order_key, starting.seq):
             return ""

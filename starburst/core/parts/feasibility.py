@@ -1,13 +1,12 @@
-"""Whether a queued job can still start before its wait ends, by the estimates of what runs on the cluster.
+"""Feasibility: whether a queued job can start before its deadline, by estimates of the runs on the cluster.
 
-If not, waiting on is hopeless: it ends in the cloud anyway, only later. The bound is on the safe side. It
-looks at the cluster as it will be at the job's deadline if nothing else starts there: what runs and is
-expected to have ended by then is gone; so is what may end at any time, since nobody knows better (no
-estimate, past its estimate, starting, stopping, on its way home, resumed from a checkpoint). With right
-estimates the same jobs leave as ever, and every one of them no later.
+A job that cannot is hopeless: it would wait to its deadline and leave for the cloud then. The test is
+optimistic. It takes the cluster at the deadline with no further starts: runs with an expected end before then
+are gone, and so are runs whose end is unknown (no estimate, past the estimate, starting, stopping, returning,
+resumed from a checkpoint). With exact estimates the same jobs leave as without the test, none of them later.
 
-A job that could start has found nodes to start on, and is asked again only when a run begins on one of them,
-or nodes are reported anew: nothing else makes its prospects worse.
+A feasible job is registered on the nodes that the test found for it. It is tested again only when a run
+begins on one of them or the nodes change, as nothing else can make it infeasible.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from starburst.domain.resources import NOTHING, Resources
 
 
 class Prospects:
-    """Who holds what on every node, and which queued jobs count on which nodes."""
+    """Resources held per node and job, and the queued jobs whose feasibility depends on each node."""
 
     def __init__(self, jobs: Mapping[str, JobRecord]) -> None:
         self._jobs = jobs
@@ -39,26 +38,26 @@ class Prospects:
             held[job_id] = held.get(job_id, NOTHING) + slot.resources
 
     def drop(self, job_id: str, slots: Iterable[Slot]) -> None:
-        """The job has given these slots back."""
+        """The job has released these slots."""
         for slot in slots:
             self._holders[slot.where].pop(job_id, None)
 
     def suspect(self, record: JobRecord) -> None:
-        """The job has a new deadline: ask whether it can be kept."""
+        """Schedule a test of a job that joined the queue."""
         self._suspects.add(record.id)
 
     def began(self, slots: Iterable[Slot]) -> None:
-        """A run began there: from now on one knows how long it holds its slots."""
+        """A run began on these nodes, so its end can be estimated: test the jobs that depend on them."""
         for slot in slots:
             self._suspects |= self._counting_on.pop(slot.where, set())
 
     def nodes_changed(self) -> None:
-        """Nodes may have left, or take no more jobs: everyone is asked again."""
+        """The nodes changed: schedule a test of every registered job."""
         self._suspects.update(*self._counting_on.values())
         self._counting_on.clear()
 
     def hopeless(self, capacity: Capacity, now: float) -> list[JobRecord]:
-        """Jobs that cannot start in time, of those whose prospects may have changed; in queue order."""
+        """Test the scheduled jobs; returns those that cannot start in time, in queue order."""
         asked = [self._jobs[job_id] for job_id in self._suspects if job_id in self._jobs]
         self._suspects.clear()
         asked.sort(key=lambda record: (record.order_key, record.seq))
@@ -73,7 +72,7 @@ class Prospects:
         return bool(nodes)
 
     def _freed(self, name: str, now: float, deadline: float) -> Resources:
-        """What those who hold a node now will have given back before the deadline, at best."""
+        """Resources on a node that its present holders release before the deadline, at best."""
         freed = NOTHING
         for job_id, held in self._holders.get(name, {}).items():
             record = self._jobs[job_id]
@@ -84,7 +83,7 @@ class Prospects:
 
 
 def _waits(record: JobRecord, now: float) -> bool:
-    """Whether it waits by our decision, with an end to it that has not come yet."""
+    """Whether the job is queued with a finite deadline in the future and is free to leave for the cloud."""
     free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
     return (
         record.phase is Phase.QUEUED and free_to_go and now < record.deadline and not isinf(record.deadline)

@@ -21,11 +21,11 @@ OPEN_PHASES = (InstancePhase.LAUNCHING, InstancePhase.READY)
 
 @dataclass(slots=True)
 class InstanceRecord:
-    """State of one machine. Its id is the intent it is launched under. Times are scheduler seconds."""
+    """State of one instance. Its id is its launch intent. Times are scheduler seconds."""
 
     id: str
     offer: Offer
-    #: Dollars per hour it is counted at; an unknown price counts as the dearest known one.
+    #: Dollars per hour used for its bill; an unknown price is replaced by the highest known one.
     rate: Money
     requested_at: float
     phase: InstancePhase = InstancePhase.LAUNCHING
@@ -33,21 +33,21 @@ class InstanceRecord:
     ended_at: float | None = None
     preempted: bool = False
     micro_usd: int = 0
-    #: Since when nobody gets through to it though the cloud says that it runs.
+    #: Since when it does not answer although the cloud reports it as running.
     unreachable_since: float | None = None
-    #: Since when it is known to take no work though it answers; it never does again.
+    #: Since when it answers and starts no work; this is permanent.
     unfit_since: float | None = None
-    #: Jobs it is for, in the order they came.
+    #: Jobs that hold it, in order of assignment.
     job_ids: list[str] = field(default_factory=list)
-    #: Everyone who shares its bill.
+    #: All jobs that share its bill, including those that have left it.
     billed_to: list[str] = field(default_factory=list)
-    #: What each job that it is for has of it.
+    #: Resources that each of its jobs holds.
     held: dict[str, Resources] = field(default_factory=dict)
-    #: Who had how much of it and when: what its bill is split by (policy/cost_allocation.py).
+    #: Share and time interval of each use, by which the bill is divided (policy/cost_allocation.py).
     uses: list[Use] = field(default_factory=list)
 
     def cost(self, now: float) -> Money:
-        """What it has cost up to `now`."""
+        """Its cost up to `now`."""
         if self.launched_at is None:
             return Money()
         until = self.ended_at if self.ended_at is not None else now
@@ -55,26 +55,26 @@ class InstanceRecord:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is ours, heard of, and takes work."""
+        """Whether it is launching or ready, and neither unreachable nor unfit."""
         heard_of = self.unreachable_since is None and self.unfit_since is None
         return self.phase in OPEN_PHASES and heard_of
 
     @property
     def present(self) -> list[Use]:
-        """What its jobs have of it now."""
+        """The uses that have not ended."""
         return [use for use in self.uses if use.until == inf]
 
     def share_of(self, demand: Resources) -> float:
-        """The largest fraction of it, over GPUs, CPUs and memory, that this is."""
+        """The demand's largest fraction of the instance over GPUs, CPUs and memory."""
         return demand.largest_share(self.offer.resources)
 
     @property
     def free(self) -> Resources:
-        """What no job has of it."""
+        """Resources that no job holds."""
         return self.offer.resources - total(self.held.values())
 
     def shares(self, now: float) -> dict[str, int]:
-        """Its cost up to `now`, split among those it is billed to, in micro-dollars."""
+        """Its cost up to `now`, divided among the jobs it is billed to, micro-dollars."""
         since = 0.0 if self.launched_at is None else self.launched_at
         until = now if self.ended_at is None else self.ended_at
         return _split(
@@ -82,15 +82,15 @@ class InstanceRecord:
         )
 
     def seconds(self, since: float, until: float, uses: Sequence[Use] | None = None) -> dict[str, float]:
-        """The seconds of a time as they fall to each job; by other uses than those there were, if given."""
+        """The seconds from `since` to `until`, divided among the jobs; `uses` replaces the recorded uses."""
         if len(self.billed_to) == 1:
             return {self.billed_to[0]: max(0.0, until - since)}
-        if not self.uses and until > since:  # kept by a version that noted none
+        if not self.uses and until > since:  # stored by a version that recorded no uses
             return dict.fromkeys(self.billed_to, (until - since) / len(self.billed_to or (1,)))
         return divide(self.uses if uses is None else uses, since, until)
 
     def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> bool:
-        """A job has these slots of it from now on, and no others; whether its bill is new to the job."""
+        """Assign exactly these slots to a job; returns whether the bill is new to the job."""
         if job_id in self.job_ids:
             self.leave(job_id, now)
         self.job_ids.append(job_id)
@@ -112,77 +112,77 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A job on its way out, and when it will be done if it starts now."""
+    """A job that leaves for the cloud, and its expected end if it starts now."""
 
     job: Job
     until: float
-    #: Machines that would get less done with it than without it.
+    #: Instances whose total throughput would fall if it joined them.
     shuns: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Packed:
-    """Where jobs that left together go."""
+    """Result of packing jobs that leave together."""
 
-    #: Job → its slots, by rank; the others are in `lacking`.
+    #: Job → its slots, by rank. Jobs without slots are in `lacking`.
     slots: dict[str, tuple[Slot, ...]] = field(default_factory=dict)
-    #: Jobs on machines that were there already.
+    #: Jobs that joined existing instances.
     joined: set[str] = field(default_factory=set)
     launched: dict[str, InstanceRecord] = field(default_factory=dict)
-    #: Job → how many machines' bills it did not share before.
+    #: Job → number of instances whose bill it did not share before.
     bills: dict[str, int] = field(default_factory=dict)
-    #: Job → what is lacking.
+    #: Job → why no offer holds it.
     lacking: dict[str, str] = field(default_factory=dict)
 
 
 class Fleet:
-    """Offers and instances. The packer decides; the fleet records slots and bills."""
+    """Offers and instances. The packer chooses what to rent; the fleet records slots and bills."""
 
     def __init__(self, packer: Packer, ceiling: Money | None = None) -> None:
-        """`ceiling`: no machine that costs more per hour, or nobody knows what, is rented."""
+        """`ceiling`: highest price per hour of an instance; it also excludes unknown prices."""
         self._packer = packer
         self.ceiling = ceiling
-        #: Whether jobs may share machines.
+        #: Whether jobs may share instances.
         self.shares = not isinstance(packer, NoPacking)
         self.offers: dict[str, Offer] = {}
-        #: Offer name → when it may be asked for again.
+        #: Offer name → end of its pause.
         self.paused: dict[str, float] = {}
-        #: Machines not yet ended.
+        #: Instances that have not ended.
         self.instances: dict[str, InstanceRecord] = {}
         #: Ids of the instances that are unreachable or unfit.
         self.troubled: set[str] = set()
         self.launches = 0
-        #: The bills of machines that have ended.
+        #: Total bill of ended instances.
         self.settled = Money()
-        #: Answers of `price`, and the version of the speeds and the offers that they hold for.
+        #: Cache of `price`, and the version of the throughput table and the offers that it is valid for.
         self._priced: dict[tuple[tuple[Resources, ...], OfferRules, str], list[Offer] | str] = {}
         self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
-        #: What the packer remembers of the last time that running jobs were reconsidered.
+        #: The packer's state from the last consolidation.
         self.memory = Memory()
-        #: How fast jobs run beside each other, as far as that is known.
+        #: Learnt throughputs of jobs alone and on shared instances.
         self.speeds = Speeds()
 
     def available(self, now: float) -> list[Offer]:
-        """Offers that may be asked for now."""
+        """Offers that are not paused now."""
         if not self.paused:
             return list(self.offers.values())
         return [o for o in self.offers.values() if self.paused.get(o.name, now) <= now]
 
     def offer(self, name: str) -> Offer | None:
-        """The offer of this name, also that of one zone; None if it is not to be had any more."""
+        """The offer of this name, single-zone offers included; None if the catalog has none."""
         known = self.offers.get(name)
         apart = (o.in_zone(zone) for o in self.offers.values() for zone, its in o.zones if its == name)
         return known or next(apart, None)
 
     def rate(self, offer: Offer) -> Money:
-        """Dollars per hour to count an offer at: an unknown price is the dearest known one."""
+        """Price per hour used for an offer's bills; an unknown price is replaced by the highest known one."""
         known = [o.price_per_hour for o in self.offers.values() if o.price_per_hour is not None]
         return offer.price_per_hour or max(known, default=Money())
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
-        """The offers a job would be given, one per machine, or what is lacking.
+        """The offers that a job alone would get, one per instance, or the reason why none holds it.
 
-        A pure function of what the job asks for, the offers and the table of speeds: answers are kept until
+        The result depends only on the job's demand, the offers and the throughput table, and is cached until
         the offers or the table change.
         """
         asked = (job.tasks, job.offer_rules, self.speeds.name_of(job))
@@ -204,23 +204,23 @@ class Fleet:
         return f"no offer that holds it is known to cost {self.ceiling}/h or less (cloud.max_usd_per_hour)"
 
     def _within(self, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-        """The offers that are not too dear."""
+        """The offers within the price ceiling."""
         if self.ceiling is None:
             return offers
         return tuple(offer for offer in offers if OfferRules(ceiling=self.ceiling).admits(offer))
 
     def barred(self, job: Job) -> str:
-        """The demand of its user that bars every machine which would hold a job; "" if none does."""
+        """The user's demand that excludes every offer which would hold the job; "" if there is none."""
         lacks = self.price(job, self.offers.values())
         free = self.price(replace(job, offer_rules=ANY_OFFER), self.offers.values())
         return lacks if isinstance(lacks, str) and not isinstance(free, str) else ""
 
     def pack(self, leavers: Sequence[Leaver], busy_until: Mapping[str, float], now: float) -> Packed:
-        """Room for jobs that leave together.
+        """Assign slots to jobs that leave together.
 
-        A job joins a machine that others need for longer anyway, which costs nothing (the rule of Stratus'
-        runtime bins, section 4); for all the rest together the packer says what to rent. `busy_until` says of
-        each machine until when its jobs will need it, by estimates.
+        A job joins an instance that other jobs need for longer anyway, at no additional cost (the rule of
+        Stratus' runtime bins, section 4). For the remaining jobs together the packer plans what to rent.
+        `busy_until` gives the expected end of the last job on each instance.
         """
         packed, rest = Packed(), []
         for leaver in leavers:
@@ -261,7 +261,7 @@ class Fleet:
         return record
 
     def reconsider(self, tasks: Iterable[Task], rented: Iterable[Rented], now: float) -> Plan:
-        """What the packer would make of tasks that run on these machines."""
+        """The packer's plan for tasks that run on these instances; keeps its memory for the next call."""
         tasks = tuple(tasks)
         offers = self._within(_by_zone(self.available(now), tasks))
         plan = self._packer.plan(
@@ -271,7 +271,7 @@ class Fleet:
         return plan
 
     def join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
-        """Slots on machines that outlast the job anyway, tightest fit first; none if not all tasks fit."""
+        """Slots on instances needed for longer anyway, tightest fit first; () if not all tasks fit."""
         free = {
             instance.id: instance.free
             for instance in self.instances.values()
@@ -292,7 +292,7 @@ class Fleet:
         return tuple(slots)
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
-        """The job has these slots, and no others of their machines; how many bills are new to it."""
+        """Assign exactly these slots to the job; returns how many instances' bills are new to it."""
         by_name: dict[str, list[Slot]] = {}
         for slot in slots:
             by_name.setdefault(slot.where, []).append(slot)
@@ -303,17 +303,17 @@ class Fleet:
         )
 
     def retry_at(self, job: Job, now: float) -> float | None:
-        """When a pause ends after which the job could leave; None if no offer could ever hold it."""
+        """End of the next offer pause; None if none is paused or no offer at all holds the job."""
         if isinstance(self.price(job, self.offers.values()), str):
             return None
         return min((until for until in self.paused.values() if until > now), default=None)
 
     def ready(self, slots: Sequence[Slot]) -> bool:
-        """Whether every machine of these slots is up."""
+        """Whether every instance of these slots is ready."""
         return all(self.instances[slot.where].phase is InstancePhase.READY for slot in slots)
 
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
-        """The job no longer needs these machines; those of them that it had."""
+        """Remove the job from the instances of these slots; returns those that it held."""
         left = []
         for name in dict.fromkeys(slot.where for slot in slots):
             record = self.instances.get(name)
@@ -341,7 +341,7 @@ class Fleet:
 
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:
-    """The offers, and those of any zone once more in the zones that tasks must be in."""
+    """The offers, plus single-zone variants of any-zone offers for the zones that tasks require."""
     offers = tuple(offers)
     zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
     if not zones:
@@ -351,7 +351,7 @@ def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...
 
 
 def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Whole parts in proportion, which add up; equal parts if nothing weighs anything."""
+    """Divide an integer in proportion to the weights, with an exact sum; equally if all weights are 0."""
     whole = sum(weights.values())
     if whole <= 0:
         weights, whole = dict.fromkeys(weights, 1.0), float(len(weights))

@@ -1,4 +1,4 @@
-"""One walk over the queue: which jobs start now, and where."""
+"""Passes over the queue: which jobs start now, and on which nodes."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from starburst.core.parts.queue import Key, ShapeQueue
 from starburst.domain.job import Shape
 from starburst.policy.disciplines.configurations import Configuration
 
-#: A job to start: where, and the first earlier job that stays behind, if any. The consumer must take the
-#: slots and remove the job from the queue before it asks for the next.
+#: A job to start, its slots, and the id of the first earlier job that it passes, or "". The consumer must
+#: take the slots and remove the job from the queue before it requests the next one.
 Start = tuple[JobRecord, tuple[Slot, ...], str]
 
 
-#: Node → the discipline's configuration of it.
+#: Node → its configuration under the discipline.
 Configurations = Mapping[str, Configuration]
 
 
 class Walk:
-    """What every walk is told between two walks; most need little of it."""
+    """Interface of a pass, with notifications of changes between two passes; the default ignores them."""
 
     def joined(self, record: JobRecord) -> None:
         """A job joined the queue."""
 
     def left(self, record: JobRecord) -> None:
-        """A job left the queue, for whatever place."""
+        """A job left the queue, for any reason."""
 
     def took(self, record: JobRecord, slots: Iterable[Slot]) -> None:
         """A job holds these slots of the cluster now."""
 
     def gave(self, record: JobRecord, slots: Iterable[Slot]) -> None:
-        """A job has given these slots of the cluster back."""
+        """A job has released these slots of the cluster."""
 
     def grew(self, queue: ShapeQueue) -> None:
-        """Capacity was freed or added: everything is worth a try again."""
+        """Capacity was freed or added: every shape is tried again."""
 
     def rebuild(self, queue: ShapeQueue, capacity: Capacity, known: Configurations) -> None:
-        """There are new nodes, or a new scheduler, which `known` is stored for."""
+        """Nodes changed, or the scheduler restarted; `known`: the stored configurations."""
 
     def configurations(self) -> Configurations:
-        """What cannot be told from queue, runs and nodes, for a restart."""
+        """Data for a restart that cannot be derived from queue, runs and nodes."""
         return {}
 
     @property
     def is_idle(self) -> bool:
-        """Whether a walk now would start nothing, whatever the queue and the capacity; False if unknown."""
+        """Whether a pass now would certainly start nothing; False if unknown."""
         return False
 
     def walk(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
@@ -57,7 +57,7 @@ class Walk:
 
 
 class OutOfOrder(Walk):
-    """Tries every job in order and skips what does not fit.
+    """Tries every job in order and skips those that do not fit.
 
     A shape that failed stays blocked until capacity grows, so an arrival of a blocked shape costs nothing.
     """
@@ -76,16 +76,16 @@ class OutOfOrder(Walk):
             self._untried.add(shape)
 
     def grew(self, queue: ShapeQueue) -> None:
-        """Capacity was freed or added: everything is worth a try again."""
+        """Capacity was freed or added: every shape is tried again."""
         self.retry(queue.shapes())
 
     @property
     def is_idle(self) -> bool:
-        """Nothing fits that did not fit in the last walk."""
+        """Whether no shape has been queued or unblocked since the last pass."""
         return not self._untried
 
     def retry(self, shapes: Iterable[Shape]) -> None:
-        """Of all that waits, these shapes are worth a try."""
+        """Unblock all shapes, and try these in the next pass."""
         self._blocked.clear()
         self._untried.update(shapes)
 
@@ -127,10 +127,10 @@ ExpectedEnds = Callable[[], list[tuple[float, tuple[Slot, ...]]]]
 
 
 class EasyBackfill(InOrder):
-    """In order, but later jobs may start that do not delay the first (EASY, Lifka 1995).
+    """In order, but later jobs may start if they do not delay the first (EASY, Lifka 1995).
 
-    The first job gets a reservation at the earliest time enough runs are expected to have ended; a later job
-    may start now if it is expected to end by then, or if there is room for it beside the reservation.
+    The first job gets a reservation at the earliest time at which enough runs are expected to have ended. A
+    later job may start now if it is expected to end by then, or if it fits beside the reservation.
     """
 
     def __init__(self, expected_ends: ExpectedEnds, expected_end: Callable[[JobRecord], float]) -> None:
@@ -159,7 +159,7 @@ class EasyBackfill(InOrder):
                 yield record, slots, first.id
 
     def _reserve(self, first: JobRecord, capacity: Capacity) -> tuple[float, Capacity]:
-        """When the first job can start, and what is then free beside it."""
+        """Expected start of the first job, and the capacity that is then free beside it."""
         then = capacity.copy()
         for end, slots in sorted(self._expected_ends(), key=lambda run: run[0]):
             then.give(slots)

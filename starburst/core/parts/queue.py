@@ -1,8 +1,8 @@
-"""The waiting jobs, by shape.
+"""The queue, with jobs grouped by shape.
 
-Jobs of one shape fit or fail together, so a walk needs to look at the first job of each shape only: as the
-walk goes on free capacity only shrinks, and once a shape has failed all its other jobs would fail as well.
-A walk therefore costs (jobs placed + distinct shapes) placement attempts, not one per queued job.
+Jobs of one shape fit or fail together, and free capacity only shrinks during a pass. A pass therefore tries
+only the first job of each shape: once that fails, all others of the shape would fail too. The cost of a pass
+is (jobs placed + distinct shapes) placement attempts, not one per queued job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The oldest job that waits without end, how often it was passed, and the nodes that are kept for it."""
+    """The oldest queued job without a deadline, the times it was passed, and the nodes reserved for it."""
 
     job_id: str = ""
     count: int = 0
@@ -28,7 +28,7 @@ class Passed:
 
 
 class ShapeQueue:
-    """Queued jobs in a total order, with the first job of every shape at hand. Removal is lazy: O(log n)."""
+    """Queued jobs in a total order, indexed by the first job of every shape. Removal is lazy, O(log n)."""
 
     def __init__(self) -> None:
         self._keys: dict[str, Key] = {}
@@ -47,7 +47,7 @@ class ShapeQueue:
         return (self._records[job_id] for job_id in sorted(self._keys, key=self._keys.__getitem__))
 
     def add(self, record: JobRecord) -> None:
-        """Put a job in its place."""
+        """Insert a job at its place in the order."""
         key = (record.order_key, record.seq)
         self._keys[record.id] = key
         self._records[record.id] = record
@@ -55,7 +55,7 @@ class ShapeQueue:
         heapq.heappush(self._tail, (-key[0], -key[1], record.id))
 
     def remove(self, record: JobRecord) -> None:
-        """Take a job out."""
+        """Remove a job."""
         del self._keys[record.id], self._records[record.id]
         shape = record.job.shape
         if not self._prune(shape):
@@ -80,7 +80,7 @@ class ShapeQueue:
         return heap[0] if heap else None
 
     def first(self) -> JobRecord | None:
-        """The first job of all."""
+        """The first job of the queue."""
         heads = self.heads(self.shapes())
         return self._records[heads[0][1]] if heads else None
 
@@ -89,13 +89,13 @@ class ShapeQueue:
         return self._records[job_id]
 
     def beyond(self, limit: int, may_leave: Callable[[JobRecord], bool]) -> list[JobRecord]:
-        """The last jobs of the queue that must go for it to be `limit` long; O(log n) each."""
+        """The last jobs that `may_leave`, as many as exceed `limit`; O(log n) each."""
         leaving: list[JobRecord] = []
         seen: list[tuple[float, int, str]] = []
         while self._tail and len(self._keys) - len(leaving) > limit:
             entry = heapq.heappop(self._tail)
             queued = self._keys.get(entry[2]) == (-entry[0], -entry[1])
-            if queued and entry not in seen[-1:]:  # a job that came back to its place is in the heap twice
+            if queued and entry not in seen[-1:]:  # a job that rejoined under its old key is there twice
                 seen.append(entry)
                 if may_leave(self._records[entry[2]]):
                     leaving.append(self._records[entry[2]])
@@ -104,9 +104,9 @@ class ShapeQueue:
         return leaving
 
     def _prune(self, shape: Shape) -> bool:
-        """Drop entries of jobs that left: those on top of a shape's heap, and all once they are most of it.
+        """Drop stale entries from the top of a shape's heap, or all of them once they are the majority.
 
-        Whether any is left.
+        Returns whether any entry is left.
         """
         heap = self._heaps[shape]
         if len(heap) > 64 and len(heap) > 2 * len(self._keys):

@@ -1,1 +1,1 @@
-"""Steps of the scheduler: each changes the state in one way and asks for actions."""
+"""Steps of the scheduler: each module makes one kind of change to the state and requests actions."""

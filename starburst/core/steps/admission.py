@@ -1,4 +1,10 @@
-"""In and out of the queue: how long a job may wait, when it leaves for the cloud, and what if it cannot."""
+"""Admission: a job enters the queue, gets a deadline, and leaves for the cloud or waits on if it cannot.
+
+A wait becomes a launch as follows. `set_wait` sets the deadline; `expire` calls `leave` for every job that is
+still queued then; `leave` checks offers, the cluster's permission and the caps, and moves the job to
+OFFLOADING. At the end of the pack window `pack` (core/steps/offload.py) assigns instances and requests the
+new ones.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ from starburst.policy.waiting import Ask, hours
 
 
 def submitted(state: State, event: JobSubmitted) -> None:
-    """A new job waits, or leaves at once."""
+    """Record a new job and admit it; a second submission of the same id is ignored."""
     job = event.job
     if job.id in state.jobs:
         state.ignore(event, "submitted before")
@@ -38,7 +44,10 @@ def submitted(state: State, event: JobSubmitted) -> None:
 
 
 def admit(state: State, record: JobRecord) -> None:
-    """Into the queue with a wait that begins now, or away at once; unless something keeps it out."""
+    """Queue a job with a wait that begins now, or offload it at once.
+
+    A held or blocked job stays out of the queue; a returned job never leaves at once.
+    """
     if shut(state, record):
         return
     to(state, record, Phase.QUEUED, queued_at=state.now, message="")
@@ -51,13 +60,16 @@ def admit(state: State, record: JobRecord) -> None:
 
 
 def ask_again(state: State, record: JobRecord) -> None:
-    """Whom its site would not start queues again, with what is left of its wait; if none is, it leaves."""
+    """Requeue a job after the pause that follows a start refused by its site; its deadline is kept.
+
+    If the cluster refused it and the deadline has passed, it leaves for the cloud instead.
+    """
     record.not_before = state.now
     if shut(state, record):
         return
     record.message = ""
     if isinf(record.deadline) and record.had_deadline:
-        record.deadline = state.now  # no offer would have it: one may have come since
+        record.deadline = state.now  # no offer held it before; offers may have changed
     if record.deadline <= state.now and record.site is Site.CLUSTER:
         to(state, record, Phase.QUEUED)
         leave(state, record, LeaveReason.REFUSED)
@@ -66,7 +78,7 @@ def ask_again(state: State, record: JobRecord) -> None:
 
 
 def _leaves_at_once(state: State, job: Job) -> LeaveReason | None:
-    """Why the job does not wait at all; None if it does."""
+    """The reason to offload the job without a wait; None if it waits."""
     if job.cloud is CloudChoice.NEVER:
         return None
     if job.cloud is CloudChoice.ONLY:
@@ -79,11 +91,12 @@ def _leaves_at_once(state: State, job: Job) -> LeaveReason | None:
 
 
 def set_wait(state: State, record: JobRecord) -> None:
-    """Give a job its waiting deadline, counted from now."""
+    """Set the deadline: now plus the wait that the user or the waiting policy gives."""
     job = record.job
     wait_s, rule = _wait_of(state, record)
     record.queued_at = state.now
-    # By way of when it is due, as published: so exact ties of deadlines and completions fall the same way.
+    # Computed through the due time (deadline plus run time), as in the published simulator, so that exact
+    # ties of deadlines and completions break the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
     wait = record.wait = Wait(
@@ -124,7 +137,7 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
 
 
 def _calibrated(state: State) -> str:
-    """What the control of the budget has done to the factor, for the reason."""
+    """The multiplier of a calibrated budget and the share of P spent, as text for the decision's reason."""
     if not state.meter.calibrated:
         return ""
     multiplier = state.meter.multiplier(state.load.load)
@@ -133,7 +146,7 @@ def _calibrated(state: State) -> str:
 
 
 def join(state: State, record: JobRecord) -> None:
-    """Take a place in the queue."""
+    """Add a job to the queue under its order key and register its deadline."""
     record.order_key = state.order(
         Candidate(
             record.seq, state.runtime_s(record.job), record.deadline, record.job.priority, _tag(state, record)
@@ -148,7 +161,7 @@ def join(state: State, record: JobRecord) -> None:
 
 
 def _tag(state: State, record: JobRecord) -> float:
-    """The job's key under the order "fair"; who comes back keeps the tag it was given."""
+    """The job's key under the order "fair", 0 under other orders; a requeued job keeps its tag."""
     if state.settings.order != "fair":
         return 0.0
     job = record.job
@@ -160,7 +173,7 @@ def _tag(state: State, record: JobRecord) -> float:
 
 
 def withdraw(state: State, record: JobRecord) -> None:
-    """Take a job out of the queue, or from among those that join it, if it is there."""
+    """Remove a job from the queue or from the list of joining jobs; no effect if it is in neither."""
     if record.id in state.queue:
         state.dequeue(record)
     elif record in state.joining:
@@ -169,7 +182,11 @@ def withdraw(state: State, record: JobRecord) -> None:
 
 
 def requeue(state: State, record: JobRecord) -> None:
-    """A job whose run is gone wants another one; who was never given a wait leaves at once again."""
+    """Queue a job again after a lost, refused or stopped run; a wait that it was given earlier still applies.
+
+    A job that was never given a wait, or that may run in the cloud only, leaves at once if it would on
+    submission.
+    """
     to(state, record, Phase.QUEUED)
     waited = record.wait is not None
     why = None if waited and record.job.cloud is not CloudChoice.ONLY else _leaves_at_once(state, record.job)
@@ -184,7 +201,10 @@ def requeue(state: State, record: JobRecord) -> None:
 
 
 def leave_ruled(state: State, event: LeaveRuled) -> None:
-    """Who may leave after all tries again, if it was kept here for that."""
+    """Record whether the cluster lets a job leave (`why` is "" if so).
+
+    A queued job that cannot leave and has no deadline tries again at once.
+    """
     record = state.jobs.get(event.job_id)
     if record is None or record.phase.is_end:
         state.ignore(event, "no such job, or it is over")
@@ -198,7 +218,7 @@ def leave_ruled(state: State, event: LeaveRuled) -> None:
 
 
 def expire(state: State) -> bool:
-    """Send off every job whose wait is over; whether there was one."""
+    """Offload every job whose deadline has passed; returns whether there was one."""
     any_due = False
     while (job_id := state.deadlines.pop_due(state.now)) is not None:
         leave(state, state.jobs[job_id], LeaveReason.REFUSED if is_shut(state) else LeaveReason.EXPIRED)
@@ -207,14 +227,14 @@ def expire(state: State) -> bool:
 
 
 def give_up(state: State) -> None:
-    """Who cannot start before its wait ends leaves at once, if the settings say so."""
+    """Offload queued jobs that, by estimates, cannot start before their deadline (setting hopeless=leave)."""
     if state.prospects is not None:
         for record in state.prospects.hopeless(state.capacity, state.now):
             leave(state, record, LeaveReason.HOPELESS)
 
 
 def trim(state: State) -> None:
-    """While the queue is longer than Q_max its last job leaves; one that may not leave is passed over."""
+    """Offload jobs from the tail while the queue is longer than Q_max; jobs with cloud=never are skipped."""
     limit = state.settings.queue_limit
     if limit is not None and len(state.queue) > limit:
         for record in state.queue.beyond(limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
@@ -222,10 +242,14 @@ def trim(state: State) -> None:
 
 
 def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
-    """Off to the cloud with all who leave about now, or, if no offer will have it, back to waiting."""
+    """Move a job to OFFLOADING, to be packed with the jobs that leave in the same pack window.
+
+    A job stays queued if no offer holds it, its cluster does not let it leave, or a cap has too little left.
+    For an early departure (queue full, hopeless) its wait then goes on unchanged.
+    """
     offers = state.fleet.price(record.job, state.fleet.available(state.now))
     if isinstance(offers, str):
-        if not why.is_early:  # else its own wait goes on
+        if not why.is_early:  # an early leaver keeps its deadline
             keep(state, record, offers)
         return
     if record.confined:
@@ -245,7 +269,7 @@ def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
 
 
 def keep(state: State, record: JobRecord, lacks: str) -> None:
-    """It should leave but cannot: it waits on, and tries again when an offer's pause ends."""
+    """Keep a due job queued because no offer holds it; its deadline is the end of the next offer pause."""
     retry_at = state.fleet.retry_at(record.job, state.now)
     if retry_at is not None:
         lacks = "every offer that holds it is paused after a failed launch"
@@ -255,14 +279,14 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
 
 
 def confine(state: State, record: JobRecord) -> None:
-    """It should leave and may not: it waits on until its cluster says otherwise."""
+    """Keep a due job queued, without a deadline, because its cluster does not let it leave."""
     if _meets(record, record.confined):
         state.decide(record.id, "no-offer", lacks=record.confined, retry_at=None)
     _wait_on(state, record, inf)
 
 
 def _meets(record: JobRecord, lacks: str) -> bool:
-    """Note why the job cannot leave; whether that is another reason than before."""
+    """Record why the job cannot leave; returns whether the reason differs from the recorded one."""
     if record.obstacle is not None and record.obstacle.text == lacks:
         return False
     record.obstacle = NoOffer(lacks)
@@ -270,8 +294,10 @@ def _meets(record: JobRecord, lacks: str) -> bool:
 
 
 def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
-    """It should leave, but a cap has less left than it costs: it tries again when the cap's window ends, or
-    money is released (core/steps/budget_enforcement.py). Said once per cap and window.
+    """Keep a due job queued because a cap has less left than the job costs.
+
+    It tries again when the cap's window ends, or when money is released before that
+    (core/steps/budget_enforcement.py). The decision is logged once per cap and window.
     """
     cap, until, cost = lacking.standing.cap, lacking.standing.end, lacking.cost
     known = record.obstacle
@@ -289,7 +315,7 @@ def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
 
 
 def _wait_on(state: State, record: JobRecord, until: float) -> None:
-    """It leaves for the cloud then; until then it takes what room there is."""
+    """Queue the job with a new deadline; until then it may still start on the cluster."""
     to(state, record, Phase.QUEUED, deadline=until)
     if record.id in state.queue or record.job.cloud is CloudChoice.ONLY:
         state.set_deadline(record, record.deadline)  # cloud-only jobs stay out of the cluster's queue

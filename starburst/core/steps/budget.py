@@ -1,10 +1,11 @@
-"""The books of caps on spending: what counts in the present window, and what is set aside for those who run.
+"""Accounts of the caps: money spent and money reserved in the present calendar window.
 
-Only one number per cap is kept, the bills of machines that have ended. All else follows from the machines
-that have not, at the time it is asked: they accrue rate · time, divided among their jobs
-(policy/cost_allocation.py). One that still comes up counts from when it was asked for, one that is being
-given back until it is gone. Set aside is what their jobs are expected to spend yet before the window ends. So
-nothing is forgotten at a restart, no reservation is left over, and a late report counts once it is heard.
+A cap's ledger stores one amount, the bills of ended instances. Spending and reservations of the instances
+that have not ended are derived from the fleet whenever they are needed: an instance accrues rate · time,
+divided among its jobs (policy/cost_allocation.py), from its request if it is still launching and until its
+end is confirmed if it is terminating. Reserved is what its jobs are expected to spend before the window ends.
+No reservation is stored, so none is lost at a restart or left behind by a job, and a late report takes effect
+on arrival.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from starburst.domain.money import Money
 from starburst.policy.caps import HOUR_S, Cap
 from starburst.policy.cost_allocation import Use
 
-#: What a machine is taken to need until it takes jobs, if its offer does not say; seconds.
+#: Assumed seconds from the request to readiness of an instance whose offer does not state `ready_s`.
 BOOT_S = 180.0
 
 
 def cap_statuses(state: State) -> Mapping[str, CapStatus]:
-    """How every cap stands at `state.now`, by name."""
+    """Status of every cap at `state.now`, by name; cached until the time, a job or an instance changes."""
     if state.books is None or state.books[0] != state.now:
         state.books = state.now, {cap.name: _standing(state, cap) for cap in state.settings.caps}
     return state.books[1]
 
 
 def ledger(state: State, cap: Cap) -> CapLedger:
-    """Of the present window: a new one begins at nothing."""
+    """The cap's ledger of the present window; a new window starts with an empty one."""
     start, _ = cap.window(state.now)
     kept = state.ledgers.get(cap.name)
     return kept if kept is not None and kept.start >= start else CapLedger(start)
 
 
 def settle(state: State, machine: InstanceRecord) -> None:
-    """A machine has ended: what of its bill falls into the present windows is no longer derived from it."""
-    if machine.launched_at is None or machine.ended_at is None:  # a launch that came to nothing has no bill
+    """Add an ended instance's bill to the ledgers, as far as it falls into the present windows."""
+    if machine.launched_at is None or machine.ended_at is None:  # a failed launch without a bill
         return
     for cap in state.settings.caps:
         kept = ledger(state, cap)
@@ -55,9 +56,9 @@ def settle(state: State, machine: InstanceRecord) -> None:
 
 
 def needs(state: State, record: JobRecord, offers: Sequence[Offer], end: float) -> float:
-    """What a job costs on machines of these offers until it is done or the window ends; micro-dollars.
+    """Expected cost of a job on one instance per offer, until it ends or the window ends; micro-dollars.
 
-    Infinity if nobody knows the price of anything: nothing can be set aside then.
+    The time on each instance is boot time plus run time. Infinity if no price at all is known.
     """
     run_s = unsaved_s(record, state.runtime_s(record.job))
     fleet, cost = state.fleet, 0.0
@@ -72,7 +73,7 @@ def needs(state: State, record: JobRecord, offers: Sequence[Offer], end: float) 
 def short(
     state: State, record: JobRecord, offers: Sequence[Offer], taken: Mapping[str, float]
 ) -> Shortfall | None:
-    """The first cap with less left than the job costs, if others have `taken` that much of each."""
+    """The first cap with less left, after `taken` is deducted, than the job costs; None if there is none."""
     for standing in cap_statuses(state).values():
         if standing.cap.covers(record.job):
             cost = needs(state, record, offers, standing.end)
@@ -83,14 +84,14 @@ def short(
 
 
 def set_aside(state: State, record: JobRecord, offers: Sequence[Offer], taken: dict[str, float]) -> None:
-    """Count what a job costs as taken from every cap on it."""
+    """Add the job's expected cost to `taken` under every cap that covers it."""
     for name, standing in cap_statuses(state).items():
         if standing.cap.covers(record.job):
             taken[name] = taken.get(name, 0.0) + needs(state, record, offers, standing.end)
 
 
 def is_capped(record: JobRecord) -> bool:
-    """Whether a cap keeps the job from leaving, until the cap's window ends or money is released."""
+    """Whether the job is queued because of a cap, until the window ends or money is released."""
     obstacle = record.obstacle
     return (
         record.phase is Phase.QUEUED
@@ -100,12 +101,12 @@ def is_capped(record: JobRecord) -> bool:
 
 
 def cost_of(record: JobRecord) -> float:
-    """What a job that a cap keeps would cost; infinity if nobody knows."""
+    """Expected cost of a job that a cap keeps queued, micro-dollars; infinity if unknown or without a cap."""
     return record.obstacle.cost if isinstance(record.obstacle, OverBudget) else inf
 
 
 def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:
-    """Whether every cap on one of these jobs has as much left, and anything; micro-dollars."""
+    """Whether every cap that covers one of these jobs is not reached and has `cost` micro-dollars left."""
     return all(
         standing.has(max(cost, SLACK))
         for standing in cap_statuses(state).values()
@@ -114,7 +115,7 @@ def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:
 
 
 def amount(micro_usd: float) -> Money:
-    """As people read it, rounded to the nearest micro-dollar."""
+    """The amount as `Money`, rounded to the nearest micro-dollar."""
     return Money(round(micro_usd))
 
 
@@ -141,12 +142,12 @@ def _share(
     time: tuple[float, float],
     uses: Sequence[Use] | None = None,
 ) -> float:
-    """What the jobs that a cap covers pay of a machine for a time; micro-dollars."""
+    """Cost of an instance over a time interval that falls to the jobs covered by a cap; micro-dollars."""
     began = machine.requested_at if machine.launched_at is None else machine.launched_at
     ended = inf if machine.ended_at is None else machine.ended_at
     since, until = max(time[0], began), min(time[1], ended)
     if all(cap.covers(job) for job in _payers(state, machine)):
-        covered = max(0.0, until - since)  # whatever the parts are: a machine may have had many users
+        covered = max(0.0, until - since)  # all users are covered: no division is needed
     else:
         seconds = machine.seconds(since, until, uses)
         covered = sum(part for job_id, part in seconds.items() if cap.covers(state.jobs[job_id].job))
@@ -154,7 +155,7 @@ def _share(
 
 
 def _expected(state: State, machine: InstanceRecord, cap: Cap, end: float) -> float:
-    """What the jobs that a cap covers will yet pay of a machine in this window, by estimates."""
+    """Money reserved on an instance: expected future cost in this window of the jobs covered by a cap."""
     until = {job_id: _ends(state, state.jobs[job_id], machine) for job_id in machine.job_ids}
     uses = [
         replace(use, until=max(use.since, until[use.job_id]))
@@ -166,7 +167,7 @@ def _expected(state: State, machine: InstanceRecord, cap: Cap, end: float) -> fl
 
 
 def _ends(state: State, record: JobRecord, machine: InstanceRecord) -> float:
-    """When a job is expected to need a machine no longer."""
+    """Expected time at which a job releases an instance, on the high side (`released_by`)."""
     stays = record.phase is not Phase.STOPPING or machine.id in {slot.where for slot in record.moving}
     booting = machine.phase is InstancePhase.LAUNCHING
     return released_by(

@@ -1,4 +1,4 @@
-"""What caps on spending do: warn, keep jobs from leaving, end runs, let them go on when there is money."""
+"""Enforcement of caps: warnings, jobs kept from leaving, runs stopped, and retries when money is released."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from starburst.core.steps.run_lifecycle import back, release, stay, stop
 from starburst.domain.job import Phase
 from starburst.policy.caps import HOUR_S
 
-#: Spending is looked at again after this at the earliest, so that time goes on whatever is rounded; seconds.
+#: Minimum seconds until the next check of a cap, so that rounding cannot repeat a check at the same instant.
 LEAST_S = 0.001
 
 
 def caps_at(state: State) -> float:
-    """When spending, as it accrues, comes to where a cap does something; infinity if it does not."""
+    """Time at which spending at the present rate reaches the next mark of a cap; infinity if none accrues."""
     first = inf
     if not state.settings.caps:
         return first
@@ -33,7 +33,7 @@ def caps_at(state: State) -> float:
 
 
 def watch_caps(state: State) -> None:
-    """Say what is to be said, end what is to be ended; those for whom there is money now try again."""
+    """Log warnings and reached caps, enforce reached caps, and retry capped jobs after instances changed."""
     for cap in state.settings.caps:
         standing = cap_statuses(state)[cap.name]
         _tell(state, standing)
@@ -44,7 +44,10 @@ def watch_caps(state: State) -> None:
 
 
 def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
-    """Those of the jobs that leave together for whom there is money, in order; the others wait."""
+    """The leaving jobs that their caps can pay for, in order; the others go back to the queue.
+
+    The cost of each accepted job counts against the caps of the jobs after it.
+    """
     if not state.settings.caps:
         return list(leavers)
     taken: dict[str, float] = {}
@@ -63,7 +66,7 @@ def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
 
 
 def _tell(state: State, standing: CapStatus) -> None:
-    """Each of the two at most once per window; again only if a bill turned out smaller in between."""
+    """Log "cap-warned" and "cap-reached" once per window; again only if a smaller bill undid the latter."""
     kept, cap = standing.ledger, standing.cap
     if kept.reached and not standing.is_reached:
         kept = state.ledgers[cap.name] = replace(kept, reached=False)
@@ -78,7 +81,11 @@ def _tell(state: State, standing: CapStatus) -> None:
 
 
 def _enforce(state: State, standing: CapStatus) -> None:
-    """The cap is reached: whom it covers has no machines that still come up, and ends if it is to."""
+    """Apply a reached cap to the jobs it covers.
+
+    Offloading jobs give up their launching instances and queue; planned moves of stopping jobs are dropped;
+    runs are stopped if the cap's `then` is "stop", or if it is "return" and the job checkpoints.
+    """
     cap = standing.cap
     here = {job_id for machine in state.fleet.instances.values() for job_id in machine.job_ids}
     for record in sorted((state.jobs[job_id] for job_id in here), key=lambda record: record.seq):
@@ -88,7 +95,7 @@ def _enforce(state: State, standing: CapStatus) -> None:
             release(state, record)
             back(state, record)
         elif record.phase is Phase.STOPPING:
-            stay(state, record)  # where it was to move to nothing is held for it any more
+            stay(state, record)  # releases the slots held at the target of a move
         elif cap.then == "stop" or record.job.checkpoint:
             grace_s = state.grace_s(record.job)
             state.decide(record.id, "stopping", grace_s=grace_s, why=f"{cap.title} is spent")
@@ -96,7 +103,7 @@ def _enforce(state: State, standing: CapStatus) -> None:
 
 
 def _retry(state: State) -> None:
-    """Machines or their jobs have changed, so there may be money again: who would have enough leaves."""
+    """Let capped jobs leave now if every cap on them has enough left; called after instances changed."""
     taken: dict[str, float] = {}
     for job_id, cost in list(state.capped.items()):
         record = state.jobs.get(job_id)

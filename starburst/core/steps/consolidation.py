@@ -1,16 +1,17 @@
-"""Running cloud jobs move together when that pays (Eva, sections 4.2 to 4.5, on what really runs).
+"""Consolidation: running cloud jobs move together if that saves more than it costs (Eva, sections 4.2-4.5).
 
-Every so often we look at the machines all of whose jobs may move. If these find room on machines that others
-need for longer anyway, they go there, as those who leave do (core/parts/fleet.py). The packer is shown the
-other machines and says how it would use them. What is planned falls into groups of machines that jobs move
-between; each group is carried out by itself, if by estimates
+Every `pack_period_s` the instances are considered whose jobs may all move. Jobs that fit on other instances,
+which are needed for longer anyway, join those, by the same rule as offloading jobs (core/parts/fleet.py). The
+packer then plans for the remaining instances. The plan is split into groups of moves that share instances,
+and a group is carried out if, by estimates, saves > costs:
 
-    saves = Σ rate · time until its last job is done, as the machines are used now, less the same if they move
-    costs = Σ of tasks move_s · (rate here + rate there) + Σ of launches ready_s · rate
+    saves = Σ rate · time until the last job ends, over the group's instances as used now, minus the same
+            sum after the moves
+    costs = Σ over tasks move_s · (old rate + new rate) + Σ over launches ready_s · rate
 
-and saves > costs. The costs are M of Eva's equation 1: while a task moves both its machines are paid for. Eva
-weighs them only to choose between two plans and by how long a plan lasts, never against what a job still has
-to run; so the test does for every packer, and it takes nothing off a plan's worth a second time.
+The costs are M of Eva's equation 1: both instances are paid for while a task moves. Eva uses M only to choose
+between two plans, weighted by the expected lifetime of a plan, and never compares it with the remaining run
+time of the jobs. The test here therefore applies to every packer and deducts nothing twice.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A job and its slots after the move; a machine that is not there yet goes by its place in the plan."""
+    """A job and its slots after the move; a new instance is named by its place in the plan ("launch-0")."""
 
     record: JobRecord
     slots: tuple[Slot, ...]
 
     @property
     def places(self) -> set[str]:
-        """Where it is and where it will be."""
+        """Instances of the job before and after the move."""
         return {slot.where for slot in (*self.record.slots, *self.slots)}
 
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What moves bring, micro-dollars; `rate` is how much less is paid per hour when they are done."""
+    """Saving and cost of a group of moves, micro-dollars; `rate`: reduction per hour after the moves."""
 
     saves: float
     costs: float
@@ -59,7 +60,7 @@ class Worth:
 
 
 def consolidate_at(state: State) -> float:
-    """When running jobs are next reconsidered; infinity while none may move."""
+    """Time of the next consolidation; infinity while no instance has only movable jobs."""
     if not state.fleet.shares or not state.settings.pack_period_s:
         return inf
     first = min((_open_from(state, machine) for machine in state.fleet.instances.values()), default=inf)
@@ -67,7 +68,7 @@ def consolidate_at(state: State) -> float:
 
 
 def consolidate(state: State) -> None:
-    """Ask the packer about what runs, and let jobs move where that pays."""
+    """Run one consolidation if it is due: first joins, then the packer's plan, each group only if it pays."""
     if not state.fleet.shares or consolidate_at(state) > state.now:
         return
     state.next_round = state.now + state.settings.pack_period_s
@@ -84,7 +85,10 @@ def consolidate(state: State) -> None:
 
 
 def _movable_from(state: State, record: JobRecord) -> float:
-    """From when on a job may move; infinity while it may not."""
+    """Earliest time at which a job may move; infinity while it may not.
+
+    It must run, checkpoint, be confirmed by its site, and neither move nor be due for return already.
+    """
     unknown = (record.id, record.attempt) in state.unconfirmed_runs
     free = record.phase is Phase.RUNNING and not record.moving and record.id not in state.homesick
     if not (free and record.job.checkpoint) or unknown or record.started_at is None:
@@ -93,7 +97,7 @@ def _movable_from(state: State, record: JobRecord) -> float:
 
 
 def _open_from(state: State, machine: InstanceRecord) -> float:
-    """From when on all jobs of a machine may move; infinity while they may not."""
+    """Earliest time at which all jobs of an instance may move; infinity while one may not."""
     up = machine.phase is InstancePhase.READY and machine.is_sound
     if not up or machine.id in state.unconfirmed_instances or machine.held.keys() != set(machine.job_ids):
         return inf
@@ -101,7 +105,10 @@ def _open_from(state: State, machine: InstanceRecord) -> float:
 
 
 def _offered(state: State) -> dict[str, InstanceRecord]:
-    """Machines all of whose jobs may move now, with all of their tasks."""
+    """Instances whose jobs may all move now, by id.
+
+    An instance is left out if a gang on it also has tasks on an instance that is left out.
+    """
     found = {
         name: machine
         for name, machine in state.fleet.instances.items()
@@ -139,12 +146,12 @@ def _tasks(state: State, record: JobRecord) -> Iterator[Task]:
 
 
 def _remaining_s(state: State, record: JobRecord) -> float:
-    """What the job still has to run, by estimates."""
+    """Estimated remaining run time of the job, seconds."""
     return cloud_run(record, state.now, state.runtime_s(record.job)).remaining_s
 
 
 def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Move]:
-    """From machines that would be empty then to others, which outlast whoever comes."""
+    """Moves that empty an instance: all its jobs join instances that are needed for longer anyway."""
     until = {name: at for name, at in busy_until(state).items() if name not in machines}
     for name, machine in machines.items():
         jobs = [state.jobs[job_id] for job_id in machine.job_ids]
@@ -156,7 +163,7 @@ def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Mov
 
 
 def _moves(plan: Plan, jobs: Iterable[JobRecord]) -> Iterator[Move]:
-    """Whom the plan wants elsewhere, in order of arrival; a task that fits nothing stays where it is."""
+    """Moves of the plan, in order of arrival; an unplaced task keeps its slot."""
     places = {task.key: name for name, tasks in plan.assignments.items() for task in tasks}
     for n, launching in enumerate(plan.launches):
         places |= {task.key: f"launch-{n}" for task in launching.tasks}
@@ -170,7 +177,10 @@ def _moves(plan: Plan, jobs: Iterable[JobRecord]) -> Iterator[Move]:
 
 
 def _possible(fleet: Fleet, moves: Iterable[Move]) -> list[Move]:
-    """Those for which there is room while they are still where they were: nobody stops before that."""
+    """The moves whose targets have room while all jobs still hold their old slots.
+
+    A run is stopped only once its target is ready, so old and new slots are held at the same time.
+    """
     taken: dict[str, list[Resources]] = {}
     found = []
     for move in moves:
@@ -185,7 +195,7 @@ def _possible(fleet: Fleet, moves: Iterable[Move]) -> list[Move]:
 
 
 def _groups(moves: Iterable[Move]) -> list[list[Move]]:
-    """Moves that share machines, directly or through others."""
+    """Partition of the moves into groups that share instances, directly or through other moves."""
     groups: list[tuple[set[str], list[Move]]] = []
     for move in moves:
         places, together = move.places, [move]
@@ -200,7 +210,7 @@ def _groups(moves: Iterable[Move]) -> list[list[Move]]:
 
 
 def _worth(state: State, group: Sequence[Move], new: Mapping[str, Offer]) -> Worth:
-    """What the moves of a group save, and what they cost; see above."""
+    """Saving and cost of a group of moves, by the formulas of the module's docstring."""
     movers = {move.record.id: {slot.where for slot in move.slots} for move in group}
     rates: dict[str, int] = {}
     before = after = 0.0
@@ -229,7 +239,7 @@ def _longest_s(state: State, job_ids: Iterable[str]) -> float:
 
 
 def _carry_out(state: State, moves: Iterable[Move], new: Mapping[str, Offer]) -> None:
-    """What is possible of these moves, and pays."""
+    """Begin every group of possible moves that saves more than it costs and that the caps can pay for."""
     for group in _groups(_possible(state.fleet, moves)):
         worth = _worth(state, group, new)
         jobs = [move.record.job for move in group]
@@ -238,7 +248,10 @@ def _carry_out(state: State, moves: Iterable[Move], new: Mapping[str, Offer]) ->
 
 
 def _begin(state: State, group: Sequence[Move], new: Mapping[str, Offer], worth: Worth) -> None:
-    """Rent what is new, hold room for all, and stop whose room is there; the others run on until then."""
+    """Launch the new instances, hold the target slots, and stop the jobs whose targets are ready.
+
+    The other jobs run on until their last target instance is ready (`instance_ready`).
+    """
     wanted = dict.fromkeys(slot.where for move in group for slot in move.slots if slot.where in new)
     rented = {place: state.fleet.launch(new[place], state.now) for place in wanted}
     for move in group:

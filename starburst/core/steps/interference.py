@@ -1,9 +1,10 @@
-"""How fast jobs run beside each other on rented machines, learnt from their reports (Eva, section 4.4).
+"""Interference between jobs on one instance, learnt from their progress reports (Eva, section 4.4).
 
-A job's throughput is its rate over that of its workload with machines to itself: as it was seen on such GPUs,
-or else as its user measured it. A workload of which neither is known teaches nothing. A report counts once
-nobody has come or gone for a while, and of one job every so often, so that a thousand jobs that report every
-ten seconds cost a step every now and then.
+A job's throughput is its reported rate divided by the rate of the same workload alone: the rate observed on
+such GPUs or, if there is none, the rate measured by its user. Without either, a report of a job that shares
+an instance is not used. A report counts only if the set of jobs on its instances has not changed for
+SETTLED_S, and a job with unchanged neighbours is sampled every AGAIN_S, so that a thousand jobs that report
+every ten seconds cause few steps.
 """
 
 from __future__ import annotations
@@ -18,29 +19,29 @@ from starburst.core.state import State
 from starburst.domain.job import Job, Phase, Site
 from starburst.policy.packing.throughput import throughputs
 
-#: Seconds that nobody may have come or gone for: the window of a report, and the time it takes to get here.
+#: Seconds without a change of neighbours before a report counts: its averaging window plus its delay.
 SETTLED_S = 60.0
-#: Seconds until a job whose company stays the same is looked at again.
+#: Seconds between two samples of a job whose neighbours stay the same.
 AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Colocated:
-    """The workloads that run beside a job on its machines."""
+    """The workloads that share a job's instances."""
 
-    #: Of each of its tasks: the workload, and those of other jobs' tasks on the same machine.
+    #: Per task of the job: its workload, and the workloads of other jobs' tasks on the same instance.
     tasks: tuple[tuple[str, tuple[str, ...]], ...]
-    #: Since when that has been so, scheduler seconds.
+    #: Time of the last change, scheduler seconds.
     since: float
 
     @property
     def is_none(self) -> bool:
-        """Whether it has its machines to itself."""
+        """Whether the job has its instances to itself."""
         return not any(beside for _, beside in self.tasks)
 
 
 def teaches(state: State, record: JobRecord, now: float) -> bool:
-    """Whether the rate that a job reports now would tell us something about its company."""
+    """Whether a rate reported now is used: neighbours settled, sample due, solo rate known if shared."""
     company = _company(state, record)
     if company is None or now - company.since < state.settings.clock_s(SETTLED_S):
         return False
@@ -51,7 +52,11 @@ def teaches(state: State, record: JobRecord, now: float) -> bool:
 
 
 def observe(state: State, record: JobRecord, per_s: float) -> None:
-    """A job reports its rate, iterations per scheduler second: learn from that if it is time to."""
+    """Use a reported rate, iterations per scheduler second, if `teaches` allows it.
+
+    A job alone on its instances updates the solo rate of its workload; any other updates the co-location
+    table with its rate divided by the solo rate.
+    """
     if not teaches(state, record, state.now):
         return
     company, alone_per_s = _company(state, record), _alone_per_s(state, record)
@@ -66,7 +71,7 @@ def observe(state: State, record: JobRecord, per_s: float) -> None:
 
 
 def slowed_by(state: State, job: Job) -> frozenset[str]:
-    """Machines on which less would get done with this job than without it."""
+    """Ids of instances whose weighted total throughput would fall if this job joined them."""
     name = state.fleet.speeds.name_of(job)
     if not name:
         return frozenset()
@@ -76,7 +81,7 @@ def slowed_by(state: State, job: Job) -> frozenset[str]:
 
 
 def _does_less(state: State, machine: InstanceRecord, job: Job, name: str) -> bool:
-    """Throughputs of its jobs, weighted by what they have of it, without a job and with a task of it."""
+    """Whether an instance's total throughput, weighted by resource share, falls with a task of the job."""
     table = state.fleet.speeds.table
     there = [(state.fleet.speeds.name_of(state.jobs[use.job_id].job), use.share) for use in machine.present]
     names = [workload for workload, _ in there]
@@ -91,7 +96,7 @@ def _dot(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _company(state: State, record: JobRecord) -> Colocated | None:
-    """None if it does not run on machines of ours."""
+    """The workloads beside a job; None if it does not run on known instances that jobs may share."""
     runs = record.phase is Phase.RUNNING and record.site is Site.CLOUD and record.started_at is not None
     machines = {slot.where: state.fleet.instances.get(slot.where) for slot in record.slots}
     if not runs or not state.fleet.shares:
@@ -110,7 +115,7 @@ def _company(state: State, record: JobRecord) -> Colocated | None:
 
 
 def _mates(state: State, record: JobRecord, machine: InstanceRecord) -> Iterator[JobRecord]:
-    """Jobs that run beside it on a machine."""
+    """Other jobs that run on an instance."""
     for job_id in machine.job_ids:
         mate = state.jobs[job_id]
         if mate is not record and mate.alive and mate.started_at is not None:
@@ -123,7 +128,7 @@ def _alone_per_s(state: State, record: JobRecord) -> float | None:
 
 
 def _what(state: State, record: JobRecord) -> str:
-    """What runs on what: rates compare between runs of the same tasks on the same GPUs."""
+    """Key of a solo rate: workload, tasks and GPU types; rates are comparable only if all three are equal."""
     offers = {state.fleet.instances[slot.where].offer for slot in record.slots}
     on = ", ".join(sorted({offer.resources.gpu_type or offer.family for offer in offers}))
     needs = ", ".join(str(slot.resources) for slot in record.slots)

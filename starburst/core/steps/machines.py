@@ -1,4 +1,4 @@
-"""What happens to rented machines, and what that does to the jobs on them."""
+"""Events of instances (ready, failed, gone, unreachable, unfit) and their effects on the jobs there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from starburst.domain.money import Money
 
 
 def instance_ready(state: State, event: InstanceReady) -> None:
-    """A machine is up: the jobs that have all their machines now start."""
+    """Mark an instance as ready; a job starts, or sets off on its move, once all its instances are ready.
+
+    An instance that costs more than `max_rate` is released before anything starts on it.
+    """
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
@@ -53,7 +56,7 @@ def instance_ready(state: State, event: InstanceReady) -> None:
 
 
 def _reprice(state: State, instance: InstanceRecord, rate: Money | None) -> None:
-    """What the cloud says that a machine costs is what is counted, from its launch on."""
+    """Replace the instance's rate by the rate that the cloud reports, effective from its launch."""
     if rate is None or rate == instance.rate:
         return
     thought, instance.rate = instance.rate, rate
@@ -68,7 +71,7 @@ def _is_too_dear(state: State, instance: InstanceRecord) -> bool:
 
 
 def _decline(state: State, instance: InstanceRecord) -> None:
-    """A machine costs more than one may: it is given back before anything runs on it."""
+    """Release an instance that costs more than `max_rate`; its jobs leave again for another offer."""
     message = f"it costs {instance.rate}/h, more than cloud.max_usd_per_hour, {state.settings.max_rate}"
     _pause(state, instance, message)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
@@ -78,7 +81,7 @@ def _decline(state: State, instance: InstanceRecord) -> None:
 
 
 def instance_failed(state: State, event: InstanceFailed) -> None:
-    """A launch came to nothing: its offer is left alone for a while, its jobs look elsewhere."""
+    """Close an instance whose launch failed: its offer is paused, and its jobs leave for the cloud again."""
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
@@ -94,7 +97,11 @@ def instance_failed(state: State, event: InstanceFailed) -> None:
 
 
 def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> None:
-    """The cloud confirms that a machine has ended, or never knew it: its bill is final, its runs are dead."""
+    """Close an instance whose end the cloud confirms: its bill becomes final and its runs count as dead.
+
+    `known=False`: after a restart, the cloud has no record of the instance. Offloading jobs leave again;
+    other jobs on it are lost, preempted, or finish the stop that was under way.
+    """
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
@@ -123,7 +130,11 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
 
 
 def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
-    """Not dead for that: it gets a grace, which survives a restart, to be heard of again."""
+    """Mark an instance as unreachable; its runs count as alive.
+
+    It has `unreachable_s` seconds to answer before it is ended (`fence`); the start of that period is stored,
+    so it survives a restart. Moves to the instance, and moves away from it that have not begun, are dropped.
+    """
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None or instance.phase not in OPEN_PHASES:
         state.ignore(event, "no such machine, or it is given back")
@@ -140,7 +151,7 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
 
 
 def instance_reachable(state: State, event: InstanceReachable) -> None:
-    """It answers again; if it was ended meanwhile, that stands."""
+    """Clear the unreachable mark of an instance that answers; one that is being ended stays so."""
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None or instance.phase not in OPEN_PHASES:
         state.ignore(event, "no such machine, or it is given back")
@@ -155,9 +166,9 @@ def instance_reachable(state: State, event: InstanceReachable) -> None:
 
 
 def instance_unfit(state: State, event: InstanceUnfit) -> None:
-    """Nothing new goes there, and its offer is left alone: the next machine of it may be no better.
+    """Mark an instance as unfit: no job joins it, and its offer is paused, as the next instance may fail too.
 
-    Its site takes back what has not begun there; what runs goes on to its end.
+    The cloud adapter reports runs that have not begun there as not started; runs that have begun go on.
     """
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None or instance.phase not in OPEN_PHASES:
@@ -177,7 +188,7 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
 
 
 def fence_at(state: State) -> float:
-    """When the next grace of a machine that is not heard of, or of no use, is over; infinity if none is."""
+    """Time at which the next unreachable or idle unfit instance is to be ended; infinity if there is none."""
     fleet = state.fleet
     if not fleet.troubled:
         return inf
@@ -187,7 +198,7 @@ def fence_at(state: State) -> float:
 
 
 def _useless_since(state: State, instance: InstanceRecord) -> float:
-    """Since when nobody gets through to a machine, or it does nothing though jobs are for it; infinity."""
+    """Since when an instance is unreachable, or unfit without a started run; infinity if neither."""
     if instance.unreachable_since is not None:
         return instance.unreachable_since
     busy = any(state.jobs[job_id].started_at is not None for job_id in instance.job_ids)
@@ -195,7 +206,10 @@ def _useless_since(state: State, instance: InstanceRecord) -> float:
 
 
 def fence(state: State) -> None:
-    """End machines that were of no use for too long. Their jobs go on only once they are known dead."""
+    """Terminate instances that were unreachable, or unfit and idle, for `unreachable_s` seconds.
+
+    Their jobs start anew only after the cloud has confirmed the end (`instance_gone`).
+    """
     if not state.fleet.troubled or fence_at(state) > state.now:
         return
     for instance in state.fleet.instances.values():
@@ -209,7 +223,7 @@ def fence(state: State) -> None:
 
 
 def confirm_instances(state: State, known: frozenset[str]) -> None:
-    """After a restart: machines of the store that the cloud has never heard of do not exist."""
+    """After a restart: close stored instances that the cloud's first report does not contain."""
     for instance_id in sorted(state.unconfirmed_instances - known):
         instance = state.fleet.instances[instance_id]
         launched_at = state.now if instance.launched_at is None else instance.launched_at
@@ -218,7 +232,7 @@ def confirm_instances(state: State, known: frozenset[str]) -> None:
 
 
 def forgo_unknown(state: State, known: frozenset[str]) -> None:
-    """Nobody moves to machines of the store that the cloud has never heard of."""
+    """After a restart: drop planned moves that involve instances unknown to the cloud."""
     for instance_id in sorted(state.unconfirmed_instances - known):
         instance = state.fleet.instances[instance_id]
         for record in [state.jobs[job_id] for job_id in instance.job_ids]:
@@ -226,7 +240,7 @@ def forgo_unknown(state: State, known: frozenset[str]) -> None:
 
 
 def _forgo(state: State, record: JobRecord, instance: InstanceRecord, why: str) -> None:
-    """A job does not move whose target is lost, or its present machine before it was told to stop."""
+    """Drop a planned move to this instance, or of a job on it that has not been stopped yet."""
     if _on(instance, record.moving) or (record.moving and record.phase is Phase.RUNNING):
         stay(state, record)
         state.decide(record.id, "unmoved", why=why)
@@ -240,7 +254,7 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
     if record.phase is Phase.OFFLOADING:
         _leave_again(state, record)
     elif any(slot.where in state.fleet.instances for slot in record.slots):
-        # One machine of a gang: the others must end before a new attempt may start.
+        # One instance of a gang: the tasks on the others must end before a new attempt may start.
         record.message = message
         if record.phase is not Phase.STOPPING:
             stop(state, record, StopReason.PREEMPTED if preempted else StopReason.LOST, 0.0)
@@ -249,7 +263,7 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
 
 
 def _leave_again(state: State, record: JobRecord) -> None:
-    """A machine did not come up: give back the others of the job, and ask for new ones."""
+    """Release all instances of a job after a lost launch; if it is offloading, it leaves again."""
     release(state, record)
     if record.phase is Phase.OFFLOADING:
         to(state, record, Phase.QUEUED)
@@ -259,7 +273,7 @@ def _leave_again(state: State, record: JobRecord) -> None:
 
 
 def _pause(state: State, instance: InstanceRecord, message: str) -> None:
-    """Leave the offer of a launch that came to nothing alone for a while."""
+    """Pause the offer of a failed launch for `offer_pause_s` seconds."""
     pause_s = state.settings.offer_pause_s
     state.fleet.paused[instance.offer.name] = state.now + pause_s
     cost = instance.cost(state.now)
@@ -269,7 +283,7 @@ def _pause(state: State, instance: InstanceRecord, message: str) -> None:
 
 
 def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:
-    """The books of a machine are closed: its bill goes to the jobs it was for."""
+    """Enter an instance's end phase and divide its final bill among its jobs and the caps' ledgers."""
     instance.phase = phase
     state.touch_instance(instance)
     settle(state, instance)

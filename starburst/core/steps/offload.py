@@ -1,4 +1,9 @@
-"""Jobs on their way out are gathered for a moment, then given machines together."""
+"""Offload: jobs that leave within one pack window are packed onto instances together.
+
+A new instance is first a record that its jobs hold, with a `LaunchInstance` action under the same id (the
+launch intent). Both are stored with the step before the cloud is asked, so a request repeated after a crash
+refers to the same instance. The jobs start once all their instances are ready.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +23,17 @@ from starburst.domain.job import Job, Phase, Site
 
 
 def pack_at(state: State) -> float:
-    """When those who leave are packed; infinity while nobody does."""
+    """End of the present pack window; infinity while no job is leaving."""
     if not state.departing:
         return inf
     return min(state.departing.values()) + state.settings.pack_window_s
 
 
 def recall(state: State) -> None:
-    """Who only leaves because nothing was free stays if there is room before a machine was asked for."""
+    """Cancel pending offloads for which cluster capacity appears before an instance was requested.
+
+    Only jobs that leave for lack of capacity (expired, hopeless, queue full) are recalled.
+    """
     if not state.departing or not state.grew or is_shut(state):
         return
     for job_id in list(state.departing):
@@ -37,13 +45,17 @@ def recall(state: State) -> None:
 
 
 def pack(state: State) -> None:
-    """Give everybody who leaves a machine, once the first of them has waited long enough for company."""
+    """At the end of the pack window, assign instances to all leaving jobs.
+
+    Jobs that their cluster or a cap keeps from leaving, or that no offer holds, go back to the queue. The
+    other jobs join instances that are needed for longer anyway, or the packer chooses what to rent for them.
+    """
     if not state.departing or pack_at(state) > state.now:
         return
     waiting = [state.jobs[job_id] for job_id in state.departing]
     state.departing.clear()
     for record in waiting:
-        if record.confined:  # since it began to leave
+        if record.confined:  # set after it began to leave
             confine(state, record)
     leavers = afford(state, [record for record in waiting if not record.confined])
     if not leavers:
@@ -62,12 +74,12 @@ def pack(state: State) -> None:
 
 
 def leaver(state: State, job: Job, left_s: float) -> Leaver:
-    """A job on its way out that has so much to run, by estimates."""
+    """The packing request of a leaving job with `left_s` estimated seconds of run time."""
     return Leaver(job, state.now + left_s, slowed_by(state, job))
 
 
 def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) -> None:
-    """The job has its slots; machines that it is the first of are asked for."""
+    """Record the job's slots, launch new instances once each (`told`), and start it if all are ready."""
     assert record.leaving is not None
     record.slots = packed.slots[record.id]
     machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
@@ -98,7 +110,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
 
 
 def launch(state: State, machine: InstanceRecord) -> None:
-    """Ask for a machine that jobs hold already."""
+    """Request the launch of an instance whose slots are already held by jobs."""
     state.touch_instance(machine)
     numbers = {
         "offer": machine.offer.name,
@@ -110,7 +122,7 @@ def launch(state: State, machine: InstanceRecord) -> None:
 
 
 def busy_until(state: State) -> dict[str, float]:
-    """Until when each machine will be needed by the jobs it is for, by estimates."""
+    """Expected end of the last job on each instance, by instance id; jobs that leave it are not counted."""
     until: dict[str, float] = {}
     for machine in state.fleet.instances.values():
         for record in (state.jobs[job_id] for job_id in machine.job_ids):

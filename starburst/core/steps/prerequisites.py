@@ -1,6 +1,7 @@
-"""What keeps a job out of the queue: it takes no room, and it is not walked.
+"""Prerequisites that keep a job out of the queue: a hold, other jobs, a pause, a turn in its array.
 
-No deadline runs meanwhile, but for a job that its site would not start: the wait that it was given goes on.
+A held or blocked job has no deadline; its wait begins when it is queued. The exception is a job whose start
+was refused by its site: its earlier deadline stays in force while it pauses.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from starburst.domain.job import Job, Phase
 
 
 def shut(state: State, record: JobRecord) -> bool:
-    """Whether something keeps the job out of the queue; its phase and message then say what."""
+    """Move the job to HELD or BLOCKED if a prerequisite is not met; returns whether that was so.
+
+    Checked in order: hold, other jobs, pause after a failure or a refused start, turn in the array.
+    """
     if record.held:
         queue = record.job.queue
         until = f"it is released: starburst release {record.id}, by whoever may submit to queue {queue}"
@@ -40,13 +44,13 @@ def shut(state: State, record: JobRecord) -> bool:
 
 
 def put_off(state: State, record: JobRecord, message: str) -> None:
-    """Its site would not start it: others get its place, and its turn, while it pauses."""
+    """Block a job whose start was refused by its site: it gives up its slots and its turn while it pauses."""
     state.turns.give_up(record)
     to(state, record, Phase.BLOCKED, queued_at=state.now, message=message)
 
 
 def comes_after(job: Job) -> str:
-    """The jobs that one comes after, in words."""
+    """The prerequisites of a job as text for a decision's reason."""
     ok = f"{', '.join(job.after_ok)} if they all succeed" if len(job.after_ok) > 1 else ""
     ok = ok or "".join(f"{name} if that succeeds" for name in job.after_ok)
     any_ = f"{', '.join(job.after_any)}, however they end" if len(job.after_any) > 1 else ""
@@ -55,7 +59,11 @@ def comes_after(job: Job) -> str:
 
 
 def follow(state: State, record: JobRecord, ended: Mapping[str, str]) -> None:
-    """A new job comes after others, some of which have `ended`."""
+    """Register the prerequisites of a new job.
+
+    `ended` gives the phases of prerequisites that are no longer in the state; one that is in neither counts
+    as lost.
+    """
     for name in (*record.job.after_ok, *record.job.after_any):
         other = state.jobs.get(name)
         if other is not None and not other.phase.is_end:
@@ -69,12 +77,12 @@ def follow(state: State, record: JobRecord, ended: Mapping[str, str]) -> None:
 
 
 def await_(state: State, record: JobRecord, name: str) -> None:
-    """The job is to hear of the end of another."""
+    """Register a job for notification of the end of job `name`."""
     state.dependants.setdefault(name, {})[record.id] = None
 
 
 def over(state: State, ended: JobRecord) -> None:
-    """A job is over: those that come after it hear of it, and the next of its array has its turn."""
+    """After the end of a job: update the jobs that come after it, and pass on its turn in the array."""
     state.turns.give_up(ended)
     for name in state.dependants.pop(ended.id, ()):
         record = state.jobs.get(name)

@@ -1,4 +1,4 @@
-"""What a run says of itself takes the place of what was estimated of it."""
+"""Progress reports of runs: a reported remaining time replaces the estimate."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from starburst.core.state import State
 from starburst.core.steps.interference import observe, teaches
 from starburst.domain.job import Phase, Site
 
-#: Who says that he will run longer is not believed.
+#: Longest remaining time that is accepted from a report, seconds (ten years).
 MOST_S = 3650 * 86_400.0
-#: An end that moves by less than this share of what is left, or by fewer seconds, is no news.
+#: A report is skipped if it moves the end by less than this share of the remaining time, or fewer seconds.
 SHARE, LEAST_S = 0.1, 10.0
 
 
 def progressed(state: State, event: Progress) -> None:
-    """An attempt says how far it is. Nothing is decided for that; whoever asks next has a better estimate."""
+    """Store the end that a running attempt reports, and learn interference from its rate.
+
+    No decision follows directly; later decisions use the new end.
+    """
     record, left_s = state.current(event.job_id, event.attempt), _left_s(state, event)
     if record is None or record.phase is not Phase.RUNNING or not _is_sane(event):
         state.ignore(event, "no running attempt, or numbers that cannot be")
@@ -31,8 +34,7 @@ def progressed(state: State, event: Progress) -> None:
 
 
 def is_news(state: State, event: Progress, now: float) -> bool:
-    """Whether it is worth a step: it would change by when its run is expected to end, or tells us something
-    about those who run beside it."""
+    """Whether a report is worth a step: it moves the expected end enough, or its rate is used (`teaches`)."""
     record, left_s = state.current(event.job_id, event.attempt), _left_s(state, event)
     if record is None or record.phase is not Phase.RUNNING or not _is_sane(event):
         return False
@@ -45,7 +47,7 @@ def is_news(state: State, event: Progress, now: float) -> bool:
 
 
 def _left_s(state: State, event: Progress) -> float | None:
-    """Seconds to go; None if it does not say, or says what cannot be."""
+    """Remaining seconds; None if the report gives no total or has impossible values."""
     if event.total is None or not _is_sane(event):
         return None
     left_s = (event.total - event.done) / event.per_s
@@ -53,7 +55,7 @@ def _left_s(state: State, event: Progress) -> float | None:
 
 
 def _is_sane(event: Progress) -> bool:
-    """Whether these are numbers that can be."""
+    """Whether the values are possible: finite, 0 ≤ done ≤ total, rate > 0."""
     total = event.done if event.total is None else event.total
     finite = isfinite(event.done) and isfinite(total) and isfinite(event.per_s)
     return finite and 0 <= event.done <= total and event.per_s > 0

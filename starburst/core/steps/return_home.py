@@ -1,4 +1,9 @@
-"""Bringing cloud runs home: past T_max, once, when it pays, into a slot held for them."""
+"""Return of cloud runs to the cluster: after T_max, at most once, if it pays, with slots reserved first.
+
+No two attempts of a job are alive at a time: the cloud run is stopped with its grace, and the next attempt
+starts on the reserved slots only after the cloud has confirmed the end of the run (`gone` in
+core/steps/run_lifecycle.py).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,11 @@ from starburst.core.steps.start_refusals import is_shut
 
 
 def bring_home(state: State, *, room: bool) -> None:
-    """Look at runs that passed T_max now and, if capacity grew (`room`), at those that only lacked a slot."""
+    """Consider the runs that reach T_max now and, if capacity grew (`room`), those that only lacked slots.
+
+    A run that returns is stopped with its grace; its slots on the cluster are reserved before that, unless
+    the policy lets it queue. No run returns while the cluster refuses all starts.
+    """
     due = list(state.homesick) if room and state.homesick else []
     while (job_id := state.looks.pop_due(state.now)) is not None:
         state.homesick[job_id] = None

@@ -1,4 +1,4 @@
-"""The life of a run: it starts, ends, is stopped, is lost; and what that means for its job."""
+"""The life of a run: start, stop, end and loss, and the next phase of its job."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.backoff import pause_s
 
-#: Characters of a site's words that are kept.
+#: Characters of a site's message that are kept.
 WORDS = 500
 
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
-    """A new attempt, on slots that are already taken."""
+    """Begin a new attempt on slots that the job already holds."""
     to(state, record, Phase.STARTING, slots=slots)
     record.site = site
     record.attempt += 1
@@ -36,7 +36,7 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
 
 
 def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str) -> None:
-    """A job that waited starts on the cluster; it went past `behind`, or nobody."""
+    """Start a queued job on the cluster; `behind` is the id of the earlier job it passed, or ""."""
     state.take(record, slots)
     note_start(state, record)
     if record.tag is not None:
@@ -49,7 +49,7 @@ def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str)
 
 
 def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> None:
-    """Tell the present attempt to end; it counts as alive until that is confirmed."""
+    """Request the end of the present attempt; it counts as alive until its site confirms the end."""
     assert record.site is not None
     if why is not StopReason.MOVE:
         stay(state, record)
@@ -58,7 +58,7 @@ def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> No
 
 
 def run_started(state: State, event: RunStarted) -> None:
-    """A site says that an attempt runs."""
+    """Record a reported start of an attempt; a cloud run that may return gets a T_max timer."""
     state.unconfirmed_runs.discard((event.job_id, event.attempt))
     record = state.current(event.job_id, event.attempt)
     if record is None or record.started_at is not None:
@@ -93,7 +93,7 @@ def _may_return(state: State, record: JobRecord) -> bool:
 
 
 def run_ended(state: State, event: RunEnded) -> None:
-    """A site says that an attempt is over and nothing of it is alive."""
+    """Release the slots of an attempt that its site confirms dead, and dispatch on how it ended."""
     state.unconfirmed_runs.discard((event.job_id, event.attempt))
     record = state.current(event.job_id, event.attempt)
     if record is None:
@@ -122,9 +122,9 @@ def run_ended(state: State, event: RunEnded) -> None:
 
 
 def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
-    """Its site would not have it, or its start was given up: that is no loss, and it is tried again.
+    """Block a job whose attempt was not started; it is retried after a pause that grows with each refusal.
 
-    But in the cloud each try is paid for, so there it counts as one.
+    On the cluster this is no loss. In the cloud each try costs money, so there it counts as a loss.
     """
     message = " ".join(event.message.split())[:WORDS] or "its start was given up"
     if event.outage and record.site is Site.CLUSTER:
@@ -163,12 +163,12 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
 
 
 def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
-    """Not if its user is done with it, and not if the next run would meet the same time limit."""
+    """Whether a failed command is retried: not after a cancellation or at the time limit."""
     return event.end is RunEnd.EXITED and record.stop_why is not StopReason.CANCEL
 
 
 def _try_again(state: State, record: JobRecord) -> None:
-    """The command failed; its user wants it run again, after a pause."""
+    """Admit the job again after its command failed; it pauses first, longer after each failure."""
     state.unreserve(record)
     record.failures += 1
     pause = state.settings.clock_s(pause_s(record.failures))
@@ -179,7 +179,11 @@ def _try_again(state: State, record: JobRecord) -> None:
 
 
 def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:
-    """An attempt has no result and is known dead: by our own hand, or it was lost."""
+    """Continue after an attempt that is known dead without a result; the stop reason decides how.
+
+    Cancelled jobs end, returning jobs start on the cluster, moving jobs start on their targets, jobs stopped
+    by a cap queue; any other attempt counts as lost or, with `preempted`, as taken away by its site.
+    """
     _throw_away(state, record)
     if record.stop_why is StopReason.CANCEL:
         finish(state, record, Phase.CANCELLED, "cancelled")
@@ -198,19 +202,19 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
 
 
 def _throw_away(state: State, record: JobRecord) -> None:
-    """What the ended attempt did will be done again, unless it was saved."""
+    """Charge the ended attempt's run time as repeated work, unless the job checkpoints."""
     if record.started_at is not None and not record.job.checkpoint:
         ours = record.stop_why is StopReason.RETURN
         state.meter.repeat(state.now - record.started_at, state.load.load, ours=ours)
 
 
 def release(state: State, record: JobRecord) -> None:
-    """The job leaves its machines, but not those that it moves to."""
+    """Release the job's present instances, except those that are targets of its move."""
     _vacate(state, record, record.slots, record.moving)
 
 
 def _vacate(state: State, record: JobRecord, slots: Iterable[Slot], kept: Iterable[Slot]) -> None:
-    """The job leaves the machines of some slots, unless they are `kept`; who has no job is given back."""
+    """Release the instances of some slots except `kept` ones; an instance without jobs is terminated."""
     keeps = {slot.where for slot in kept}
     left = [slot for slot in slots if slot.where not in keeps]
     for instance in state.fleet.release(record.id, left, state.now):
@@ -222,7 +226,7 @@ def _vacate(state: State, record: JobRecord, slots: Iterable[Slot], kept: Iterab
 
 
 def hold(state: State, record: JobRecord, slots: Sequence[Slot]) -> None:
-    """The job has these slots of the cloud, and no others of their machines."""
+    """Assign these slots to the job; they replace what it held of their instances."""
     record.open_bills += state.fleet.hold(record.id, slots, state.now)
     state.touch(record)
     for name in dict.fromkeys(slot.where for slot in slots):
@@ -231,7 +235,7 @@ def hold(state: State, record: JobRecord, slots: Sequence[Slot]) -> None:
 
 
 def stay(state: State, record: JobRecord) -> None:
-    """If the job was to move it does not: what was held for it elsewhere is free again."""
+    """Drop the job's planned move, if any, and release the slots held at its target."""
     if record.moving:
         targets, record.moving = record.moving, ()
         _vacate(state, record, targets, record.slots)
@@ -239,28 +243,31 @@ def stay(state: State, record: JobRecord) -> None:
 
 
 def set_off(state: State, record: JobRecord) -> None:
-    """The machines that it moves to are up: it is told to stop and save its work."""
+    """Stop a moving job, with its grace to save its work, once all its target instances are ready."""
     grace_s = state.grace_s(record.job)
     state.decide(record.id, "stopping", grace_s=grace_s, why="all that it moves to is up")
     stop(state, record, StopReason.MOVE, grace_s)
 
 
 def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: object) -> None:
-    """The job is over."""
+    """End the job in the given phase and notify the jobs that come after it."""
     state.unreserve(record)
     to(state, record, phase, message=state.decide(record.id, kind, **numbers).reason)
     over(state, record)
 
 
 def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> None:
-    """A new attempt, unless runs were lost too often. What is left of its wait it may still wait."""
+    """Requeue a job whose run was lost, with its old deadline; it fails after more than `max_losses` losses.
+
+    Preempted runs do not count as losses.
+    """
     record.losses += not preempted
     if record.losses > state.settings.max_losses:
         _give_up(state, record, message)
         return
     state.decide(record.id, "lost", attempt=record.attempt, message=message)
     if isinf(record.deadline) and record.had_deadline:
-        record.deadline = state.now  # its wait was over, but no offer would have it: one may have come since
+        record.deadline = state.now  # its wait was over and no offer held it; offers may have changed
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
     requeue(state, record)
@@ -272,10 +279,10 @@ def _give_up(state: State, record: JobRecord, message: str) -> None:
 
 
 def _come_home(state: State, record: JobRecord) -> None:
-    """The cloud run is gone: start on the reserved slots, or queue for the second wait."""
+    """After the end of a returning cloud run: start on the reserved slots, or queue with a second wait."""
     record.returned = True
     if not state.capacity.up(record.reserved):
-        state.unreserve(record)  # the node that was held for it left meanwhile
+        state.unreserve(record)  # a reserved node became unschedulable or left
     slots, record.reserved = record.reserved, ()
     if slots:
         record.queued_at = state.now
@@ -288,19 +295,22 @@ def _come_home(state: State, record: JobRecord) -> None:
 
 
 def back(state: State, record: JobRecord) -> None:
-    """Its machines are no longer paid for: it queues, and leaves again as soon as a cap lets it."""
+    """Queue a job that a cap took off its instances, with its deadline now: it leaves once the cap allows."""
     record.queued_at = record.deadline = state.now
     requeue(state, record)
 
 
 def _save(state: State, record: JobRecord) -> None:
-    """What the ended attempt did is not to be done again, if the job saves its progress."""
+    """Record the elapsed time as saved work if the job checkpoints."""
     if record.job.checkpoint:
         record.saved_s = elapsed_s(record, state.now)
 
 
 def _go_on(state: State, record: JobRecord) -> None:
-    """The run is gone from where it was, its work is saved: on with it where it moves to."""
+    """After the end of a moving run: start the next attempt on the target slots, which are already held.
+
+    If the target was lost meanwhile, the job leaves for the cloud anew.
+    """
     _save(state, record)
     state.meter.repeat(state.settings.move_s, state.load.load, ours=True)
     slots, record.moving = record.moving, ()

@@ -1,8 +1,8 @@
-"""A cluster that refuses all starts: placing the whole queue there, and taking it back, would help nobody.
+"""Protection against a cluster that refuses all starts.
 
-After some refusals in a row (policy/refusals.py) one job at a time is tried, and none comes home from the
-cloud, until one starts. Only refusals count that are the site's failure: a full quota or an image that is not
-there concerns one job, which pauses by itself.
+After several refusals in a row (policy/refusals.py) the cluster counts as shut: one job at a time is tried,
+and no job returns from the cloud, until one starts. This avoids placing the whole queue and taking it back.
+Only outages of the site count; a full quota or a missing image concerns one job, which pauses by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starburst.policy.refusals import PROBE_S, Refusals
 
 
 def refused(state: State, message: str) -> None:
-    """The cluster failed to start a job."""
+    """Count a start that failed because of an outage of the cluster."""
     was_shut = is_shut(state)
     state.refusals = state.refusals.refused(state.now, message, state.settings.unit_s)
     if is_shut(state) and not was_shut:
@@ -26,7 +26,7 @@ def refused(state: State, message: str) -> None:
 
 
 def accepted(state: State) -> None:
-    """A job has started on the cluster."""
+    """Reset the count after a job has started on the cluster."""
     if is_shut(state):
         state.decide(Site.CLUSTER.value, "accepting", after_s=state.now - state.refusals.first_at)
         state.grew = True
@@ -35,17 +35,17 @@ def accepted(state: State) -> None:
 
 
 def is_shut(state: State) -> bool:
-    """Whether the cluster refuses all starts, as far as one can tell."""
+    """Whether the cluster counts as refusing all starts (policy/refusals.py)."""
     return state.refusals.count > 0 and state.refusals.shut(state.now, state.settings.unit_s)
 
 
 def probe_at(state: State) -> float:
-    """When the next job is tried on a cluster that refuses; infinity if none is to be."""
+    """Time of the next trial start on a shut cluster; infinity if it is open or the queue is empty."""
     return state.refusals.next_at if is_shut(state) and len(state.queue) else inf
 
 
 def probe(state: State) -> Iterator[Start]:
-    """The job to try there now, if it is time: of those that fit one that was refused least often."""
+    """The trial start that is due now, if any: among the jobs that fit, the one refused least often."""
     if state.now < probe_at(state):
         return
     state.refusals = state.refusals.probed(state.now, state.settings.unit_s)

@@ -1,12 +1,13 @@
-"""No job that only the cluster can have is passed for ever.
+"""Starvation protection for queued jobs without a deadline.
 
-A job that leaves for the cloud at its deadline cannot starve; one that waits without end can, if smaller jobs
-go past it again and again. So the starts of later arrivals are counted for the oldest job that waits without
-end. After `max_passes` of them it goes first, and the nodes on which it is expected to find room first (by
-estimates, as in EASY backfilling) take no other jobs until it starts. Estimates choose the nodes only: it
-starts at the latest when what runs on them has ended, however long that is.
+A job with a deadline leaves for the cloud then and cannot starve; one without can, if smaller jobs pass it
+again and again. The starts of later arrivals are therefore counted for the oldest job without a deadline.
+After `max_passes` of them it becomes first in the queue, and the nodes on which it is expected to fit first
+(by estimates, as in EASY backfilling) are reserved for it until it starts. The estimates only choose the
+nodes: it starts at the latest when the present runs on them have ended.
 
-One job at a time, counted anew for each: a start costs O(log n), a choice of nodes one walk over the runs.
+One job is protected at a time, with its own count. A start costs O(log n), a choice of nodes one walk over
+the runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from starburst.policy.disciplines.registry import DISCIPLINES
 
 
 def note_start(state: State, record: JobRecord) -> None:
-    """A job starts on the cluster: the oldest one that waits without end may have been passed."""
+    """Count a start on the cluster as a pass if it is later than the oldest job without a deadline."""
     oldest = _oldest(state) if state.settings.max_passes else None
     if oldest is None or record.seq < oldest.seq:
         return
@@ -32,7 +33,7 @@ def note_start(state: State, record: JobRecord) -> None:
 
 
 def protect(state: State) -> None:
-    """Keep nodes for a job that was passed too often, and open those of one that waits no longer."""
+    """Reserve nodes for a job passed `max_passes` times; release those of a job that no longer waits."""
     most = state.settings.max_passes
     if not most or state.settings.order in DISCIPLINES:
         return
@@ -60,7 +61,7 @@ def _open(state: State) -> None:
 
 
 def _oldest(state: State) -> JobRecord | None:
-    """The queued job without a deadline that came first."""
+    """The oldest queued job without a deadline."""
     while state.patient:
         _, job_id = state.patient[0]
         record = state.jobs.get(job_id)
@@ -71,7 +72,7 @@ def _oldest(state: State) -> JobRecord | None:
 
 
 def _nodes_for(state: State, record: JobRecord) -> tuple[str, ...]:
-    """Where it fits first, if what runs ends as expected and nothing else starts; empty if it never does."""
+    """Nodes where the job fits first if runs end as expected and nothing else starts; () if it never fits."""
     if not state.capacity.ever(record.job):
         return ()
     then = state.capacity.copy()

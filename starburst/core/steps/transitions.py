@@ -1,12 +1,12 @@
-"""Phases of a job: which may follow which, and what leaving and entering one does.
+"""Transitions between the phases of a job, with the actions at exit and entry.
 
 `to` is the only function that assigns `JobRecord.phase`. It looks up the row of `TRANSITIONS`, leaves the old
-phase (drops what belongs to it: a pending offload, the look at a cloud run, the reason of a stop, a run in
-the budget account), applies the caller's changes, enters the new phase (slots, timers, the end of the job)
-and marks the record as changed. A step therefore writes only what is particular to it.
+phase (clears its data: a pending offload, the T_max timer of a cloud run, the stop reason, a run in the
+budget account), applies the caller's changes, enters the new phase (slots, timers, the end of the job) and
+marks the record as changed. A step therefore sets only the fields particular to it.
 
-A row from a phase to itself is a new beginning of that phase: a job that cannot leave waits on, a blocked job
-meets the next obstacle, a run that is being stopped is stopped for another reason.
+A row from a phase to itself restarts that phase: a job that cannot leave waits on, a blocked job meets the
+next prerequisite, a run that is being stopped is stopped for another reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starburst.domain.job import Phase, Site
 
 _Hook = Callable[[State, JobRecord], None]
 
-#: (from, to): why that may happen.
+#: (from, to): the reasons for the transition.
 TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
     (Phase.QUEUED, Phase.QUEUED): "submitted, or it cannot leave for the cloud and waits on",
     (Phase.QUEUED, Phase.HELD): "its user holds it",
@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
 
 
 class InvalidTransitionError(RuntimeError):
-    """A job was about to enter a phase that cannot follow its own: a bug of the scheduler."""
+    """A transition that `TRANSITIONS` does not contain: a bug of the scheduler."""
 
     def __init__(self, state: State, record: JobRecord, phase: Phase) -> None:
         story = "; ".join(f"{d.at:g} {d.kind}: {d.reason}" for d in state.recent if d.subject == record.id)
@@ -96,7 +96,7 @@ def to(state: State, record: JobRecord, phase: Phase, **changes: object) -> None
 
 
 def _leave_queue_account(state: State, record: JobRecord) -> None:
-    """The time of a queued job counts as a delay by the scheduler no longer."""
+    """Stop charging the job's time as policy-caused delay."""
     state.meter.rests(record)
 
 
@@ -106,7 +106,7 @@ def _drop_offload(state: State, record: JobRecord) -> None:
 
 
 def _drop_look(state: State, record: JobRecord) -> None:
-    """Only a running job is considered for its return."""
+    """Remove the job from the candidates for return; only a running job is one."""
     state.homesick.pop(record.id, None)
     record.look_at = None
 
@@ -125,29 +125,29 @@ def _drop_slots(_state: State, record: JobRecord) -> None:
 
 
 def _set_pause(state: State, record: JobRecord) -> None:
-    """A job that is blocked by a pause is woken at its end."""
+    """Set the timer for the end of a blocked job's pause."""
     if record.not_before > state.now:
         state.pauses.set(record.tries_at, record)
 
 
 def _depart(state: State, record: JobRecord) -> None:
-    """It gets machines with all that leave within the same window (core/steps/offload.py)."""
+    """Add the job to the present pack window (core/steps/offload.py)."""
     state.departing.setdefault(record.id, state.now)
 
 
 def _expect_end(state: State, record: JobRecord) -> None:
-    """From the start of a run its end can be estimated, which may make the wait of others hopeless."""
+    """Recheck queued jobs that count on these nodes (feasibility): the run's end can now be estimated."""
     if state.prospects is not None and record.site is Site.CLUSTER:
         state.prospects.began(record.slots)
 
 
 def _end_job(state: State, record: JobRecord) -> None:
-    """The record is forgotten once the bills of its machines are in."""
+    """Mark the record for removal, which follows once the bills of its instances are final."""
     record.ended_at = state.now
     state.retired.append(record.id)
 
 
-#: What is done at the exit from a phase, and at the entry to one.
+#: Actions at the exit from a phase, and at the entry to one.
 _EXIT: Mapping[Phase, _Hook] = {
     Phase.QUEUED: _leave_queue_account,
     Phase.OFFLOADING: _drop_offload,
@@ -180,5 +180,5 @@ def _entries(new: Phase) -> Iterator[_Hook]:
         yield _ENTRY[new]
 
 
-#: Looked up at every transition: the hooks of each row, in order.
+#: The hooks of each row, in order; computed once, as every transition looks them up.
 _HOOKS = {(old, new): (tuple(_exits(old, new)), tuple(_entries(new))) for old, new in TRANSITIONS}

@@ -1,6 +1,6 @@
-"""Jobs outside the queue: users hold and release them; a pause, a turn or the end of another job frees them.
+"""Admission of held and blocked jobs: after a release, a pause, a turn, or the end of another job.
 
-What keeps a job out is decided in core/steps/prerequisites.py, each time that it is admitted anew.
+Each admission checks all prerequisites anew (core/steps/prerequisites.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HOLDABLE = (Phase.BLOCKED, Phase.QUEUED)
 
 
 def unblock(state: State) -> None:
-    """Jobs whose pause after a failure is over try again."""
+    """Admit jobs whose pause after a failure or a refused start is over."""
     while (job_id := state.pauses.pop_due(state.now)) is not None:
         record = state.jobs[job_id]
         if record.refusal:
@@ -26,9 +26,9 @@ def unblock(state: State) -> None:
 
 
 def free(state: State) -> None:
-    """Admit jobs that await no other job any more, and cancel those that await one in vain.
+    """Admit blocked jobs whose prerequisites may be met; cancel those whose prerequisite failed.
 
-    The cancellation of a job may free or doom the jobs that come after it, so the queue is worked off.
+    A cancellation may free or doom the jobs that come after it, so the loop runs until `freed` is empty.
     """
     while state.freed:
         record = state.jobs.get(state.freed.popleft())
@@ -41,7 +41,7 @@ def free(state: State) -> None:
 
 
 def hold_requested(state: State, event: HoldRequested) -> None:
-    """A user holds a job: it leaves the queue. A job that has a place already goes on."""
+    """Hold a job at its user's request: it leaves the queue. A job that is offloading or alive goes on."""
     record = state.jobs.get(event.job_id)
     if record is None or record.phase.is_end:
         state.ignore(event, "no such job, or it is over")
@@ -57,7 +57,7 @@ def hold_requested(state: State, event: HoldRequested) -> None:
 
 
 def release_requested(state: State, event: ReleaseRequested) -> None:
-    """A user releases a job: it gets a new wait, as if it were submitted now."""
+    """Release a held job: it is admitted with a new wait, as if it were submitted now."""
     record = state.jobs.get(event.job_id)
     if record is None or record.phase.is_end:
         state.ignore(event, "no such job, or it is over")

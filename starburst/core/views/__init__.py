@@ -1,1 +1,1 @@
-"""The state as others see it: explained, stored, checked."""
+"""Views of the state: explanations, snapshots, checks."""

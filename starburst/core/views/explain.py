@@ -1,4 +1,4 @@
-"""Where a job stands and why, as a good colleague would say it; also before it is submitted."""
+"""Explanations of a job's phase and prospects in one sentence, also for a job that is not submitted yet."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.waiting import hours
 
-#: Why a run is being stopped, where there is one way to say it.
+#: Why a run is being stopped, for reasons with a fixed text.
 WHY_STOP = {
     StopReason.CANCEL: "its user cancelled it",
     StopReason.RETURN: "it comes home from the cloud",
     StopReason.CAP: "what may be spent on it is spent",
 }
 
-#: So many of the jobs that one comes after are named.
+#: Largest number of prerequisite jobs named in a sentence.
 SOME = 5
-#: Says a scheduler time as people read it, e.g. "14:32".
+#: Formats a scheduler time, e.g. "14:32".
 Clock = Callable[[float], str]
 
 
@@ -43,11 +43,11 @@ class Explanation:
     job: str
     phase: str
     sentence: str
-    #: When it leaves for the cloud, or tries to; None if it does not.
+    #: When the job leaves for the cloud, or tries to; None if it does not.
     leaves_at: float | None = None
     #: Place among the queued jobs of its shape, from 1; None if it is not in the cluster's queue.
     position: int | None = None
-    #: What a cloud run costs by the job's estimated run time, and the machines; None if no offer holds it.
+    #: Cost of a cloud run of the estimated run time, and the offers; None if no offer holds the job.
     cloud_cost: Money | None = None
     offers: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class Explanation:
 def explain(
     state: State, record: JobRecord, clock: Clock, sees: Callable[[str], bool] = lambda _: True
 ) -> Explanation:
-    """Where the job stands at `state.now`; how others stand only if the reader `sees` their queues."""
+    """Explain the job at `state.now`; other jobs are mentioned only if the reader `sees` their queues."""
     if record.phase is Phase.QUEUED:
         return _queued(state, record, clock)
     if record.phase in (Phase.HELD, Phase.BLOCKED):
@@ -74,9 +74,9 @@ def explain(
 def foretell(
     scheduler: Scheduler, jobs: Sequence[Job], clock: Clock, ended: tuple[tuple[str, str], ...] = ()
 ) -> list[Explanation]:
-    """What would become of jobs submitted together now. They stay in `scheduler`: give it a copy.
+    """Explain what would happen to jobs submitted together now. They stay in `scheduler`: pass a copy.
 
-    `ended`: how jobs ended that these come after and that the scheduler has forgotten.
+    `ended`: (id, phase) of prerequisite jobs that are no longer in the scheduler's state.
     """
     state = scheduler.state
     scheduler.handle([JobSubmitted(job, ended) for job in jobs], state.now)
@@ -89,7 +89,7 @@ def foretell(
 
 
 def _at_once(state: State, record: JobRecord) -> Explanation:
-    """A job that would start, or leave, the moment it is submitted."""
+    """Explain a job that would start, or leave for the cloud, at submission."""
     if record.phase is not Phase.OFFLOADING:
         sentence = f"would start at once on the cluster on {where(record.slots)}"
         return Explanation(record.id, record.phase.value, sentence)
@@ -109,7 +109,7 @@ def _at_once(state: State, record: JobRecord) -> Explanation:
 
 
 def ended(phase: str, at: float | None, message: str, micro_usd: int, clock: Clock) -> str:
-    """How a job that is over ended, and what it cost."""
+    """How a job ended, and its cloud bill."""
     when = f" at {clock(at)}" if at is not None else ""
     bill = f"; its cloud bill is {usd(micro_usd)}" if micro_usd else ""
     if message.startswith(phase):
@@ -160,7 +160,7 @@ def _kept_out(state: State, record: JobRecord, clock: Clock, sees: Callable[[str
 
 
 def _pauses(record: JobRecord, clock: Clock) -> str:
-    """After a failure of its command, or since its site would not start it."""
+    """The pause of a job after a failed command or a refused start."""
     if not record.refusal:
         return f"{record.message}; until {clock(record.not_before)}"
     times = f" {record.refusals} times in a row, at last" if record.refusals > 1 else ""
@@ -172,11 +172,11 @@ def _pauses(record: JobRecord, clock: Clock) -> str:
 
 
 def _wait(record: JobRecord, clock: Clock) -> str:
-    """What it waits for, how long, and by which rule."""
+    """What the job waits for, how long, and by which rule."""
     if record.job.cloud is CloudChoice.ONLY:
         return "waits for a machine in the cloud"
     need = f"waits for {_need(record.job)} on the cluster"
-    if record.wait is None:  # it was to leave at once
+    if record.wait is None:  # a job that leaves without a wait
         return need
     rule, wait_s = record.wait.rule, record.wait.wait_s
     total = "" if wait_s is None else f" = {hours(wait_s)}"
@@ -188,7 +188,7 @@ def _wait(record: JobRecord, clock: Clock) -> str:
 
 
 def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> list[str]:
-    """Why it is not in the cloud yet, though it should be, or will not be when its time comes."""
+    """Why a due job has not left for the cloud, or why it will not be able to at its deadline."""
     if record.obstacle is not None:
         again = "" if isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
         return [f"it should leave for the cloud, but {record.obstacle.text}{again}"]
@@ -199,7 +199,7 @@ def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> lis
 
 
 def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
-    """What keeps the cluster from starting it, or anything, though there may be room."""
+    """Refusals by the cluster: of the job's last start, or of all starts."""
     told = [f"its last start was refused: {record.refusal}"] if record.refusal else []
     if is_shut(state):
         known = state.refusals
@@ -212,7 +212,7 @@ def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
 
 
 def _discipline(state: State, job: Job) -> list[str]:
-    """Why others may go first, or room stays empty, under an order that is a discipline."""
+    """Why, under a discipline, other jobs may start first or capacity stays free."""
     order = DISCIPLINES.get(state.settings.order)
     if order is None:
         return []
@@ -233,24 +233,24 @@ def _position(state: State, record: JobRecord) -> int:
 
 
 def _need(job: Job) -> str:
-    """All that a job needs, and how it is shared out over a gang."""
+    """The job's total resources and, for a gang, its tasks."""
     if len(job.tasks) == 1:
         return str(job.resources)
     return f"{job.resources} ({_times(Counter(map(_gpus, job.tasks)), ' + ')})"
 
 
 def _times(counts: Counter[str], between: str) -> str:
-    """Things and how many of each: "2 × p3.8xlarge and p3.2xlarge"."""
+    """Names with their counts: "2 × p3.8xlarge and p3.2xlarge"."""
     return between.join(f"{n} × {name}" if n > 1 else name for name, n in counts.items())
 
 
 def _gpus(resources: Resources) -> str:
-    """What is scarce about resources: their GPUs, or all of them where there are none."""
+    """The GPUs of a demand as text, or the whole demand if it has none."""
     return str(Resources(resources.gpus, gpu_type=resources.gpu_type) if resources.gpus else resources)
 
 
 def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]:
-    """What a run costs on one machine of each of these offers, and in words."""
+    """Cost of a run on one instance of each of these offers, as amount and as text."""
     runtime_s = state.runtime_s(job)
     cost = sum((state.fleet.rate(offer).for_seconds(runtime_s) for offer in offers), Money())
     names = _times(Counter(offer.name for offer in offers), " and ")
@@ -260,7 +260,7 @@ def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]
 
 
 def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
-    """The machines of a job in the cloud, each once."""
+    """The instances of a cloud job, each once."""
     return [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
 
 

@@ -1,4 +1,4 @@
-"""The state as plain data, to store and to rebuild a scheduler from."""
+"""Snapshots: the state as plain data for the store, and its restoration at a restart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from starburst.policy.refusals import Refusals
 
 @dataclass(slots=True)
 class Facts:
-    """What a scheduler knows beside its jobs, machines, nodes and offers. Small: stored at every step."""
+    """The state besides jobs, instances, nodes and offers. It is small and stored at every step."""
 
     now: float = 0.0
     arrivals: int = 0
@@ -40,31 +40,31 @@ class Facts:
     load: LoadEstimate | None = None
     paused: dict[str, float] = field(default_factory=dict)
     account: Account = field(default_factory=Account)
-    #: The walk's configurations of nodes (see core/parts/discipline_pass.py); empty but under vqs and vqs-bf.
+    #: Configurations of nodes (core/parts/discipline_pass.py); used under vqs and vqs-bf only.
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
-    #: When running cloud jobs may be reconsidered again, and what the packer remembers of the last time.
+    #: Earliest time of the next consolidation, and the packer's memory of the last one.
     next_round: float = 0.0
     memory: Memory = field(default_factory=Memory)
-    #: What is kept of each cap on spending.
+    #: Ledger of each cap, by name.
     ledgers: dict[str, CapLedger] = field(default_factory=dict)
-    #: Of the order "fair".
+    #: Tags of the order "fair".
     tags: Tags = field(default_factory=Tags)
-    #: Who was passed how often (core/steps/starvation.py).
+    #: State of the starvation protection (core/steps/starvation.py).
     passed: Passed = field(default_factory=Passed)
-    #: Starts that the cluster refused in a row (core/steps/start_refusals.py).
+    #: Consecutive starts refused by the cluster (core/steps/start_refusals.py).
     refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All of a scheduler's state. Jobs that are over and paid for need not be in it."""
+    """The complete state of a scheduler; jobs that ended and whose bills are final may be left out."""
 
     facts: Facts = field(default_factory=Facts)
     jobs: Sequence[JobRecord] = ()
     instances: Sequence[InstanceRecord] = ()
     nodes: Sequence[Node] = ()
     offers: Sequence[Offer] = ()
-    #: How fast jobs run beside each other (core/model/throughput.py); None if nothing is known.
+    #: Learnt throughputs (core/model/throughput.py); None if there are none.
     speeds: Mapping[str, Any] | None = None
 
 
@@ -90,9 +90,9 @@ def facts(state: State) -> Facts:
 
 
 def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None) -> Scheduler:
-    """A scheduler that goes on where the snapshot was taken; takes over the snapshot's records.
+    """A scheduler with the state of the snapshot; it uses the snapshot's records without copying them.
 
-    Runs and machines are unconfirmed until their site has reported what it knows (SiteSynced).
+    Runs and instances are unconfirmed until their site has reported which ones it knows (SiteSynced).
     """
     scheduler = Scheduler(settings, packer)
     state = scheduler.state
@@ -161,7 +161,7 @@ def _take_over(state: State, record: JobRecord) -> None:
 
 
 def _gate(state: State, record: JobRecord) -> None:
-    """Who is kept out of the queue goes on waiting for what that waits for; others keep their turns."""
+    """Restore the prerequisites of a held or blocked job, and the array turn of any other."""
     for name in record.awaits:
         await_(state, record, name)
     if record.phase is Phase.HELD:

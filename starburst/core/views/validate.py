@@ -1,4 +1,4 @@
-"""What must be true between two steps. Tests ask after every event; a break is a bug, never bad input."""
+"""Invariants of the state between two steps, checked by tests after every event; a violation is a bug."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from starburst.policy.disciplines.registry import DISCIPLINES
 
 
 class InvariantError(AssertionError):
-    """The state contradicts itself; the message lists how."""
+    """The state is inconsistent; the message lists the violations."""
 
 
 def validate(state: State) -> None:
     """Check every invariant.
 
     Raises:
-        InvariantError: one does not hold.
+        InvariantError: at least one does not hold.
     """
     checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _moves)
     broken = [problem for check in checks for problem in check(state)]
@@ -50,7 +50,7 @@ def _queue(state: State) -> Iterator[str]:
 
 
 def _walk(state: State) -> Iterator[str]:
-    """A discipline must know of queue and runs what one that is told of them anew would."""
+    """A discipline must agree with one that is rebuilt from queue, runs and configurations."""
     if not isinstance(state.walk, Disciplined):
         return
     again = Disciplined(DISCIPLINES[state.settings.order], state.runs)
@@ -77,7 +77,7 @@ def _jobs(state: State) -> Iterator[str]:
 
 
 def _gates(state: State) -> Iterator[str]:
-    """Who is kept out of the queue is so for a reason; who has a turn in an array is not kept out."""
+    """A blocked job has an unmet prerequisite; a job with a turn in an array is neither held nor blocked."""
     active = state.turns.active()
     for record in state.jobs.values():
         blocked = record.phase is Phase.BLOCKED
@@ -162,12 +162,12 @@ def _fleet(state: State) -> Iterator[str]:
 
 
 def _cloud_slots(record: JobRecord) -> Iterator[Slot]:
-    """What it has of the cloud; a slot that it keeps when it moves counts once."""
+    """The job's cloud slots, present and target; a slot that stays the same in a move counts once."""
     yield from dict.fromkeys((*record.slots, *record.moving))
 
 
 def _moves(state: State) -> Iterator[str]:
-    """A job moves while it runs or is stopped for it, and only to what is ours and not lost."""
+    """A job with a move runs or is stopped for it, and its target instances are usable and held for it."""
     for record in (r for r in state.jobs.values() if r.moving):
         told = record.phase is Phase.STOPPING and record.stop_why is StopReason.MOVE
         if not (told or record.phase is Phase.RUNNING) or record.site is not Site.CLOUD:
