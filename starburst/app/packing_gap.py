@@ -1,8 +1,8 @@
-"""The packing gap: how much more the rented machines cost than a proven lower bound for their tasks.
+"""The packing gap: the cost of the rented instances relative to a proven lower bound for their tasks.
 
-The bound (policy/packing/covering/cover.py) holds for every choice of machines, from the offers and from
-the rented machines at their present prices, however the tasks are packed and whatever a move costs. A gap
-of 12 % therefore says that packing could save at most that much.
+The bound (policy/packing/covering/cover.py) holds for every packing onto any set of instances, chosen from
+the offers and from the rented instances at their present prices; moves are free. With a gap of 12 %, another
+packing would save at most 12 % of the bound.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries
 
-#: CPU seconds: a more thorough proof is tried while the previous one took no longer.
+#: CPU seconds: the next, more thorough proof is tried only if the previous one took no longer.
 PATIENCE_S = 0.6
-#: A bound further below the best known cost than this share is not shown: it says more about the proof than
-#: about the machines.
+#: A bound further below the best known cost than this share of it is not shown: it reflects a weak proof, not
+#: a bad packing.
 LOOSE = 0.25
 
 
