@@ -1,6 +1,6 @@
 """Listings: frozen rows whose field names are the keys of `-o json`. They read columns, not whole records.
 
-Times are scheduler seconds, amounts micro-dollars; null: does not apply (deadline: never).
+Times are scheduler seconds, amounts micro-dollars; null means not applicable (deadline: never).
 """
 
 from __future__ import annotations
