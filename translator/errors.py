@@ -25,12 +25,12 @@ class ManifestError(Exception):
 
     @property
     def line(self) -> str:
-        """Without where the document is from."""
+        """The problem without the source of the document."""
         return ": ".join(part for part in (self.field, shown(self.value), self.mend) if part)
 
 
 class ManifestErrors(Exception):  # noqa: N818 - many of them
-    """Every problem of a text, of which nothing was accepted."""
+    """All problems of a text, which is rejected as a whole."""
 
     def __init__(self, errors: list[ManifestError]) -> None:
         super().__init__(errors)
