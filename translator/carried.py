@@ -35,8 +35,8 @@ CloudStorage = Bucket | SkyVolume
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The job gets values of ConfigMaps and Secrets, and storage for volumes: `stores`, by the keys of
-    `cloud.volumes`.
+    """Permission to resolve ConfigMaps and Secrets for the cloud, and `stores`: the storage for volumes by the
+    keys of `cloud.volumes`.
     """
 
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)

@@ -8,7 +8,7 @@ MAX_SHOWN = 80
 
 
 class ManifestError(Exception):
-    """One problem of one document: its place, the value found, and the remedy."""
+    """A problem of a document: its place, the value found, and the remedy."""
 
     def __init__(self, source: str, document: int, field: str, value: object, mend: str) -> None:
         """`document` counts from 1; `field` is a dotted path; a 0 and a `value` of None are not shown."""

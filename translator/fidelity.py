@@ -10,7 +10,7 @@ from typing import Any
 from translator.errors import ManifestError, shown
 from translator.field import Field
 
-#: One of several remedies for a refusal (see ONLY_THE_CLUSTER for the only one).
+#: Remedy for a refusal that has others too; ONLY_THE_CLUSTER is for refusals without another one.
 STAY = "set the annotation starburst.io/cloud: never"
 
 

@@ -48,7 +48,7 @@ class PackingGap:
 
     @property
     def ratio(self) -> float:
-        """(rate - least) / least, at least 0: running machines are a feasible choice too."""
+        """(rate - least) / least, at least 0: running instances are a feasible choice too."""
         return max(0.0, (self.rate.micro_usd - self.least.micro_usd) / self.least.micro_usd)
 
 
@@ -68,9 +68,9 @@ class _Renter:
 def question(
     conn: Connection, machines: Sequence[InstanceRecord], ceiling: Money | None
 ) -> GapQuestion | None:
-    """The inputs of the bound; None if the machines hold no tasks or cost nothing.
+    """The inputs of the bound; None if the instances hold no tasks or cost nothing.
 
-    The tasks of a moving job count once. `ceiling` is the highest hourly price of a rented machine.
+    The tasks of a moving job count once. `ceiling` is the highest permitted hourly price of an instance.
     """
     tasks = _held(conn, {machine.id for machine in machines})
     if not tasks or not any(machine.rate.micro_usd for machine in machines):
@@ -109,7 +109,7 @@ def least(question: GapQuestion, patience_s: float = PATIENCE_S) -> Money | None
 
 
 def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRules]]:
-    """Numbers of tasks on these machines by request and rules."""
+    """Numbers of tasks on these instances by request and rules."""
     if not names:
         return Counter()
     c = t.jobs.c
@@ -132,7 +132,7 @@ def _may_be_rented(offers: Sequence[Offer], zones: Iterable[str], ceiling: Money
 
 
 def _as_rented(machines: Iterable[InstanceRecord], listed: Iterable[Offer]) -> Iterable[Offer]:
-    """Rented machines at other prices than the offers': they may be kept at these prices."""
+    """Rented instances at other prices than the offers': they may be kept at these prices."""
     known = {(offer.name, offer.price_per_hour) for offer in listed}
     ours = {(m.offer.name, m.rate): m.offer for m in machines if (m.offer.name, m.rate) not in known}
     for (name, rate), offer in ours.items():

@@ -140,7 +140,7 @@ class MqttBus:
             await first_of({"publish": self._publish(client), "listen": self._listen(client)})
         except asyncio.CancelledError:
             client.timeout = FAREWELL_S
-            with suppress(aiomqtt.MqttError):  # without a clean disconnect the broker publishes the will
+            with suppress(aiomqtt.MqttError):  # a clean disconnect discards the will
                 await self._send(client, [Message(self._topics.status, OFFLINE, retain=True)])
             raise
 

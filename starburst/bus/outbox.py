@@ -140,8 +140,8 @@ class Outbox:
 async def follow(outbox: Outbox, cursor: Cursor) -> AsyncGenerator[Batch, None]:
     """Endless batches from a cursor on; a consumer that asks for the next one has processed the previous one.
 
-    Listeners are independent: each has its own cursor, the log is the only buffer, and a slow one delays
-    nobody else.
+    Listeners are independent: each has its own cursor, the log is the only buffer, and a slow listener does
+    not delay the others.
     """
     clear_at = 0.0
     while True:

@@ -45,7 +45,7 @@ from starburst.store.schema import actions, decisions, events, facts, instances,
 
 T = TypeVar("T")
 
-#: Phases of jobs and machines that have not ended; listed, so that SQLite uses the index on phases.
+#: Phases of jobs and instances that have not ended; listed, so that SQLite uses the index on phases.
 LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
 ENDED_JOBS = [phase.value for phase in ENDS]
 LIVE_INSTANCES = [
@@ -283,7 +283,7 @@ class Store:
             conn.execute(_action_done.values(done_at=now), {"action_key": key})
 
     def snapshot(self) -> Snapshot:
-        """The state that a scheduler restarts from: jobs not ended or not paid, machines not ended."""
+        """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended."""
         unfinished = jobs.c.phase.in_(LIVE_JOBS)
         unpaid = jobs.c.phase.in_(ENDED_JOBS) & (jobs.c.open_bills > 0)
         open_instances = instances.c.phase.in_(LIVE_INSTANCES)

@@ -134,7 +134,7 @@ class JobHints:
     #: Names or ids of other jobs, as written in the manifest.
     after_ok: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: None leaves it to the Job's backoffLimit.
+    #: None: the Job's backoffLimit applies.
     retries: int | None = None
     workload: str = ""
     alone_per_s: float | None = None

@@ -235,7 +235,7 @@ def _status(record: JobRecord) -> Status:
 
 
 def _plain(value: object) -> Value:
-    """A value as an attribute: structured values as JSON, infinities as text."""
+    """A value as an attribute: structured values as JSON, non-finite numbers as text."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return value if isinstance(value, bool | int | float | str) else codec.encode(value)

@@ -122,7 +122,7 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
         UserError: an extra that the config needs is not installed, or a catalog cannot be read.
     """
     if isinstance(config.cloud, SkyConfig):
-        from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+        from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - an optional dependency
         from starburst.clouds.sky.context import SkyClock  # noqa: PLC0415
         from starburst.clouds.sky.runs.inputs import RunInputs  # noqa: PLC0415
 
@@ -155,7 +155,7 @@ def values_of(config: Config) -> ValueSource | None:
     if not isinstance(chosen, KubernetesConfig):
         return None
     need_kubernetes()
-    from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - an optional dependency
 
     return ClusterValues(lambda: connect(chosen), chosen.namespace)
 
@@ -187,7 +187,7 @@ def offers_of(cloud: CloudSection) -> tuple[Offer, ...]:
         UserError: the extra that reads them is not installed, or a catalog cannot be read.
     """
     if isinstance(cloud, SkyConfig):
-        from starburst.app.wiring.sky import sky_offers  # noqa: PLC0415 - its needs are an extra
+        from starburst.app.wiring.sky import sky_offers  # noqa: PLC0415 - an optional dependency
 
         return tuple(sky_offers(cloud))
     return cloud.known_offers()
@@ -229,9 +229,9 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
         )
     need_kubernetes()
     assert tenancy is not None  # set for every Kubernetes cluster
-    from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
-    from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - so are its
-    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - so are its
+    from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - an optional dependency
+    from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - an optional dependency
+    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - an optional dependency
 
     intake = Store.open(home.database, BUSY_MS)
     return KubernetesCluster(
@@ -254,7 +254,7 @@ def _bus(
 ) -> Companion | None:
     if config.bus.kind != "mqtt":
         return None
-    from starburst.app.wiring.bus import bus_of  # noqa: PLC0415 - its needs are an extra
+    from starburst.app.wiring.bus import bus_of  # noqa: PLC0415 - an optional dependency
 
     return bus_of(home.database, config.bus, _controller_id(store), scheduler, sites)
 
@@ -263,7 +263,7 @@ def _tracing(config: Config, store: Store, pace: Pace) -> list[StepObserver]:
     if config.tracing.endpoint is None:
         return []
     need_otel()
-    from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - its needs are an extra
+    from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - an optional dependency
 
     return [Tracing(config.tracing, _controller_id(store), pace)]
 
@@ -274,7 +274,7 @@ async def connect(cluster: KubernetesConfig) -> Api:
     Raises:
         CredentialsError: there is no usable kubeconfig.
     """
-    from starburst.kube.api import Api  # noqa: PLC0415 - its needs are an extra
+    from starburst.kube.api import Api  # noqa: PLC0415 - an optional dependency
 
     return await Api.connect(
         None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context

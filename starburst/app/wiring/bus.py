@@ -53,7 +53,7 @@ def bus_of(
     """
     if find_spec("aiomqtt") is None:
         raise UserError("bus.kind: mqtt: needs the extra: pip install 'starburst-scheduler[mqtt]'")
-    from starburst.bus.mqtt import Broker, MqttBus  # noqa: PLC0415 - its needs are an extra
+    from starburst.bus.mqtt import Broker, MqttBus  # noqa: PLC0415 - an optional dependency
 
     def path(name: str | None) -> Path | None:
         return None if name is None else Path(name)

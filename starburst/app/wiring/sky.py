@@ -23,7 +23,7 @@ from starburst.clouds.sky.runs.runner import RayRunner
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
 
-#: The owner label of every machine that any Starburst rents.
+#: The owner label of every instance that any Starburst rents.
 OWNER = "starburst"
 #: Names of AWS's zones in the user's account, read once per process.
 ZONES = ZoneNames()
