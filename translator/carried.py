@@ -35,8 +35,8 @@ CloudStorage = Bucket | SkyVolume
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Permission to resolve ConfigMaps and Secrets for the cloud, and `stores`: the storage for volumes by the
-    keys of `cloud.volumes`.
+    """What a job gets: values of ConfigMaps and Secrets, and `stores`, the storage for volumes by the keys of
+    `cloud.volumes`.
     """
 
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)

@@ -319,8 +319,8 @@ def _retries(limit: Field, wish: int | None) -> int:
 
 
 def _counts(spec: Field) -> tuple[int, IndexRange | None]:
-    """The size of the gang, which is the parallelism, and no range; or 1 and the index range of an array, which
-    is an Indexed Job with more completions than parallelism.
+    """The size of the gang, which is the parallelism, and None; or 1 and the index range of an array, if an
+    Indexed Job has more completions than parallelism.
     """
     parallelism, completions = spec.at("parallelism"), spec.at("completions")
     tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1

@@ -46,7 +46,7 @@ async def read_log(
         from starburst.app.wiring.build import need_kubernetes  # noqa: PLC0415 - slow to import, not always needed
 
         need_kubernetes()
-        from starburst.app.logs.pod_logs import read_pods  # noqa: PLC0415 - an optional dependency
+        from starburst.app.logs.pod_logs import read_pods  # noqa: PLC0415 - its needs are an extra
 
         reading = read_pods(store, home, job_id, part, write, follow=follow, note=note, position=position)
     else:
