@@ -1,14 +1,14 @@
-"""Leader election with a Lease, as Kubernetes' own components do it: of many processes one at most leads.
+"""Leader election with a Lease, as in Kubernetes' own components: at most one of several processes leads.
 
 The rules are those of client-go's leaderelection package. No process relies on the clock of another one: a
-follower counts the Lease's duration on its own monotonic clock, from the moment at which it saw the Lease
-change last. The holder counts its shorter deadline from the moment at which it *sent* the last renewal that
-succeeded. The one begins after the server's write and the other before it, so leaderships do not overlap as
-long as the rates of the clocks differ by less than duration : deadline. A Lease that is deleted by hand
+follower counts the Lease's duration on its own monotonic clock, from the moment at which it last saw the
+Lease change. The holder counts its shorter deadline from the moment at which it *sent* the last successful
+renewal. The follower's interval starts after the server's write and the holder's before it, so leaderships do
+not overlap as long as the ratio of the clock rates is less than duration : deadline. Deleting a Lease by hand
 breaks this guarantee.
 
-A call of a former leader may still arrive after its deadline: the server has to guard what it writes in any
-case, as it does for a binding.
+A call of a former leader may still arrive after its deadline, so the server must validate each write, as it
+does for a binding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from starburst.kube.resources import LEASES, Object
 
 log = structlog.get_logger()
 
-#: A follower looks again after between one and 1 + JITTER retry periods (client-go's JitterFactor).
+#: A follower reads the Lease again after 1 to 1 + JITTER retry periods (client-go's JitterFactor).
 JITTER = 1.2
 
 #: What the leader does, given a function that says whether it still leads.
@@ -39,7 +39,7 @@ Run = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
 class LeaseLostError(Exception):
-    """The Lease was not renewed in time, or another process holds it; what ran under it was cancelled."""
+    """The Lease was not renewed in time, or another process holds it; `run` was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Timing:
             although nothing is wrong.
     """
 
-    #: How long after a Lease's last change it is left to its holder; whole seconds, as the API has it.
+    #: Seconds after a Lease's last change for which no other process takes it; an integer in the API.
     duration_s: int = 15
-    #: How long after its last renewal a holder leads.
+    #: Seconds after its last renewal for which a holder leads.
     deadline_s: float = 10.0
-    #: Between tries.
+    #: Seconds between tries.
     retry_s: float = 2.0
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ TIMING = Timing()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A process that wants to hold a Lease."""
+    """A process that competes for a Lease."""
 
     namespace: str
     name: str
@@ -81,13 +81,13 @@ class Candidate:
 
     @property
     def lease(self) -> str:
-        """Name for people."""
+        """Name of the Lease in logs."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Lease, and when this version of it was seen first, by the observer's monotonic clock."""
+    """A Lease, and the time at which this version was first seen, by the observer's monotonic clock."""
 
     lease: Object
     at: float
@@ -104,7 +104,7 @@ class Seen:
 
     @property
     def expires_at(self) -> float:
-        """When another process may take it, by the observer's clock."""
+        """The time from which another process may take it, by the observer's clock."""
         return self.at + float(self._spec("leaseDurationSeconds") or 0)
 
     def _spec(self, field: str) -> Any:
@@ -113,7 +113,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """The Lease has no holder, or its holder's time has passed: take it."""
+    """The Lease has no holder, or has expired: take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,13 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Another process holds the Lease, until this moment at least."""
+    """Another process holds the Lease, at least until this time."""
 
     until: float
 
 
 def observe(before: Seen | None, lease: Object | None, now: float) -> Seen | None:
-    """The knowledge after a look; a Lease that did not change is as old as before."""
+    """The observation after a read; an unchanged Lease keeps the time of its first observation."""
     if lease is None:
         return None
     seen = Seen(lease, now)
@@ -137,7 +137,7 @@ def observe(before: Seen | None, lease: Object | None, now: float) -> Seen | Non
 
 
 def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Follow:
-    """What to do about a Lease."""
+    """Whether to take the Lease, renew it or wait."""
     if seen is None or not seen.holder:
         return Acquire()
     if seen.holder == identity:
@@ -146,7 +146,7 @@ def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Fo
 
 
 def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
-    """The body that takes or renews the Lease; the times in it are for people to read."""
+    """The body that takes or renews the Lease; its times are informative only."""
     ours = {
         "holderIdentity": by.identity,
         "leaseDurationSeconds": by.timing.duration_s,
@@ -167,7 +167,7 @@ def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
 
 
 def released(seen: Seen, wall: str) -> Object:
-    """The body that gives the Lease back: any process may take it at once."""
+    """The body that releases the Lease: any process may take it at once."""
     spec = {**seen.lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": wall}
     return {**seen.lease, "spec": spec}
 
@@ -184,11 +184,11 @@ async def lead(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     draw: random.Random | None = None,
 ) -> None:
-    """Wait until this process holds the Lease, then do `run(still_leading)` for as long as it does.
+    """Wait until this process holds the Lease, then execute `run(still_leading)` for as long as it does.
 
-    `identity` must be unique to this process, not only to its host. `still_leading()` turns false by the
-    clock, at the moment at which the last renewal is `timing.deadline_s` old, whatever else hangs. When `run`
-    has ended, also because `lead` is cancelled, the Lease is given back.
+    `identity` must be unique to this process, not only to its host. `still_leading()` depends on the clock
+    only: it turns false when the last renewal is `timing.deadline_s` old, even if a call hangs. When `run`
+    has ended, also because `lead` is cancelled, the Lease is released.
 
     Raises:
         LeaseLostError: the Lease was lost; run was cancelled and has ended.
@@ -208,7 +208,7 @@ async def lead(
                 async with running(run(elector.leading), "term") as term:
                     await asyncio.wait({term, keeper}, return_when=asyncio.FIRST_COMPLETED)
                     lost = not term.done()
-            finally:  # renewed until run has ended: no other process may begin while it cleans up
+            finally:  # renewed until run has ended: no other process may lead while it cleans up
                 elector.stop()
     finally:
         await elector.release()
@@ -218,7 +218,7 @@ async def lead(
 
 
 class _Elector:
-    """One process's knowledge of the Lease, and until when it leads."""
+    """One process's observation of the Lease, and the time until which it leads."""
 
     def __init__(self, api: Api, who: Candidate, clock: Callable[[], float]) -> None:
         self._api = api
@@ -229,7 +229,7 @@ class _Elector:
         self._stopped = False
 
     def leading(self) -> bool:
-        """Whether the Lease is surely ours."""
+        """Whether the Lease is guaranteed to be ours."""
         return not self._stopped and self._clock() < self._until
 
     def stop(self) -> None:
@@ -237,15 +237,15 @@ class _Elector:
         self._stopped = True
 
     async def keep(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Renew until that fails for too long."""
+        """Renew until the deadline passes without a renewal, or until `stop`."""
         while self.leading():
             await sleep(min(self._who.timing.retry_s, max(0.0, self._until - self._clock())))
             if self.leading():
                 await self.look()
 
     async def look(self) -> None:
-        """Read the Lease, and take or renew it if we may; errors are logged, the next look may succeed."""
-        limit_s = self._who.timing.deadline_s / 2  # a call that hangs leaves time for another one
+        """Read the Lease, and take or renew it if permitted; errors are logged, not raised."""
+        limit_s = self._who.timing.deadline_s / 2  # after a call that hangs there is time for another one
         if self.leading():
             limit_s = min(limit_s, self._until - self._clock())
         try:
@@ -259,14 +259,14 @@ class _Elector:
         await self._read()
         todo = decide(self._seen, self._who.identity, self._clock())
         if isinstance(todo, Follow):
-            self._until = -math.inf  # no longer ours, if it was
+            self._until = -math.inf  # another process holds the Lease
             return
         sent_at = self._clock()
         await self._write(held(self._seen, self._who, _wall()))
         self._until = sent_at + self._who.timing.deadline_s
 
     async def release(self) -> None:
-        """Give the Lease back if it is ours; one try is enough, for it expires by itself."""
+        """Release the Lease if it is ours; there is one try, since the Lease expires by itself."""
         try:
             with answer_within(self._who.timing.deadline_s / 2):
                 await self._release()
@@ -283,7 +283,7 @@ class _Elector:
         self._seen = observe(self._seen, lease, self._clock())
 
     async def _write(self, lease: Object) -> None:
-        """Create the Lease, or update the version that we know."""
+        """Create the Lease, or update the version that was last seen."""
         if self._seen is None:
             lease = await self._api.create(LEASES, self._who.namespace, lease)
         else:

@@ -168,18 +168,18 @@ def _line(where: str) -> _Line:
 class _Line:
     """Sends reports to one listener from a thread.
 
-    Its mailbox has one place, so a slow listener gets the latest.
+    The mailbox holds one report, so a slow listener gets the latest one.
     """
 
     def __init__(self, where: str) -> None:
-        import atexit  # noqa: PLC0415 - a job that nobody listens to does not need them
+        import atexit  # noqa: PLC0415 - only jobs with a listener need them
         import threading  # noqa: PLC0415
 
         self._send = _sender(where)
         self._pid = os.getpid()
         self._told: Told | None = None
         self._state = (
-            "waiting"  # or "sending", or "away": the listener is unreachable or has ended the reports
+            "waiting"  # or "sending", or "away": the listener is unreachable or refuses further reports
         )
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="starburst-report", daemon=True)
@@ -332,7 +332,7 @@ def _rank() -> dict[str, int]:
 
 def _write(path: str, data: Mapping[str, object]) -> None:
     """Replace a file atomically; processes of one job may do so concurrently."""
-    import json  # noqa: PLC0415 - a job that nobody listens to does not need it
+    import json  # noqa: PLC0415 - only jobs with a report need it
 
     staging = f"{path}.{os.getpid()}"
     with open(staging, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The log of programs that run on: structured, on standard error."""
+"""The log of long-running programs: structured, on standard error."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from starburst.visible import visible
 
 
 def set_up_log(*, text: bool) -> None:
-    """Lines for people, or JSON for machines."""
+    """Configure the log: lines for people if `text`, else JSON."""
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(),
             pad_event_to=12,
-            exception_formatter=structlog.dev.plain_traceback,  # others show variables, which may be secret
+            exception_formatter=structlog.dev.plain_traceback,  # others print variables, which may be secret
         )
         if text
         else structlog.processors.JSONRenderer(ensure_ascii=False)
@@ -27,7 +27,7 @@ def set_up_log(*, text: bool) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper("%H:%M:%S" if text else "iso", utc=not text),
-            *([] if text else [structlog.processors.format_exc_info]),  # the other renderer has its own
+            *([] if text else [structlog.processors.format_exc_info]),  # ConsoleRenderer formats them itself
             _made_visible,
             renderer,
         ],
@@ -38,13 +38,13 @@ def set_up_log(*, text: bool) -> None:
 
 
 class _Lossy:
-    """A stream that drops what it cannot take: a log on a full disk must not end what it tells of."""
+    """A stream that drops text it cannot write: a log on a full disk must not stop the program."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):  # ValueError: it was closed
+        with suppress(OSError, ValueError):  # ValueError: the stream is closed
             self._stream.write(text)
         return len(text)
 
@@ -56,5 +56,5 @@ class _Lossy:
 def _made_visible(
     _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Texts may be a user's or a machine's, and the log may be read on a terminal."""
+    """Escape control characters: texts are untrusted, and the log may be read on a terminal."""
     return {key: visible(value, "\n\t") if isinstance(value, str) else value for key, value in event.items()}

@@ -27,9 +27,7 @@ def events(pieces: Iterable[str]) -> Iterator[ServerEvent]:
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:
-    """Complete lines. Only
-    ends a line: log texts may contain other line separators.
-    """
+    """Complete lines. Only LF ends a line: log texts may contain other line separators."""
     parts: list[str] = []
     for piece in pieces:
         first, *more = piece.split("\n")

@@ -1,1 +1,1 @@
-"""Kubernetes manifests read as Starburst jobs."""
+"""Translates Kubernetes manifests to Starburst jobs and SkyPilot tasks."""

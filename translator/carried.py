@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket or a part of one, as a URL, and SkyPilot's mode of mounting it."""
+    """A bucket or a directory in one, as a URL, and SkyPilot's mount mode for it."""
 
     source: str
     mode: str = "MOUNT"
@@ -20,7 +20,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class SkyVolume:
-    """A volume that SkyPilot knows by name, or a directory in it."""
+    """A SkyPilot volume by name, or a directory in it."""
 
     name: str
     sub_path: str = ""
@@ -35,6 +35,8 @@ CloudStorage = Bucket | SkyVolume
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The values of ConfigMaps and Secrets, and `stores` for volumes, by the keys of `cloud.volumes`."""
+    """What a job gets: values of ConfigMaps and Secrets, and `stores`, the storage for volumes by the keys of
+    `cloud.volumes`.
+    """
 
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)

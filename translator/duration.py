@@ -15,7 +15,7 @@ def seconds(value: str | int | float) -> float:
     """A duration in seconds; parts add up ("1h30m"), and a bare 0 needs no unit.
 
     Raises:
-        ValueError: `value` is no duration, is negative, or lacks its unit.
+        ValueError: `value` is not a duration, is negative, or has no unit.
     """
     text = "" if isinstance(value, bool) else str(value).strip()
     if _DURATION.fullmatch(text):

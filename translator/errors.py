@@ -8,7 +8,7 @@ MAX_SHOWN = 80
 
 
 class ManifestError(Exception):
-    """One problem of one document: its place, the value found, and the remedy."""
+    """A problem of a document: its place, the value found, and the remedy."""
 
     def __init__(self, source: str, document: int, field: str, value: object, mend: str) -> None:
         """`document` counts from 1; `field` is a dotted path; a 0 and a `value` of None are not shown."""
@@ -25,12 +25,12 @@ class ManifestError(Exception):
 
     @property
     def line(self) -> str:
-        """Without where the document is from."""
+        """The problem without the source of the document."""
         return ": ".join(part for part in (self.field, shown(self.value), self.mend) if part)
 
 
 class ManifestErrors(Exception):  # noqa: N818 - many of them
-    """Every problem of a text, of which nothing was accepted."""
+    """All problems of a text, which is rejected as a whole."""
 
     def __init__(self, errors: list[ManifestError]) -> None:
         super().__init__(errors)

@@ -1,4 +1,4 @@
-"""The fidelity report: how much of each field of a manifest a cloud task keeps."""
+"""The fidelity report: whether a cloud task keeps, approximates, drops or refuses each manifest field."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from translator.errors import ManifestError, shown
 from translator.field import Field
 
-#: The way out of a refusal, where there is another.
+#: Remedy for a refusal that has others too; ONLY_THE_CLUSTER is for refusals without another one.
 STAY = "set the annotation starburst.io/cloud: never"
 
 
 class FidelityLevel(str, Enum):
-    """How much of a field a task keeps."""
+    """How faithfully a task represents a field."""
 
     KEPT = "kept"
     APPROXIMATED = "approximated"
@@ -25,7 +25,7 @@ class FidelityLevel(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldFidelity:
-    """One field, by its dotted path, and its level. The text never holds the value of a Secret."""
+    """The fidelity of one field, by dotted path. The text never contains the value of a Secret."""
 
     field: str
     verdict: FidelityLevel
@@ -34,21 +34,21 @@ class FieldFidelity:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A SkyPilot task and its fidelity report; the task is empty if the manifest itself is wrong."""
+    """A SkyPilot task and its fidelity report; the task is empty if the manifest is invalid."""
 
-    #: Not shown in a repr, for its `secrets` are secret.
+    #: Excluded from the repr because it contains Secrets.
     task: dict[str, Any] = field(repr=False)
     report: tuple[FieldFidelity, ...]
 
     def refused(self, *, strict: bool = False) -> tuple[FieldFidelity, ...]:
-        """The entries for which the job cannot be offloaded; `strict` counts every loss."""
+        """The entries that prevent the offload; with `strict`, all fields that are not kept."""
         if strict:
             return tuple(line for line in self.report if line.verdict is not FidelityLevel.KEPT)
         return tuple(line for line in self.report if line.verdict is FidelityLevel.REFUSED)
 
     @property
     def without_secrets(self) -> dict[str, Any]:
-        """The task as it may be shown: SkyPilot takes a null for a secret that is given at the launch."""
+        """The task with null for each secret, for display; SkyPilot expects such values at the launch."""
         secrets = dict.fromkeys(self.task.get("secrets", {}))
         return {**self.task, "secrets": secrets} if secrets else self.task
 
@@ -60,29 +60,29 @@ class Fidelity:
     lines: list[FieldFidelity] = field(default_factory=list)
 
     def kept(self, where: Field, text: str) -> None:
-        """The field means the same in the cloud."""
+        """Add a field that has the same effect in the cloud."""
         self._add(where, FidelityLevel.KEPT, text)
 
     def approximated(self, where: Field, text: str) -> None:
-        """The cloud has something like it; the text says how it differs."""
+        """Add a field with a similar effect in the cloud; the text states the difference."""
         self._add(where, FidelityLevel.APPROXIMATED, text)
 
     def dropped(self, where: Field, text: str) -> None:
-        """The task runs without it; the text says why."""
+        """Add a field that the task lacks; the text states the reason."""
         self._add(where, FidelityLevel.DROPPED, text)
 
     def refused(self, where: Field, text: str) -> None:
-        """The task must not run like this; the text says what to do."""
+        """Add a field that prevents the offload; the text states the remedy."""
         self._add(where, FidelityLevel.REFUSED, text)
 
     def errors(self, errors: Collection[ManifestError]) -> None:
-        """Mistakes in the manifest itself."""
+        """Add errors of the manifest, as refused fields."""
         for error in errors:
             text = ": ".join(part for part in (shown(error.value), error.mend) if part)
             self.lines.append(FieldFidelity(error.field, FidelityLevel.REFUSED, text))
 
     def in_order_of(self, manifest: Field) -> tuple[FieldFidelity, ...]:
-        """The entries in the order of the manifest; a field that is not in it follows its nearest parent."""
+        """The entries in the order of the manifest; an absent field follows its nearest parent."""
         places = {path: place for place, path in enumerate(_paths(manifest))}
         return tuple(sorted(dict.fromkeys(self.lines), key=lambda line: _place(line.field, places)))
 
@@ -92,9 +92,9 @@ class Fidelity:
 
 @dataclass(frozen=True, slots=True)
 class UntranslatedFields:
-    """The fields of one kind of mapping that no code translates, by level, each with its reason."""
+    """The untranslated fields of one kind of mapping, by level, each with the reason."""
 
-    #: Fields that code translates.
+    #: Fields that other modules translate.
     translated: Collection[str]
     kept: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class UntranslatedFields:
 
     @property
     def names(self) -> set[str]:
-        """Every field that is listed."""
+        """All listed fields."""
         return {*self.translated, *self.kept, *self.dropped, *self.refused}
 
     def judge(self, mapping: Field, fidelity: Fidelity) -> None:

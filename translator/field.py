@@ -1,4 +1,4 @@
-"""Fields: values of a manifest with their paths, which collect problems instead of raising the first one."""
+"""Fields: values of a manifest with their paths. Problems are collected, instead of raised at the first."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ ONLY_THE_CLUSTER = "only the cluster can do this: set the annotation starburst.i
 
 @dataclass(slots=True)
 class ManifestReport:
-    """The problems and notes of one manifest, and the circumstances that decide about them."""
+    """The problems and notes of one manifest, and the conditions under which fields are problems."""
 
     source: str
     document: int
     errors: list[ManifestError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    #: The cluster is a real Kubernetes, which runs the manifest itself.
+    #: The cluster is Kubernetes and runs the manifest itself; false for the embedded cluster.
     native: bool = False
-    #: The job may leave for a cloud, where there is no Kubernetes.
+    #: The job may be offloaded to a cloud without Kubernetes.
     leaves: bool = True
-    #: What it gets there from the cluster; None is nothing.
+    #: Values and storage of the cluster that the job gets in the cloud; None is none.
     carries: Carried | None = None
-    #: There its command runs on a machine itself, whatever the image.
+    #: In the cloud the command runs on the instance itself, without the image.
     on_host: bool = False
-    #: As the manifest has it; "" if it names none.
+    #: The manifest's namespace; "" if it names none.
     namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """How each field of one kind of mapping is treated; a field that is not listed is a mistake."""
+    """The treatment of each field of one kind of mapping; an unlisted field is an error."""
 
-    #: What the mapping is, as in "is not a field of ...".
+    #: Name of the mapping, as in "is not a field of ...".
     owner: str
     read: Collection[str]
-    #: Ignoring them changes nothing for the job.
+    #: Ignored, without an effect on the job.
     harmless: Collection[str] = ()
     #: Ignored with a note to the user.
     noted: Mapping[str, str] = field(default_factory=dict)
-    #: Cannot be ignored.
+    #: Refused with a remedy.
     refused: Mapping[str, str] = field(default_factory=dict)
-    #: Those of the noted and refused that a real Kubernetes honours, so that they matter in a cloud only.
+    #: Noted and refused fields that a Kubernetes cluster honours, so that they are lost in a cloud only.
     kept: Collection[str] = ()
 
     @property
     def names(self) -> list[str]:
-        """Every field that is no mistake."""
+        """All listed fields."""
         return [*self.read, *self.harmless, *self.noted, *self.refused]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value and its dotted path. A value of None is absent, as it is for Kubernetes."""
+    """A value and its dotted path. None counts as absent, as in Kubernetes."""
 
     value: object
     path: str
@@ -80,14 +80,16 @@ class Field:
     def refuse_away(
         self, refusal: str, away: str = "does not go along to a cloud", *, show: bool = True
     ) -> None:
-        """Record a problem where no Kubernetes honours this field: here, or in a cloud it may leave for."""
+        """Record a problem of a field that only Kubernetes honours: with `refusal` on the embedded cluster,
+        with `away` for a job that may be offloaded.
+        """
         if not self.report.native:
             self.refuse(refusal, show=show)
         elif self.report.leaves:
             self.refuse(f"{away}; {ONLY_THE_CLUSTER}", show=False)
 
     def note_away(self, text: str) -> None:
-        """Record a note on what is lost of this field where there is no Kubernetes."""
+        """Record a note on the loss of this field outside of Kubernetes: here, or after an offload."""
         if not self.report.native:
             self.note(text)
         elif self.report.leaves:
@@ -95,15 +97,15 @@ class Field:
 
     @property
     def goes_along(self) -> bool:
-        """Whether values that the cluster has are given to the job wherever it runs."""
+        """Whether the job gets ConfigMaps, Secrets and volumes of the cluster wherever it runs."""
         return self.report.native and (self.report.carries is not None or not self.report.leaves)
 
     def staying(self) -> Field:
-        """The same field of a job that stays on the cluster, without notes about clouds."""
+        """The same field as of a job that is never offloaded, without notes about clouds."""
         return replace(self, report=replace(self.report, leaves=False))
 
     def at(self, key: str) -> Field:
-        """The field under a key; absent if this is no mapping or has no such key."""
+        """The field under a key; absent if this is not a mapping or has no such key."""
         value = self.value.get(key) if isinstance(self.value, dict) else None
         if _PLAIN_KEY.fullmatch(key):
             path = f"{self.path}.{key}" if self.path else key
@@ -112,7 +114,7 @@ class Field:
         return Field(value, path, self.report)
 
     def entries(self) -> dict[str, Field]:
-        """The fields of a mapping by key."""
+        """The fields of a mapping by key; any other value is refused."""
         if self.value is None:
             return {}
         if not isinstance(self.value, dict):
@@ -121,7 +123,7 @@ class Field:
         return {key: self.at(key) for key in self.value}
 
     def items(self) -> list[Field]:
-        """The elements of a list."""
+        """The elements of a list; any other value is refused."""
         if self.value is None:
             return []
         if not isinstance(self.value, list):
@@ -130,14 +132,14 @@ class Field:
         return [Field(value, f"{self.path}[{i}]", self.report) for i, value in enumerate(self.value)]
 
     def text(self) -> str | None:
-        """A text."""
+        """The text, None if absent; any other value is refused."""
         if self.value is None or isinstance(self.value, str):
             return self.value
         self.refuse("must be text; put it in quotes")
         return None
 
     def whole(self, least: int, most: int = 2**31 - 1) -> int | None:
-        """A whole number between bounds."""
+        """The integer, None if absent; another value, or one outside of the bounds, is refused."""
         value = self.value
         if value is None:
             return None
@@ -150,28 +152,28 @@ class Field:
         return None
 
     def flag(self) -> bool:
-        """A boolean; absent is false."""
+        """The boolean, false if absent; any other value is refused."""
         if self.value is None or isinstance(self.value, bool):
             return bool(self.value)
         self.refuse("must be true or false")
         return False
 
     def choice(self, options: Collection[str]) -> str | None:
-        """One of several words."""
+        """The value if it is one of `options`, None if absent; any other value is refused."""
         if self.value is None or self.value in options:
             return self.value if isinstance(self.value, str) else None
         self.refuse(f"must be {' or '.join(options)}")
         return None
 
     def check(self, fields: Fields) -> None:
-        """Note, refuse or let pass each field of this mapping."""
+        """Accept, note or refuse each field of this mapping."""
         for key, found in self.entries().items():
             if key not in fields.names:
                 found.refuse(
                     f"is not a field of {fields.owner}; {did_you_mean(key, fields.names)}", show=False
                 )
             elif found.value in (None, False, "", [], {}):
-                continue  # says nothing
+                continue  # equal to absent
             elif key in fields.noted:
                 (found.note_away if key in fields.kept else found.note)(fields.noted[key])
             elif key in fields.refused:
@@ -179,7 +181,7 @@ class Field:
 
 
 def did_you_mean(word: str, known: Collection[str], otherwise: str = "remove it") -> str:
-    """The remedy for a misspelt word: the nearest known one, else `otherwise`."""
+    """The remedy for a misspelt name: the most similar known name, else `otherwise`."""
     lowered = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), lowered, n=1)
     return f"did you mean {lowered[near[0]]}?" if near else otherwise

@@ -1,8 +1,7 @@
-"""The reader of pod specs: what a pod asks for, and which nodes it may go to.
+"""Reads pod specs: the requested resources, and the nodes that a pod may be placed on.
 
-The manifest reader, the cluster adapter and Chakra all use it, so that a job is counted when it is submitted
-as its pods are counted when they run. It reads specs that are valid: the API server, or the checks of
-`translator.manifests`, have looked at them before.
+The manifest reader, the cluster adapter and Chakra all use it, so a job has the same requests at submission
+as its pods have when they run. Specs must be valid, as checked by the API server or `translator.manifests`.
 
 Sources: Kubernetes documentation, "Init Containers" (resource sharing within containers), "Sidecar
 Containers", "Pod Overhead", "Assign Pod-level CPU and memory resources", "Assigning Pods to Nodes".
@@ -26,31 +25,31 @@ from translator.quantity import quantity
 Amounts = dict[str, int]
 N = TypeVar("N", int, Fraction)
 
-#: Resources that can be asked for a pod as a whole.
+#: Resources that a pod-level request may name.
 POD_LEVEL = ("cpu", "memory")
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestsOfParts(Generic[N]):
-    """What the parts of a pod ask for, by resource name, in whatever unit the caller counts in."""
+    """Requests of the parts of a pod, by resource name, in a unit of the caller's choice."""
 
     containers: Iterable[Mapping[str, N]]
-    #: In their order; True for one that goes on beside the containers (a sidecar).
+    #: In order of execution; True for a sidecar, which keeps running beside the containers.
     init_containers: Iterable[tuple[Mapping[str, N], bool]] = ()
-    #: Of the pod as a whole.
+    #: Pod-level limits, requests and overhead.
     limits: Mapping[str, N] = field(default_factory=dict)
     requests: Mapping[str, N] = field(default_factory=dict)
     overhead: Mapping[str, N] = field(default_factory=dict)
 
 
 def effective_requests(parts: RequestsOfParts[N]) -> dict[str, N]:
-    """What a pod takes of its node, as kube-scheduler computes it.
+    """The requests by which kube-scheduler counts a pod on its node.
 
-    All containers run together with the sidecars. Init containers run one by one before them, each beside the
-    sidecars that were started earlier; the greediest of these moments counts if it needs more. Requests of
-    the pod as a whole replace the sum, and its limits stand in where there is neither (as the API server
-    fills them in). The overhead of the runtime comes on top.
+    Per resource, the result is the larger of two amounts: the sum over all containers and sidecars, and the
+    largest need at startup, where init containers run one by one, each beside the sidecars started before it.
+    Pod-level requests replace this amount; pod-level limits count where there is neither, as the API server
+    defaults them. The overhead of the runtime class is added.
     """
     sidecars: dict[str, N] = {}
     starting: dict[str, N] = {}
@@ -66,7 +65,7 @@ def effective_requests(parts: RequestsOfParts[N]) -> dict[str, N]:
 
 
 def pod_requests(spec: Mapping[str, Any]) -> Amounts:
-    """The effective requests of a valid pod spec, and one of the resource "pods"."""
+    """The effective requests of a valid pod spec, plus 1 of the resource "pods"."""
     whole = spec.get("resources") or {}
     parts = RequestsOfParts(
         containers=[_container_requests(each) for each in spec.get("containers") or ()],
@@ -81,7 +80,7 @@ def pod_requests(spec: Mapping[str, Any]) -> Amounts:
 
 
 def _container_requests(container: Mapping[str, Any]) -> Amounts:
-    """Limits stand in for requests that are missing."""
+    """The requests of a container; a missing request equals the limit."""
     resources = container.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}, math.ceil)
 
@@ -91,7 +90,7 @@ def _pod_level(found: Mapping[str, Any] | None) -> Amounts:
 
 
 def amounts(quantities: Mapping[str, Any], whole: Callable[[Fraction], int]) -> Amounts:
-    """Quantities as whole numbers; `whole` rounds: down what a node has, up what is asked for."""
+    """Quantities as integers, rounded by `whole`: down for a node's resources, up for requests."""
     return {intern(name): _scaled(name, str(value), whole) for name, value in quantities.items()}
 
 
@@ -101,7 +100,7 @@ def _scaled(name: str, text: str, whole: Callable[[Fraction], int]) -> int:
 
 
 def plus(left: Mapping[str, N], right: Mapping[str, N]) -> dict[str, N]:
-    """The sum, name by name."""
+    """The sum per resource name."""
     total = dict(left)
     for name, amount in right.items():
         total[name] = total[name] + amount if name in total else amount
@@ -109,22 +108,22 @@ def plus(left: Mapping[str, N], right: Mapping[str, N]) -> dict[str, N]:
 
 
 def minus(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
-    """The difference, name by name; it may be negative."""
+    """The difference per resource name; it may be negative."""
     return plus(left, {name: -amount for name, amount in right.items()})
 
 
 def _most(left: Mapping[str, N], right: Mapping[str, N]) -> dict[str, N]:
-    """The larger amount of each name; no amount is negative."""
+    """The larger amount per resource name; amounts are not negative."""
     return {**left, **{name: max(left[name], n) if name in left else n for name, n in right.items()}}
 
 
 def is_sidecar(init_container: object) -> bool:
-    """Whether an init container stays while the others run."""
+    """Whether an init container keeps running beside the containers (restartPolicy Always)."""
     return isinstance(init_container, dict) and init_container.get("restartPolicy") == "Always"
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Ports of the node, "protocol/port", of all that runs at once: containers and sidecars."""
+    """Host ports of containers and sidecars, as "protocol/port"."""
     sidecars = (each for each in spec.get("initContainers") or () if is_sidecar(each))
     return tuple(
         f"{port.get('protocol') or 'TCP'}/{port['hostPort']}"
@@ -162,7 +161,7 @@ def _requirement(found: Mapping[str, Any], key: str) -> Requirement:
 
 
 def unsupported_demands(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Fields that restrict where a pod may go and that neither Starburst nor Chakra understands."""
+    """Fields that restrict a pod's placement and that neither Starburst nor Chakra supports."""
     found = []
     for kind in ("podAffinity", "podAntiAffinity"):
         if _at(spec, "affinity", kind).get(REQUIRED):

@@ -24,10 +24,10 @@ _QUANTITY = re.compile(
 
 
 def quantity(value: str | int | float) -> Fraction:
-    """The amount a quantity stands for, in its base unit (CPUs, bytes, GPUs).
+    """The value of a quantity in its base unit (CPUs, bytes, GPUs).
 
     Raises:
-        ValueError: `value` is no quantity, is negative, or does not fit 64 bits.
+        ValueError: `value` is not a quantity, is negative, or exceeds 64 bits.
     """
     text = "" if isinstance(value, bool) else str(value)
     match = _QUANTITY.fullmatch(text)

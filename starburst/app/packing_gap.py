@@ -1,8 +1,8 @@
-"""The packing gap: how much more the rented machines cost than a proven lower bound for their tasks.
+"""The packing gap: the cost of the rented instances relative to a proven lower bound for their tasks.
 
-The bound (policy/packing/covering/cover.py) holds for every choice of machines, from the offers and from
-the rented machines at their present prices, however the tasks are packed and whatever a move costs. A gap
-of 12 % therefore says that packing could save at most that much.
+The bound (policy/packing/covering/cover.py) holds for every packing onto any set of instances, chosen from
+the offers and from the rented instances at their present prices; moves are free. With a gap of 12 %, another
+packing would save at most 12 % of the bound.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries
 
-#: CPU seconds: a more thorough proof is tried while the previous one took no longer.
+#: CPU seconds: the next, more thorough proof is tried only if the previous one took no longer.
 PATIENCE_S = 0.6
-#: A bound further below the best known cost than this share is not shown: it says more about the proof than
-#: about the machines.
+#: A bound further below the best known cost than this share of it is not shown: it reflects a weak proof, not
+#: a bad packing.
 LOOSE = 0.25
 
 
@@ -48,7 +48,7 @@ class PackingGap:
 
     @property
     def ratio(self) -> float:
-        """(rate - least) / least, at least 0: running machines are a feasible choice too."""
+        """(rate - least) / least, at least 0: running instances are a feasible choice too."""
         return max(0.0, (self.rate.micro_usd - self.least.micro_usd) / self.least.micro_usd)
 
 
@@ -68,9 +68,9 @@ class _Renter:
 def question(
     conn: Connection, machines: Sequence[InstanceRecord], ceiling: Money | None
 ) -> GapQuestion | None:
-    """The inputs of the bound; None if the machines hold no tasks or cost nothing.
+    """The inputs of the bound; None if the instances hold no tasks or cost nothing.
 
-    The tasks of a moving job count once. `ceiling` is the highest hourly price of a rented machine.
+    The tasks of a moving job count once. `ceiling` is the highest permitted hourly price of an instance.
     """
     tasks = _held(conn, {machine.id for machine in machines})
     if not tasks or not any(machine.rate.micro_usd for machine in machines):
@@ -109,7 +109,7 @@ def least(question: GapQuestion, patience_s: float = PATIENCE_S) -> Money | None
 
 
 def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRules]]:
-    """Numbers of tasks on these machines by request and rules."""
+    """Numbers of tasks on these instances by request and rules."""
     if not names:
         return Counter()
     c = t.jobs.c
@@ -132,7 +132,7 @@ def _may_be_rented(offers: Sequence[Offer], zones: Iterable[str], ceiling: Money
 
 
 def _as_rented(machines: Iterable[InstanceRecord], listed: Iterable[Offer]) -> Iterable[Offer]:
-    """Rented machines at other prices than the offers': they may be kept at these prices."""
+    """Rented instances at other prices than the offers': they may be kept at these prices."""
     known = {(offer.name, offer.price_per_hour) for offer in listed}
     ours = {(m.offer.name, m.rate): m.offer for m in machines if (m.offer.name, m.rate) not in known}
     for (name, rate), offer in ours.items():

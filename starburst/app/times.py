@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timezone
 
-#: 9,000 years after the epoch; later times exceed the calendar.
+#: 9,000 years after the epoch, seconds; later times exceed the calendar.
 FAR_S = 9000 * 365.25 * 86_400
 
 

@@ -1,1 +1,1 @@
-"""Events out and hints in: the decision log for whoever listens, and what others would like us to know."""
+"""The message bus: publishes the decision log, and receives hints."""

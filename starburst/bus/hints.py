@@ -1,9 +1,9 @@
-"""What others would like us to know. A hint is never truth: nothing happens that an API call would not do.
+"""Hints: messages from the bus that may be wrong or missing. A hint does nothing that an API call could not.
 
-It is read strictly, checked by the same functions as what people type, and acts on nothing but the job and
-the attempt it names, which must be its user's: the one of its topic, for a broker can say who may publish
-there. What is malformed, late, doubled or refused changes nothing; it is counted, and said in the log, each
-kind once in a while.
+Hints are parsed strictly and validated by the same functions as other user input. A hint affects only the job
+and attempt that it names, which must belong to the user in its topic: a broker's access rules restrict who
+may publish there. A hint that is malformed, late, a duplicate or refused changes nothing; it is counted, and
+logged at most once per kind and outcome in SAY_S.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from starburst.domain.user import MAX_USER, USER_IS, is_user
 
 log = structlog.get_logger()
 
-#: Larger messages are not looked at.
+#: Larger messages are refused unparsed.
 MAX_BYTES = 256 * 1024
-#: Wall seconds in which one kind of outcome is said once.
+#: Wall seconds in which each kind and outcome is logged at most once.
 SAY_S = 60.0
 
 Id = Annotated[str, Field(min_length=1, max_length=253)]
@@ -37,20 +37,20 @@ class _Hint(BaseModel):
 
 
 class SubmitHint(_Hint):
-    """Manifests to be submitted, once per `id`, however often it is said."""
+    """Manifests to submit. Idempotent: hints with one `id` submit the jobs once."""
 
     id: Id
     manifest: Annotated[str, Field(min_length=1)]
-    #: Whose jobs they are, if its topic does not say.
+    #: Submitter of the jobs if the topic names no user.
     user: Annotated[str, Field(max_length=MAX_USER)] = ""
 
     def seed(self, user: str | None) -> str:
-        """What the ids of its jobs are made of: always the same ones, and of each `user` others."""
+        """The seed of the job ids: a repeated hint yields the same ids, another `user` different ones."""
         return self.id if user is None else f"{user}\0{self.id}"
 
 
 class CancelHint(_Hint):
-    """A job that is no longer wanted, by its whole id."""
+    """A request to cancel the job with this full id."""
 
     job: Id
 
@@ -61,23 +61,23 @@ class Said(_Hint):
     done: IterationCount
     total: IterationCount | None
     per_s: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-    #: Which task of a gang.
+    #: Rank of the task in its gang.
     rank: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
 class ThroughputHint(Said):
-    """The same, of an attempt of a job."""
+    """Progress of a task of one attempt of a job."""
 
     job: Id
     attempt: Attempt
 
     def event(self) -> Progress:
-        """As the core takes it."""
+        """The hint as an event of the core."""
         return Progress(self.job, self.attempt, self.done, self.total, self.per_s)
 
 
 class HeartbeatHint(_Hint):
-    """An attempt of a job runs, or a rented machine does, by its own account."""
+    """A report that an attempt of a job runs, or that an instance does."""
 
     job: Id = ""
     attempt: Attempt = 0
@@ -91,18 +91,18 @@ class HeartbeatHint(_Hint):
 
 
 class HintOutcome(str, Enum):
-    """What became of a hint."""
+    """The outcome of a hint."""
 
     TAKEN = "taken"
-    DOUBLED = "doubled"  # known already
-    LATE = "late"  # its job is over, or its attempt
+    DOUBLED = "doubled"  # duplicate of an earlier hint
+    LATE = "late"  # its job or attempt has ended
     MALFORMED = "malformed"
     REFUSED = "refused"  # as an API call would be
-    OFF = "off"  # hints of this kind, or without a user, are not listened to
+    OFF = "off"  # hints of this kind, or without a user, are disabled
 
 
 class HintRefusedError(Exception):
-    """A hint does not do what it would; `outcome` says in which way."""
+    """A hint has no effect; `outcome` is the category of the reason."""
 
     def __init__(self, outcome: HintOutcome, why: str = "") -> None:
         super().__init__(why)
@@ -119,38 +119,38 @@ _MODELS: dict[str, type[SubmitHint] | type[CancelHint] | type[ThroughputHint] | 
 
 
 class HintHandler(Protocol):
-    """Does what hints ask for. `user` is whose a hint is, and whose jobs are its business; None: everybody's.
+    """Executes hints. A hint may affect only jobs of `user`; None allows jobs of all users.
 
-    Each may raise HintRefusedError. What writes is called in a thread.
+    Each method may raise HintRefusedError. `submit` and `cancel`, which write to the store, run in a thread.
     """
 
     def submit(self, hint: SubmitHint, user: str | None) -> None:
-        """Hand jobs in."""
+        """Submit jobs."""
 
     def cancel(self, hint: CancelHint, user: str | None) -> None:
-        """Ask for a job to be cancelled."""
+        """Request the cancellation of a job."""
 
     def throughput(self, hint: ThroughputHint, user: str | None) -> None:
-        """Note how far an attempt is."""
+        """Take the progress of a task."""
 
     def heartbeat(self, hint: HeartbeatHint, user: str | None) -> None:
-        """Look whether something is as it says, if we believe otherwise."""
+        """Poll the site if the scheduler's state contradicts the heartbeat."""
 
 
 class Hints:
-    """Takes hints in."""
+    """Parses hints, passes them to a handler and counts the outcomes."""
 
     def __init__(self, accept: list[HintKind], desk: HintHandler, *, anybody: bool = False) -> None:
-        """`anybody`: also those that name no user in their topic, and speak for everybody."""
+        """`anybody` also accepts hints whose topic names no user; they may affect jobs of all users."""
         self._accept = accept
         self._desk = desk
         self._anybody = anybody
-        #: How many hints of a kind came to what.
+        #: Numbers of hints by kind and outcome.
         self.counts: Counter[tuple[str, HintOutcome]] = Counter()
         self._said: dict[tuple[str, HintOutcome], float] = {}
 
     async def take(self, topic: str, payload: bytes) -> None:
-        """One hint. Never raises: whatever it is, the bus goes on."""
+        """Execute one hint. Never raises: every error becomes an outcome."""
         *place, kind = topic.split("/")[3:] or [""]
         user = place[0] if place else None
         kind, why = kind if kind in _MODELS and len(place) <= 1 else "unknown", ""
@@ -159,7 +159,7 @@ class Hints:
             outcome = HintOutcome.TAKEN
         except HintRefusedError as refused:
             outcome, why = refused.outcome, str(refused)
-        except Exception as error:  # a broken disk is no reason to stop listening
+        except Exception as error:  # for example of the disk; later hints are still received
             outcome, why = HintOutcome.REFUSED, f"{type(error).__name__}: {error}"
         self._count(kind, outcome, why)
 

@@ -1,4 +1,4 @@
-"""What is said on the bus, and where."""
+"""Messages of the bus and their topics."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 from starburst.store.listings.queries import DecisionRow, JobRow
 
-#: How a row is shown to programs; the same as `-o json` of the commands.
+#: Serializers of rows; the keys are those of `-o json` of the commands.
 DecisionKeys = Callable[[DecisionRow], dict[str, object]]
 JobKeys = Callable[[JobRow], dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something to publish. A retained one without a payload clears what was retained there."""
+    """A message to publish. A retained message without a payload clears the topic's retained message."""
 
     topic: str
     payload: bytes
@@ -32,28 +32,28 @@ class Topics:
 
     @property
     def status(self) -> str:
-        """Whether the scheduler is there: `online` or `offline`, retained."""
+        """Whether the scheduler is connected: `online` or `offline`, retained."""
         return f"starburst/{self.cluster}/status"
 
     @property
     def gap(self) -> str:
-        """What is missing from the log."""
+        """Gaps: ranges of decisions that are missing from the log."""
         return f"starburst/{self.cluster}/gap"
 
     def job_events(self, job_id: str) -> str:
-        """Every decision on a job."""
+        """Decisions about a job."""
         return f"starburst/{self.cluster}/jobs/{_level(job_id)}/events"
 
     def job_state(self, job_id: str) -> str:
-        """How it stands, retained."""
+        """State of a job, retained."""
         return f"starburst/{self.cluster}/jobs/{_level(job_id)}/state"
 
     def instance_events(self, instance_id: str) -> str:
-        """Every decision on a rented machine."""
+        """Decisions about an instance."""
         return f"starburst/{self.cluster}/instances/{_level(instance_id)}/events"
 
     def hint(self, kind: str, user: str | None = None) -> str:
-        """Where hints of a kind come in, of one user ("+" is of each) or for everybody."""
+        """Hints of a kind: of one user, of any one user ("+"), or without a user (None)."""
         return f"starburst/{self.cluster}/hints/{kind if user is None else f'{user}/{kind}'}"
 
 
@@ -63,5 +63,5 @@ def encode(value: dict[str, Any]) -> bytes:
 
 
 def _level(name: str) -> str:
-    """One level of a topic, whatever signs are in the name."""
+    """A name as one topic level; special characters are percent-encoded."""
     return quote(name, safe="")

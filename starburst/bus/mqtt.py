@@ -1,4 +1,4 @@
-"""A broker that speaks MQTT 5: one connection at a time, made again for as long as it takes."""
+"""The bus over an MQTT 5 broker: one connection at a time, re-established without a limit of attempts."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from starburst.bus.outbox import Outbox, follow
 
 log = structlog.get_logger()
 
-#: Messages sent and not yet acknowledged at most; mosquitto's own limit is 20 unless it is told otherwise.
+#: Largest number of unacknowledged messages; mosquitto's default limit is 20.
 IN_FLIGHT = 20
-#: Hints that came in and wait for their turn at most; more are thrown away.
+#: Largest number of received hints that wait to be processed; the excess is dropped.
 HINTS_WAITING = 1000
-#: Wall seconds for the broker to answer, and when we go.
+#: Wall seconds that the broker has to answer, and to take the last message at shutdown.
 ANSWER_S, FAREWELL_S = 10.0, 1.0
-#: Wall seconds between tries to reach it: each time twice as long.
+#: First and longest wall seconds between connection attempts; each pause is twice the previous one.
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0
 KEEPALIVE_S = 20
 ONLINE, OFFLINE = b"online", b"offline"
 
-#: Takes in the topic and payload of a hint; never raises.
+#: Processes the topic and payload of a hint; never raises.
 Take = Callable[[str, bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where it is, and how it knows us."""
+    """Address of the broker, and the credentials for it."""
 
     host: str
     port: int
-    #: Ours alone: whoever comes with the same one is put in our place by the broker.
+    #: Unique to this scheduler: the broker drops a connection when another client uses the same id.
     client_id: str
     username: str | None = None
     password_file: Path | None = None
@@ -51,20 +51,20 @@ class Broker:
     key: Path | None = None
 
     def password(self) -> str | None:
-        """The first line of its file.
+        """The first line of the password file.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         if self.password_file is None:
             return None
         return self.password_file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
 
     def context(self) -> ssl.SSLContext | None:
-        """Checks that the broker is who it says, by `ca` or the system's authorities.
+        """A TLS context that verifies the broker by `ca` or the system's authorities; None without TLS.
 
         Raises:
-            OSError: a file cannot be read, or is none of its kind.
+            OSError: a file cannot be read, or has the wrong format.
         """
         if not self.tls:
             return None
@@ -75,7 +75,7 @@ class Broker:
 
 
 class _Client(aiomqtt.Client):
-    """One that notes when the broker acknowledged a message only to say that it does not take it."""
+    """An MQTT client that records negative acknowledgements: aiomqtt treats them as delivery."""
 
     refusal = ""
 
@@ -86,12 +86,12 @@ class _Client(aiomqtt.Client):
 
 
 class MqttBus:
-    """Tells a broker what the outbox holds, and hands on what comes in."""
+    """Publishes the outbox to a broker, and passes received hints on."""
 
     def __init__(
         self, broker: Broker, topics: Topics, outbox: Outbox, *, hints: Sequence[str] = (), take: Take
     ) -> None:
-        """`hints`: the topics that are listened to."""
+        """`hints` are the topics to subscribe to."""
         self._broker = broker
         self._topics = topics
         self._outbox = outbox
@@ -100,7 +100,7 @@ class MqttBus:
         self._problem = ""
 
     async def run(self) -> None:
-        """Go on until cancelled. No broker, none that takes what it is sent, a disk: all is tried again."""
+        """Publish and receive until cancelled. After any error, also of the disk, it connects again."""
         backoff = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)
         while True:
             try:
@@ -109,7 +109,7 @@ class MqttBus:
                     await self._converse(client)
             except (aiomqtt.MqttError, OSError, UnicodeDecodeError) as error:
                 self._note(str(error) or type(error).__name__)
-            except Exception:  # whatever is wrong with the bus, the scheduler goes on
+            except Exception:  # errors of the bus must not stop the scheduler
                 log.exception("bus-failed")
             await backoff.pause()
 
@@ -128,11 +128,11 @@ class MqttBus:
             max_inflight_messages=IN_FLIGHT,
             max_queued_incoming_messages=HINTS_WAITING,
         )
-        client.pending_calls_threshold = math.inf  # type: ignore[assignment]  # it warns of more than ten
+        client.pending_calls_threshold = math.inf  # type: ignore[assignment]  # it warns above ten pending calls
         return client
 
     async def _converse(self, client: _Client) -> None:
-        """Publish and listen until the connection fails."""
+        """Publish and receive until the connection fails."""
         await self._send(client, [Message(self._topics.status, ONLINE, retain=True)])
         log.info("bus-online", broker=f"{self._broker.host}:{self._broker.port}")
         self._problem = ""
@@ -140,7 +140,7 @@ class MqttBus:
             await first_of({"publish": self._publish(client), "listen": self._listen(client)})
         except asyncio.CancelledError:
             client.timeout = FAREWELL_S
-            with suppress(aiomqtt.MqttError):  # the last will is for those who cannot say it
+            with suppress(aiomqtt.MqttError):  # a clean disconnect discards the will
                 await self._send(client, [Message(self._topics.status, OFFLINE, retain=True)])
             raise
 
@@ -151,13 +151,13 @@ class MqttBus:
             await asyncio.to_thread(self._outbox.settle, batch.cursor)
 
     async def _send(self, client: _Client, messages: Sequence[Message]) -> None:
-        """In order; returns when the broker has taken all of them.
+        """Publish messages in order; returns when the broker has acknowledged all of them.
 
         Raises:
-            MqttError: it did not take one of them, or did not answer.
+            MqttError: the broker refused a message, or did not answer.
         """
         for some in _pieces(messages):
-            # The tasks begin in this order, and each hands its message over before it first waits.
+            # The tasks start in this order, and each passes its message to the client before its first await.
             sent = (client.publish(m.topic, m.payload, 1, m.retain) for m in some)
             results = await asyncio.gather(*sent, return_exceptions=True)
             for error in filter(None, results):
@@ -168,12 +168,12 @@ class MqttBus:
     async def _listen(self, client: _Client) -> None:
         if self._hints:
             await client.subscribe([(topic, 1) for topic in self._hints])
-        async for message in client.messages:  # also if there are none: this is how we learn that it is gone
-            if not message.retain:  # what was said once is not said anew whenever we come
+        async for message in client.messages:  # also without hints: it raises when the connection is lost
+            if not message.retain:  # the broker repeats retained messages at each subscription
                 await self._take(str(message.topic), message.payload)
 
     def _note(self, problem: str) -> None:
-        """Say what is wrong once, not at every try."""
+        """Log a problem once, not at every attempt."""
         if problem != self._problem:
             self._problem = problem
             log.warning("bus-offline", broker=f"{self._broker.host}:{self._broker.port}", error=problem)

@@ -1,7 +1,9 @@
-"""The decision log as an outbox: what a step decided is stored with its state, and told from there in order.
+"""The decision log as a transactional outbox: a step stores its decisions with its state, in one transaction,
+and they are published from the log in order.
 
-Nothing is written for the bus but how far a broker was told. So a decision can be neither told before it is
-stored nor stored and never told, and a broker that is away costs only rows that are kept anyway.
+The bus itself stores only a cursor, the position up to which the broker has acknowledged messages. A decision
+is therefore never published before it is stored, a stored one is published at least once, and an unreachable
+broker needs no storage beyond the log.
 """
 
 from __future__ import annotations
@@ -24,19 +26,21 @@ from starburst.store.listings.queries import JobRow
 from starburst.store.rows import chunks
 from starburst.store.store import ENDED_JOBS, Store
 
-#: Rows of the log, or jobs to clear, taken at a time.
+#: Largest number of log rows, or of jobs to clear, per batch.
 BATCH = 200
-#: Wall seconds between looks at a log that has nothing new.
+#: Wall seconds between polls of a log without new rows.
 POLL_S = 0.2
-#: The fact that a broker was told.
+#: Key of the fact that holds the broker's cursor.
 FACT = "bus"
-#: Wall seconds between looks for jobs that are long over.
+#: Wall seconds between searches for jobs whose retained state has expired.
 CLEAR_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far somebody was told: the log up to `seq`; and jobs that ended up to then are cleared."""
+    """Position of a listener: decisions up to `seq` are published, and the retained states of jobs that ended
+    up to (`ended_at`, `job_id`) are cleared.
+    """
 
     seq: int = 0
     ended_at: float = 0.0
@@ -45,19 +49,19 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages in the order they are to be told, and how far one is then."""
+    """Messages in the order of publication, and the cursor after them."""
 
     messages: Sequence[Message]
     cursor: Cursor
 
 
 class Outbox:
-    """A reader of the log, over a connection of its own. Its calls wait for the disk: use a thread."""
+    """Turns the log into messages. Calls block on the disk: an event loop makes them in a thread."""
 
     def __init__(
         self, store: Store, topics: Topics, *, decision: DecisionKeys, job: JobKeys, keep_s: float
     ) -> None:
-        """`keep_s`: scheduler seconds after its end for which a job's state is retained."""
+        """`keep_s` is the number of scheduler seconds for which an ended job's state stays retained."""
         self._store = store
         self._topics = topics
         self._decision = decision
@@ -65,12 +69,12 @@ class Outbox:
         self._keep_s = keep_s
 
     def cursor(self) -> Cursor:
-        """How far the broker was told."""
+        """The stored cursor of the broker."""
         told: dict[str, Any] = self._store.fact(FACT) or {}
         return Cursor(**told)
 
     def settle(self, cursor: Cursor) -> None:
-        """The broker has taken everything up to there."""
+        """Store the cursor up to which the broker has acknowledged all messages."""
         fact = {"seq": cursor.seq, "ended_at": cursor.ended_at, "job_id": cursor.job_id}
         self._store.set_fact(FACT, fact)
 
@@ -90,13 +94,13 @@ class Outbox:
             machine = row.subject in bills
             topic = self._topics.instance_events if machine else self._topics.job_events
             messages.append(Message(topic(row.subject), encode(self._decision(row))))
-            # What becomes of a machine changes its jobs, too: their phase, and what they are billed.
+            # A decision about an instance also changes its jobs: their phase, and their bills.
             touched |= dict.fromkeys(bills[row.subject] if machine else [row.subject])
         messages += self._states(list(touched))
         return Batch(messages, replace(cursor, seq=rows[-1].seq))
 
     def long_over(self, cursor: Cursor) -> Batch | None:
-        """The next jobs that are long over, whose retained states go; None if there are none."""
+        """Messages that clear the states of the next jobs that ended over `keep_s` ago; None if none did."""
         c = t.jobs.c
         later = (c.ended_at > cursor.ended_at) | ((c.ended_at == cursor.ended_at) & (c.id > cursor.job_id))
         over = c.phase.in_(ENDED_JOBS) & (c.ended_at < self._now() - self._keep_s)
@@ -118,7 +122,7 @@ class Outbox:
         return Message(self._topics.job_state(row.id), payload, retain=True)
 
     def _bills(self, subjects: Iterable[str]) -> dict[str, list[str]]:
-        """Those subjects that are machines, each with the jobs that share its bill."""
+        """The subjects that are instances, each with the jobs that share its bill."""
         columns = t.instances.c
         found: dict[str, list[str]] = {}
         with self._store.read() as conn:
@@ -134,9 +138,10 @@ class Outbox:
 
 
 async def follow(outbox: Outbox, cursor: Cursor) -> AsyncGenerator[Batch, None]:
-    """Everything from there on, for ever. Who comes back for more has dealt with what it was given.
+    """Endless batches from a cursor on; a consumer that asks for the next one has processed the previous one.
 
-    Nobody is waited for and nothing is kept for anybody: each listener has a cursor, and the log is there.
+    Listeners are independent: each has its own cursor, the log is the only buffer, and a slow listener does
+    not delay the others.
     """
     clear_at = 0.0
     while True:

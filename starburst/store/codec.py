@@ -52,7 +52,7 @@ def action(kind: str, body: str) -> Action:
 
 
 def subject(thing: Event | Action) -> str:
-    """The id of the job or instance, or the site, that an event is about; "" is none."""
+    """The id of the job or instance, or the site, that an event or action is about; "" is none."""
     if isinstance(thing, JobSubmitted):
         return thing.job.id
     if isinstance(thing, SiteSynced):

@@ -158,7 +158,7 @@ def _is_admission(decision: Decision, record: JobRecord) -> bool:
     """Whether the job leaves the queue for the first time; `record` is its state after the step."""
     if decision.kind not in ("placed", "offloaded") or decision.numbers.get("why") in ("again", "stranded"):
         return False
-    # An immediate placement, on the cluster or on a running machine, has counted its attempt already.
+    # An immediate placement, on the cluster or on a running instance, has counted its attempt already.
     return record.attempt == (1 if record.phase is Phase.STARTING else 0)
 
 

@@ -28,7 +28,7 @@ OUT_OF_REACH = (
     "access permission denied",
     "locking protocol",
 )
-#: Bytes of free space below which a disk counts as full: SQLite cannot map a new page of its index then.
+#: Bytes of free space below which a disk counts as full: SQLite may fail to extend its WAL index (-shm).
 LEAST_ROOM = 64 * 1024
 
 
@@ -41,7 +41,7 @@ def translate(engine: Engine, path: Path | None) -> None:
 
 
 def trouble(error: BaseException, path: Path | None) -> StoreError | None:
-    """The store error for an error of driver or pool; None if the error is about a statement."""
+    """The store error for an error of driver or pool; None for other errors, such as of a statement."""
     where = "the store" if path is None else str(path)
     said = str(error)
     if isinstance(error, PoolTimeoutError):
@@ -65,7 +65,7 @@ def trouble(error: BaseException, path: Path | None) -> StoreError | None:
 
 
 def no_room(path: Path) -> str:
-    """The reason why a file system cannot be written; "" if it can, or if it does not tell."""
+    """The reason why a file system cannot be written; "" if it can, or if its status cannot be read."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:

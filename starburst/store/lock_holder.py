@@ -15,7 +15,7 @@ PENDING_BYTE = 1 << 30
 
 
 def holder(database: Path) -> str | None:
-    """The holder, such as "pid 12 (sqlite3)"; None if the lock is free or the kernel does not tell."""
+    """The holder, such as "pid 12 (sqlite3)"; None if the lock is free or /proc/locks cannot be read."""
     places = {_inode(Path(f"{database}-shm")): WAL_WRITE_BYTE, _inode(database): PENDING_BYTE}
     places.pop(None, None)
     try:
@@ -49,6 +49,6 @@ def _named(pid: int) -> str:
     try:
         name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
-        return f"pid {pid}" if pid > 0 else "another process"  # 0 or negative: a process of another container
+        return f"pid {pid}" if pid > 0 else "another process"  # 0 or negative: in another PID namespace
     shown = "".join(c if c.isprintable() else "?" for c in name)
     return f"pid {pid} ({shown})"

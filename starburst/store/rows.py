@@ -64,7 +64,7 @@ def new_job(record: JobRecord, submission: Submission) -> TableRow:
 
 
 def instance(record: InstanceRecord) -> TableRow:
-    """A rented machine."""
+    """A rented instance."""
     return {
         "id": record.id,
         "offer_name": record.offer.name,

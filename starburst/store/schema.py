@@ -54,7 +54,7 @@ jobs = Table(
     Index("ix_jobs_name", "name", "id"),
 )
 
-#: Rented machines, ended ones too.
+#: Rented instances, ended ones too.
 instances = Table(
     "instances",
     metadata,
@@ -129,7 +129,7 @@ actions = Table(
 
 #: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id; "clock";
 #: "tallies", "spent" and "steps", monotonic counters; "speeds", the throughput table of jobs that share
-#: machines.
+#: instances.
 facts = Table(
     "facts",
     metadata,

@@ -1,4 +1,4 @@
-"""The store: requests of users, the steps of the scheduler, and the state that a restart needs."""
+"""The store: requests of users, steps of the scheduler, and the state that a restart needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from starburst.store.schema import actions, decisions, events, facts, instances,
 
 T = TypeVar("T")
 
-#: Phases of jobs and machines that have not ended; listed, so that SQLite uses the index on phases.
+#: Phases of jobs and instances that have not ended; listed, so that SQLite uses the index on phases.
 LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
 ENDED_JOBS = [phase.value for phase in ENDS]
 LIVE_INSTANCES = [
@@ -151,10 +151,10 @@ class Store:
             raise trouble(error, self.path) or error from None
 
     async def in_order(self, call: Callable[[], T]) -> T:
-        """What a call on this store returns, made in the store's own thread after all earlier ones.
+        """The result of a call on this store, made in the store's own thread after all earlier calls.
 
-        An event loop that writes does it by this: a commit waits for the disk and for other writers, half a
-        minute if need be. The call is made even if its caller is cancelled.
+        Event loops write through this method, because a commit blocks on the disk and on other writers, for
+        up to half a minute. The call is made even if its caller is cancelled.
         """
         return await self._thread.run(call)
 
@@ -245,7 +245,8 @@ class Store:
     # Steps of the scheduler.
 
     def commit(self, step: Step) -> None:
-        """Store a step in one transaction.
+        """Store a step in one transaction: its requests are removed, its events and decisions are logged, and
+        changed jobs, instances and facts are replaced; its actions become pending.
 
         Raises:
             StoreError: the step changed a job that is neither stored nor among its submissions.
@@ -282,7 +283,7 @@ class Store:
             conn.execute(_action_done.values(done_at=now), {"action_key": key})
 
     def snapshot(self) -> Snapshot:
-        """The state that a scheduler restarts from: jobs not ended or not paid, machines not ended."""
+        """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended."""
         unfinished = jobs.c.phase.in_(LIVE_JOBS)
         unpaid = jobs.c.phase.in_(ENDED_JOBS) & (jobs.c.open_bills > 0)
         open_instances = instances.c.phase.in_(LIVE_INSTANCES)

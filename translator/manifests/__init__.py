@@ -1,1 +1,1 @@
-"""Kubernetes manifests read as jobs."""
+"""Reads Kubernetes manifests as jobs."""

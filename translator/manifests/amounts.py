@@ -1,4 +1,4 @@
-"""Amounts of resources: the requests of a container, with limits standing in for those it lacks."""
+"""Amounts of resources: the requests of a container; a missing request equals the limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from translator.quantity import quantity
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 KNOWN = ("cpu", "memory", *GPUS)
 MIB = 1024**2
-#: GPUs or CPUs of one task; more is a slip of the keyboard.
+#: Largest number of GPUs or CPUs per task; a larger one is taken for a typing error.
 MOST = 10**6
 
 RESOURCES = Fields(
@@ -26,7 +26,7 @@ Quantities = dict[str, Fraction]
 
 
 def container_amounts(field: Field) -> Quantities:
-    """What the `resources` of a container ask for, by name: CPUs, bytes, GPUs."""
+    """The requests in the `resources` of a container, by name: CPUs, bytes, GPUs."""
     field.check(RESOURCES)
     limits = amounts(field.at("limits"))
     asked = dict(limits)
@@ -45,7 +45,7 @@ def container_amounts(field: Field) -> Quantities:
 def as_resources(asked: Quantities, field: Field) -> Resources:
     """GPUs, CPUs (rounded up to a thousandth) and memory (rounded up to a MiB), without a GPU type.
 
-    `field` is what asks for them.
+    Problems and notes refer to `field`.
     """
     kinds = [name for name in GPUS if asked.get(name)]
     if len(kinds) > 1:
@@ -63,13 +63,13 @@ def as_resources(asked: Quantities, field: Field) -> Resources:
 
 
 def amounts(field: Field) -> Quantities:
-    """The amounts under `requests` or `limits` that Starburst schedules by."""
+    """The amounts under `requests` or `limits` of resources that Starburst schedules by."""
     found: Quantities = {}
     for name, entry in field.entries().items():
         if name == "ephemeral-storage":
             entry.note("Starburst does not schedule by local disk; this is ignored")
         elif name not in KNOWN:
-            near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" is one letter from "cpu"
+            near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" resembles "cpu"
             mend = did_you_mean(name, near, f"ask for {', '.join(near)}")
             entry.refuse(f"is not a resource Starburst schedules by; {mend}")
         elif entry.value is not None:

@@ -1,4 +1,4 @@
-"""Job arrays: one manifest for many jobs, which differ in their index alone."""
+"""Job arrays: one manifest for many jobs, which differ in their index only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from translator.field import Field
 
 MAX_MEMBERS = 10_000
 MAX_INDEX = 99_999
-#: Letters of an array's id, so that those of its jobs, with a dash and the index behind it, are labels.
+#: Longest id of an array, such that its jobs' ids, with a dash and the index appended, are valid labels.
 MAX_ID = 63 - len(f"-{MAX_INDEX}")
 
 _SPAN = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?")
@@ -19,19 +19,19 @@ _HOW = "write the first and last index, such as 0-99, and %10 behind it for at m
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """The indices of an array, and how many of its jobs may have or wait for a place at a time."""
+    """The indices of an array, and the largest number of its jobs that may be queued or running at a time."""
 
     first: int
     last: int
     at_once: int | None = None
 
     def first_member(self, array: str) -> Member:
-        """Of an array's jobs, the place of the first."""
+        """The first member of an array with this id."""
         return Member(array, self.first, self.last - self.first + 1, self.at_once)
 
 
 def read_span(field: Field) -> IndexRange | None:
-    """What the annotation starburst.io/array says."""
+    """The value of the annotation starburst.io/array; None if it is absent or invalid."""
     text = field.text()
     if text is None:
         return None
@@ -49,12 +49,12 @@ def read_span(field: Field) -> IndexRange | None:
 
 
 def jobs_in(item: Submission) -> int:
-    """The number of jobs of a submission, which may be the first of an array."""
+    """The number of jobs of a submission: the size of the array if it is a first member, else 1."""
     return 1 if item.job.array is None else item.job.array.size
 
 
 def members(item: Submission) -> list[Submission]:
-    """The jobs of a submission: itself, unless it is the first of an array."""
+    """The jobs of a submission: all members of the array if it is a first member, else itself."""
     job, place = item.job, item.job.array
     if place is None:
         return [item]

@@ -1,4 +1,4 @@
-"""YAML text as plain documents: strict about what YAML lets pass, such as a key given twice."""
+"""Parses YAML text, with stricter rules than YAML: duplicate keys, for example, are errors."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import yaml
 
 from translator.errors import ManifestError, ManifestErrors
 
-#: At the start of a line this is a document marker wherever it stands, so a bad document hides no other.
+#: A document marker: the text is split at each before it is parsed, so an invalid document hides no other.
 _MARKER = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
 
 
-#: Nodes of one document, each alias counted as all that it stands for; 10,000 jobs have some 300,000.
+#: Largest number of nodes per document, with aliases expanded; 10,000 jobs have some 300,000.
 MAX_NODES = 500_000
-#: Levels of lists and mappings within each other; Kubernetes' own types have some twenty.
+#: Largest nesting depth; Kubernetes' own types have some twenty levels.
 MAX_DEPTH = 100
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML with the scalars Kubernetes knows: no dates, no base 60, no octals."""
+    """A YAML loader with the scalar types of Kubernetes: no dates, base 60 or octal numbers."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - an attribute of the base class
         first: [(tag, pattern) for tag, pattern in resolvers if tag in (f"{_TAG}bool", f"{_TAG}null", _MERGE)]
@@ -69,7 +69,7 @@ def load(chunk: Chunk, source: str, document: int) -> object:
     """The value of one document, of dicts with text keys, lists and scalars; None if it is empty.
 
     Raises:
-        ManifestErrors: it is not YAML, or has keys or values that no manifest may have.
+        ManifestErrors: the text is not YAML, is too large, or has keys or values that manifests may not have.
     """
 
     def error(field: str, value: object, mend: str) -> ManifestErrors:
@@ -102,7 +102,7 @@ def load(chunk: Chunk, source: str, document: int) -> object:
 
 
 class _TooLargeError(Exception):
-    """A document is more than any manifest is."""
+    """A document exceeds MAX_NODES or MAX_DEPTH."""
 
     def __init__(self, mark: Any, why: str) -> None:
         super().__init__(why)
@@ -110,18 +110,18 @@ class _TooLargeError(Exception):
 
 
 def _measure(text: str) -> None:
-    """Look through a document before anything of it is built: libyaml's own loader knows no bounds.
+    """Check the size of a document by its events, before nodes are built: libyaml's loader has no limits.
 
     Raises:
         _TooLargeError: it is too deep, or has too many nodes.
         yaml.YAMLError: it is not YAML.
     """
-    nodes, sizes = 0, dict[str, int]()  # of anchors
+    nodes, sizes = 0, dict[str, int]()  # sizes: nodes per anchor
     levels: list[tuple[str | None, int]] = []
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                mark: Any = event.start_mark  # libyaml's own kind
+                mark: Any = event.start_mark  # a type of libyaml's binding
                 raise yaml.composer.ComposerError(None, None, f"found undefined alias {event.anchor!r}", mark)
             nodes += sizes[event.anchor]
         elif isinstance(event, yaml.NodeEvent):
@@ -144,10 +144,10 @@ def _measure(text: str) -> None:
 
 
 def _line(chunk: Chunk, bad: yaml.reader.ReaderError | UnicodeEncodeError) -> str:
-    """The line of a character that YAML does not have."""
+    """The line of a character that YAML does not allow."""
     if isinstance(bad, UnicodeEncodeError):
         before = chunk.text.count("\n", 0, bad.start)
-    else:  # libyaml counts bytes
+    else:  # libyaml's position is in bytes
         before = chunk.text.encode().count(b"\n", 0, bad.position)
     return f"line {chunk.lines_before + before + 1}"
 
@@ -159,13 +159,13 @@ def _place(chunk: Chunk, mark: yaml.Mark | None) -> str:
 
 
 def _problems(loader: _Loader, root: yaml.Node) -> list[tuple[yaml.Mark, object, str]]:
-    """What is YAML but no manifest: where, which value, and the mend."""
+    """Valid YAML that manifests may not have: the position, the value and the remedy of each problem."""
     found: list[tuple[yaml.Mark, object, str]] = []
     seen: set[int] = set()
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if id(node) in seen:  # an alias
+        if id(node) in seen:  # repeated by an alias
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
@@ -204,7 +204,7 @@ def _key_problems(node: yaml.MappingNode) -> list[tuple[yaml.Mark, object, str]]
 
 
 def _plain_tag(loader: _Loader, node: yaml.Node) -> str:
-    """The tag a node has when none is written."""
+    """The implicit tag of a node."""
     if isinstance(node, yaml.MappingNode):
         return f"{_TAG}map"
     if isinstance(node, yaml.SequenceNode):
@@ -215,5 +215,5 @@ def _plain_tag(loader: _Loader, node: yaml.Node) -> str:
 
 
 def _is_clean(text: str) -> bool:
-    """Whether a text can be an argument of a program: no NUL, no half of a surrogate pair."""
+    """Whether a text can be a program's argument: no NUL and no lone surrogate."""
     return not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)

@@ -1,4 +1,4 @@
-"""What a whole pod asks for, checked: its effective requests (see `translator.podspec`)."""
+"""The effective requests of a pod (see `translator.podspec`), with checks of the manifest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from translator.podspec import RequestsOfParts, effective_requests, is_sidecar
 
 
 def pod_resources(spec: Field) -> Resources:
-    """The effective requests of a pod spec; what is wrong with them goes to the report of the field."""
+    """The effective requests of a pod spec; errors are recorded in the field's report."""
     containers = spec.at("containers").items()
     whole = spec.at("resources")
     _check_pod_level(whole)
@@ -34,7 +34,7 @@ def pod_resources(spec: Field) -> Resources:
 
 
 def _check_pod_level(resources: Field) -> None:
-    """Only CPU and memory can be asked for a pod as a whole."""
+    """Refuse pod-level resources other than CPU and memory."""
     resources.check(RESOURCES)
     for field in (resources.at("limits"), resources.at("requests")):
         for name in GPUS:

@@ -1,4 +1,4 @@
-"""`$(NAME)` in a container's texts, filled in as Kubernetes does, within what a program can be given."""
+"""Expands `$(NAME)` in a container's texts, as Kubernetes does, within the size limits of a process."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from itertools import chain, groupby
 from translator.field import Field
 from translator.tasks.shell import ShellExpression, ShellWord
 
-#: Bytes of one argument or variable that Linux takes (MAX_ARG_STRLEN, 32 pages, less the zero at the end).
+#: Largest size of an argument or variable in Linux, bytes (MAX_ARG_STRLEN, 32 pages, less the final NUL).
 MAX_TEXT = 128 * 1024 - 1
-#: Bytes of all arguments and variables of a container.
+#: Largest size of all arguments and variables of a container, bytes.
 MAX_SUM = 1024 * 1024
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
-#: The same without names.
+#: The same, but matching `$$` only.
 _DOLLAR = re.compile(r"\$(?:\$|((?!)))")
-#: What a name stands for; None is an unknown one.
+#: The value of a name; None if the name is unknown.
 KnownVariables = Callable[[str], ShellWord | None]
 
 
 @dataclass(slots=True)
 class Expansion:
-    """The texts of one container, filled in one after the other, each and all within bounds.
+    """Expands the texts of one container, within limits of each text and of their sum.
 
-    What is too long is refused by its field, once, and nothing is filled in any more. Sizes are added up
-    before a text is made: forty variables that double each other would be 10 TB.
+    The first text beyond a limit is refused, and later ones are not expanded. Sizes are computed before a
+    text is built: forty variables, each twice the previous one, would have 10 TB.
     """
 
     left: int = MAX_SUM
     over: bool = False
 
     def expand(self, field: Field, known: KnownVariables, name: str = "") -> ShellWord:
-        """A text with its `$(NAME)` filled in, of the variable `name`; no text if it is too long.
+        """The expanded text, the value of the variable `name` if given; () beyond a limit.
 
-        `$$` is a dollar, and an unknown name stays as it is written (Kubernetes documentation, "Define
-        Dependent Environment Variables").
+        `$$` becomes a dollar, and a reference to an unknown name stays unchanged (Kubernetes documentation,
+        "Define Dependent Environment Variables").
         """
         written = field.text() or ""
         return () if self.over else self._fitting(field, list(_parts(written, known)), name)
 
     def count(self, field: Field, word: ShellWord, name: str) -> ShellWord:
-        """A variable's value from elsewhere, if there is room for it."""
+        """Count a variable's value from another source; () beyond a limit."""
         return () if self.over else self._fitting(field, [word], name)
 
     def _fitting(self, field: Field, words: list[ShellWord], name: str) -> ShellWord:
@@ -68,7 +68,7 @@ def names_in(text: str) -> list[str]:
 
 
 def joined(words: list[ShellWord]) -> ShellWord:
-    """One word of many: texts side by side made one, and empty ones left out."""
+    """The concatenation of words; adjacent literals are merged and empty ones omitted."""
     found: list[str | ShellExpression] = []
     for is_text, group in groupby(chain.from_iterable(words), key=lambda part: isinstance(part, str)):
         parts = list(group)
@@ -87,14 +87,14 @@ def _parts(text: str, known: KnownVariables) -> Iterator[ShellWord]:
 
 
 def _references(text: str) -> Iterator[re.Match[str]]:
-    """In linear time: behind the last bracket no name can end, and none is looked for."""
+    """References and `$$` in order, in linear time: names are not searched after the last bracket."""
     closed = text.rfind(")") + 1
     yield from _REFERENCE.finditer(text, 0, closed)
     yield from _DOLLAR.finditer(text, closed)
 
 
 def _bytes(words: list[ShellWord]) -> int:
-    sizes: dict[int, int] = {}  # one long value may stand there a thousand times
+    sizes: dict[int, int] = {}  # cached: one long value may occur many times
     total = 0
     for part in chain.from_iterable(words):
         if id(part) not in sizes:

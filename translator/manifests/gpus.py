@@ -1,4 +1,4 @@
-"""GPU types: the labels that name them, and one short name for each way of writing it."""
+"""GPU types: the labels that name them, and a canonical short name of each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LABELS = (
     "accelerator",
 )
 
-#: Maker, line of products, socket and memory technology: not needed to tell one type from another.
+#: Maker, product line, socket and memory technology: not needed to distinguish types.
 _FILLER = re.compile(
     r"NVIDIA|AMD|TESLA|GEFORCE|QUADRO|INSTINCT|SXM\d?|PCIE?|NVLINK|NVL|HGX|DGX|HBM\d?E?|OAM|MEGA|SHARED|GENERATION"
 )
 _MEMORY = re.compile(r"\d+GI?B")
 
-#: Types sold in two sizes of memory: the larger keeps it in its name.
+#: Types with two memory sizes: the larger size is part of the name.
 _LARGE = frozenset({("V100", "32GB"), ("A100", "80GB")})
 
 
@@ -36,7 +36,7 @@ def gpu_type(label: str) -> str:
 
 
 def split_selector(selector: Field, gpus: int) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The GPU type a node selector asks for, and all else it asks for, sorted."""
+    """The GPU type that a node selector requires, and its other labels, sorted."""
     kind = ""
     others: list[tuple[str, str]] = []
     for key, field in selector.entries().items():

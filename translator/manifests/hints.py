@@ -16,7 +16,7 @@ from translator.manifests.arrays import IndexRange, read_span
 from translator.quantity import quantity
 
 PREFIX = "starburst.io/"
-#: What a user may say about the machine in a cloud.
+#: Hints for the instance in a cloud.
 MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
 KEYS = (
     "after-any",
@@ -34,12 +34,12 @@ KEYS = (
     "workload",
     *MACHINE_KEYS,
 )
-#: Those that no machine can keep that other jobs share.
+#: Hints that have no effect on an instance shared by several jobs.
 UNKEPT = {
     "autostop": "machines are shared, and given back when no job is on them",
     "disk-size": "machines are shared, and have disks of SkyPilot's own size (256 GiB)",
 }
-#: What Starburst writes on objects of a cluster itself.
+#: Keys that Starburst itself writes on objects of a cluster.
 OWN_KEYS = (
     "active-deadline",
     "adopted",
@@ -63,7 +63,7 @@ MAX_NAMES = 100
 _JOB_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 MAX_DISK_GIB = 65_536
 
-#: Clouds with machines for rent, by SkyPilot 0.14.1's names (sky/skylet/constants.py, ALL_CLOUDS).
+#: Clouds that rent instances, by SkyPilot 0.14.1's names (sky/skylet/constants.py, ALL_CLOUDS).
 CLOUDS = (
     "aws",
     "azure",
@@ -95,22 +95,22 @@ _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class MachineHints:
-    """Requirements on the machine in a cloud; None leaves the choice to Starburst."""
+    """Requirements on the instance in a cloud; None leaves the choice to Starburst."""
 
-    #: "cloud", "cloud/region" or "cloud/region/zone"; a star stands for any.
+    #: "cloud", "cloud/region" or "cloud/region/zone"; an asterisk is any.
     infra: str | None = None
     use_spot: bool | None = None
     disk_gib: int | None = None
-    #: Dollars.
+    #: Dollars per hour.
     max_hourly_cost: Decimal | None = None
-    #: Minutes without a job after which it is given back.
+    #: Minutes without a job after which the instance is terminated.
     autostop_min: int | None = None
-    #: "container": in the job's image; "host": on the machine itself.
+    #: "container": in the job's image; "host": on the instance itself.
     runtime: str = "container"
 
     @property
     def offer_rules(self) -> OfferRules:
-        """Which machines may be rented for the job."""
+        """The offers that may be rented for the job."""
         if self.infra is None and self.use_spot is None and self.max_hourly_cost is None:
             return ANY_OFFER
         place = ["" if part == "*" else part for part in (self.infra or "").split("/")]
@@ -121,7 +121,7 @@ class MachineHints:
 
 @dataclass(frozen=True, slots=True)
 class JobHints:
-    """Options of a job that its user set; the fields are those of `Job`."""
+    """Options of a job set by its user; the names are those of `Job`'s fields."""
 
     queue: str = "default"
     runtime_estimate_s: float | None = None
@@ -131,10 +131,10 @@ class JobHints:
     priority: int = 0
     hold: bool = False
     array: IndexRange | None = None
-    #: Names of other jobs, as they were typed.
+    #: Names or ids of other jobs, as written in the manifest.
     after_ok: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: None leaves it to the Job's backoffLimit.
+    #: None: the Job's backoffLimit applies.
     retries: int | None = None
     workload: str = ""
     alone_per_s: float | None = None
@@ -142,7 +142,7 @@ class JobHints:
 
 
 def read_hints(metadata: Field) -> JobHints:
-    """The hints among the labels and annotations; where both name one, the annotation counts."""
+    """The hints among labels and annotations; an annotation overrides a label of the same key."""
     found: dict[str, Field] = {}
     for kind in ("labels", "annotations"):
         for key, field in metadata.at(kind).entries().items():
@@ -173,7 +173,7 @@ def read_hints(metadata: Field) -> JobHints:
 
 
 def note_unkept(metadata: Field) -> None:
-    """Say which wishes count for a machine of the job's own only."""
+    """Note the hints that have an effect only if the job has an instance to itself."""
     for kind in ("labels", "annotations"):
         for key, why in UNKEPT.items():
             wish = metadata.at(kind).at(PREFIX + key)
@@ -182,7 +182,7 @@ def note_unkept(metadata: Field) -> None:
 
 
 def refuse_hints(metadata: Field) -> None:
-    """Refuse hints where they would go unread: on the pod template of a Job."""
+    """Refuse hints on the pod template of a Job, where they are not read."""
     for kind in ("labels", "annotations"):
         for key, field in metadata.at(kind).entries().items():
             if _is_hint(key, field):
@@ -262,14 +262,14 @@ def _runtime(field: Field) -> float | None:
 
 
 def _switch(field: Field) -> bool:
-    """A boolean, in quotes as Kubernetes wants it or without."""
+    """A boolean; quotes, which Kubernetes requires in annotations, are optional."""
     if isinstance(field.value, str) and field.value in ("true", "false"):
         return field.value == "true"
     return field.flag()
 
 
 def _number(field: Field, least: int, most: int) -> int | None:
-    """A whole number, in quotes as Kubernetes wants it or without."""
+    """An integer; quotes, which Kubernetes requires in annotations, are optional."""
     value = field.value
     if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value):
         value = int(value)
@@ -277,7 +277,7 @@ def _number(field: Field, least: int, most: int) -> int | None:
 
 
 def _names(field: Field) -> tuple[str, ...]:
-    """Names of jobs, between commas."""
+    """Names or ids of jobs, separated by commas."""
     text = field.text()
     names = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
     if len(names) > MAX_NAMES or not all(_JOB_NAME.fullmatch(name) for name in names):

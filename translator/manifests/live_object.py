@@ -1,4 +1,4 @@
-"""Live objects: Jobs and Pods of a cluster read as jobs, without the fields that the server has added."""
+"""Reads live Jobs and Pods of a cluster as jobs, without the fields that the API server has added."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from translator.field import Field, ManifestReport
 from translator.manifests.hints import OWN_KEYS, PREFIX
 from translator.manifests.manifest import API_VERSIONS, has_kind, submission
 
-#: Fields of metadata that users set; all others are the server's.
+#: Fields of metadata that users set; the API server sets all others.
 _USERS = ("name", "namespace", "labels", "annotations")
 _SERVERS_KEYS = frozenset(
     {
@@ -30,7 +30,7 @@ _SERVERS_KEYS = frozenset(
     }
 )
 _DEADLINE = f"{PREFIX}active-deadline"
-#: Volumes with the credentials of the pod's account, which the server mounts by itself: projected ones, and
+#: Volumes with the credentials of the pod's service account, which the API server adds: projected volumes, or
 #: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
 _INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
@@ -40,17 +40,17 @@ _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 def read_object(
     obj: Mapping[str, Any], *, job_id: str, user: str | None = None, carries: Carried | None = None
 ) -> Submission:
-    """A Job or Pod, as the API server returns it, as a job with the id `job_id`.
+    """A Job or Pod, as returned by the API server, as a job with the id `job_id`.
 
-    `user` is whose it is; None is as its label or annotation starburst.io/user says. `carries` as for
-    `read_manifests`.
+    `user` is the job's user; None takes it from the label or annotation starburst.io/user. `carries` is that
+    of `read_manifests`.
 
     Raises:
-        ManifestErrors: it asks for what Starburst cannot give; it holds every problem found.
+        ManifestErrors: the object is invalid or not supported; contains all problems.
     """
     metadata = _mapping(obj, "metadata")
     kind = "Job" if "template" in _mapping(obj, "spec") else "Pod"
-    obj = {"apiVersion": API_VERSIONS[kind], "kind": kind, **obj}  # the items of a list come without them
+    obj = {"apiVersion": API_VERSIONS[kind], "kind": kind, **obj}  # items of a list lack both
     adopted = Adopted(
         kind=str(obj["kind"]),
         namespace=str(metadata.get("namespace") or "default"),
@@ -90,7 +90,7 @@ def read_object(
 
 
 def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an object without what the server and Starburst have written into it."""
+    """A copy of an object without the fields that the API server and Starburst have added."""
     manifest = copy.deepcopy({key: value for key, value in obj.items() if key != "status"})
     metadata = _mapping(manifest, "metadata")
     deadline = str(_mapping(metadata, "annotations").get(_DEADLINE, ""))
@@ -98,7 +98,7 @@ def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
     spec = _mapping(manifest, "spec")
     if manifest.get("kind") == "Job":
         _clean_job(spec)
-        if deadline.isdecimal():  # taken off while the job waits
+        if deadline.isdecimal():  # removed while the job waits
             spec.setdefault("activeDeadlineSeconds", int(deadline))
     elif manifest.get("kind") == "Pod":
         _clean_pod(spec)
@@ -106,7 +106,7 @@ def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clean_job(spec: dict[str, Any]) -> None:
-    """Without the server's selector, and not suspended, as it may be while it waits."""
+    """Remove the API server's selector, the suspension of a waiting Job, and the server's keys."""
     if not spec.get("manualSelector"):
         spec.pop("selector", None)
     spec.pop("suspend", None)
@@ -118,7 +118,9 @@ def _clean_job(spec: dict[str, Any]) -> None:
 
 
 def _clean_pod(spec: dict[str, Any]) -> None:
-    """Without its place, what was put into it to debug it, and what admission gives to every pod."""
+    """Remove the node name, debug containers, and the priority, tolerations and credentials that admission
+    adds to every pod.
+    """
     for key in ("nodeName", "ephemeralContainers", "priority"):
         spec.pop(key, None)
     _drop(spec, "tolerations", _is_injected)
@@ -173,7 +175,7 @@ def _user(metadata: dict[str, Any], manifest: Field) -> str:
 
 
 def _controller(metadata: dict[str, Any]) -> str:
-    """The object that makes this one again when it goes, as "Job train"; "" if there is none."""
+    """The controller that owns this object, as "Job train"; "" if there is none."""
     for owner in _mappings(metadata, "ownerReferences"):
         if owner.get("controller"):
             return f"{owner.get('kind')} {owner.get('name')}"

@@ -1,4 +1,4 @@
-"""Kubernetes manifests, as users have them, read as submissions: all of a text or none of it."""
+"""Reads Kubernetes manifests of users as submissions: all manifests of a text, or none."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from translator.manifests.pod import Pod, check_restart_policy, read_pod
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
 TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
 
-#: Documents of one text.
+#: Largest number of documents per text.
 MAX_DOCUMENTS = 10_000
-#: A gang larger than this is taken for a slip of the keyboard.
+#: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000
 MAX_ID = 63
 #: An object may have 1.5 MiB in etcd's default settings.
 MAX_JSON = 1_500_000
-#: Bytes of an object's labels and annotations (Kubernetes' TotalAnnotationSizeLimitB).
+#: Largest size of an object's labels and annotations, bytes (Kubernetes' TotalAnnotationSizeLimitB).
 MAX_LABELS = 256 * 1024
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -36,7 +36,7 @@ DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0
 
 _TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
 _LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
-#: Metadata that servers write.
+#: Metadata that API servers write.
 SERVERS_METADATA = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -78,7 +78,7 @@ _JOB_SPEC = Fields(
     },
     kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy"),
 )
-#: Value of `managedBy` that says no more than its absence.
+#: Value of `managedBy` that is equal to its absence.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
 
 
@@ -91,14 +91,14 @@ def read_manifests(
     native: bool = False,
     carries: Carried | None = None,
 ) -> list[Submission]:
-    """The submissions a text of one or more YAML documents holds; empty documents are passed over.
+    """The submissions in a text of one or more YAML documents; empty documents are skipped.
 
-    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`:
-    the cluster is a real Kubernetes, which runs the manifests themselves; `carries` is what jobs that leave
-    it are given of it, None for nothing.
+    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`
+    is true for a Kubernetes cluster, which runs the manifests themselves. `carries` is what offloaded jobs
+    get from the cluster; None is nothing.
 
     Raises:
-        ManifestErrors: something is wrong with any of them; it holds every problem found.
+        ManifestErrors: a manifest is invalid; contains all problems of the text.
     """
     found = read_firsts(text, source, suffix=suffix, user=user, native=native, carries=carries)
     return [item for first in found for item in members(first)]
@@ -113,7 +113,7 @@ def read_firsts(
     native: bool = False,
     carries: Carried | None = None,
 ) -> list[Submission]:
-    """As `read_manifests`, but of each array its first job alone."""
+    """As `read_manifests`, but with only the first member of each array."""
     submissions: list[Submission] = []
     errors: list[ManifestError] = []
     parts = chunks(text)
@@ -138,7 +138,7 @@ def read_firsts(
 
 
 def _manifests(value: object, report: ManifestReport) -> list[Field]:
-    """The manifests of a document: itself, or the items of a List, each with a report of its own."""
+    """The manifests of a document: itself, or the items of a List, each with its own report."""
     document = Field(value, "", report)
     if value is None:
         return []
@@ -152,7 +152,7 @@ def _manifests(value: object, report: ManifestReport) -> list[Field]:
 
 
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
-    """One manifest as a job and its workload, of an array the first; what is wrong goes to its report."""
+    """A manifest as a job and its workload, or as the first member of an array; errors go to its report."""
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
@@ -201,7 +201,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
 
 
 def _as_json(manifest: Field) -> str | None:
-    """A manifest as compact JSON, if it is of a size that Kubernetes takes: YAML's aliases can blow it up."""
+    """A manifest as compact JSON; None if it is too large for Kubernetes, as with many YAML aliases."""
     text = StringIO()
     try:
         for part in _JSON.iterencode(manifest.value):
@@ -218,7 +218,7 @@ def _as_json(manifest: Field) -> str | None:
 
 
 def _bound_labels(metadata: Field) -> None:
-    """Refuse labels and annotations that together are more than Kubernetes takes."""
+    """Refuse labels and annotations whose total size exceeds the limit of Kubernetes."""
     left = MAX_LABELS
     for kind in ("labels", "annotations"):
         found = metadata.at(kind).value
@@ -234,7 +234,7 @@ def _bound_labels(metadata: Field) -> None:
 
 
 def has_kind(manifest: Field) -> bool:
-    """Whether a manifest is a Job or a Pod; anything else is refused."""
+    """Whether a manifest is a Job or a Pod; other kinds are refused."""
     if not isinstance(manifest.value, dict):
         manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
         return False
@@ -254,7 +254,7 @@ def has_kind(manifest: Field) -> bool:
 
 
 def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
-    """A job's name, and the id made of it, which is a DNS label and no one else's."""
+    """A job's name, and a unique id derived from it, which is a DNS label."""
     namespace = metadata.at("namespace").text()
     if namespace not in (None, "", "default") and not metadata.report.native:
         metadata.at("namespace").note("Starburst has no namespaces; sort jobs with starburst.io/queue")
@@ -288,7 +288,7 @@ def _pod(spec: Field) -> tuple[Pod, int, IndexRange | None]:
 
 
 def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
-    """The pod of a Job and how many of it make the gang, or the array."""
+    """The pod of a Job, the size of the gang, and the index range if the Job is an array."""
     spec.check(_JOB_SPEC)
     tasks, span = _counts(spec)
     if spec.at("suspend").flag():
@@ -308,9 +308,9 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
 
 
 def _retries(limit: Field, wish: int | None) -> int:
-    """How often Starburst runs the job again: as the annotation says, else as its backoffLimit does.
+    """The number of further attempts by Starburst: the annotation's, else the backoffLimit.
 
-    A Kubernetes cluster keeps to the backoffLimit by itself, within one run.
+    A Kubernetes cluster applies the backoffLimit itself, within one run; it is then not counted here.
     """
     allowed = limit.whole(0) or 0
     if wish is not None:
@@ -319,7 +319,9 @@ def _retries(limit: Field, wish: int | None) -> int:
 
 
 def _counts(spec: Field) -> tuple[int, IndexRange | None]:
-    """Parallelism, which makes a gang; if it is less than an Indexed Job's completions, an array."""
+    """The size of the gang, which is the parallelism, and None; or 1 and the index range of an array, if an
+    Indexed Job has more completions than parallelism.
+    """
     parallelism, completions = spec.at("parallelism"), spec.at("completions")
     tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
     wanted = completions.whole(1)

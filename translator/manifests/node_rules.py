@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to besides its node selector: tolerations and required node affinity."""
+"""Rules beside the node selector for the nodes of a pod: tolerations and required node affinity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def read_rules(spec: Field) -> Rules:
-    """The rules of a pod spec, none if they are wrong; mistakes and what is ignored go to its report."""
+    """The rules of a pod spec, none if they are invalid; errors and ignored fields go to its report."""
     known = len(spec.report.errors)
     affinity = spec.at("affinity")
     affinity.check(_AFFINITY)
@@ -86,7 +86,7 @@ def _check_toleration(field: Field) -> None:
 
 
 def _check_node_selector(selector: Field) -> None:
-    """The alternatives of a node selector."""
+    """Check the terms of a node selector, of which a node must match one."""
     if selector.value is None:
         return
     selector.check(_NODE_SELECTOR)

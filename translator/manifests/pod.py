@@ -1,4 +1,4 @@
-"""A pod spec: its containers, where it may run and for how long."""
+"""Reads a pod spec: containers, resources, placement rules and time limits."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ POD_SPEC = Fields(
         "subdomain",
     ),
 )
-#: Honoured by a real Kubernetes, and part of what a task asks for.
+#: Pod-level amounts, which are part of a task's requests on Kubernetes and refused elsewhere.
 _AMOUNTS = {
     "overhead": "overhead is not supported; add it to the container's requests",
     "resources": "resources of a whole pod are not supported; give them to the container",
 }
 
-#: Volume types without data from elsewhere.
+#: Volume types without data from outside of the node.
 _HOST_VOLUMES = ("emptyDir", "hostPath")
 _OTHER_VOLUMES = {
     "configMap": "write the file in the command, or keep it on the nodes under a hostPath",
@@ -103,7 +103,7 @@ _OTHER_VOLUMES = {
     "projected": "write the values under env",
     "secret": "keep the file on the nodes under a hostPath",
 }
-#: Disks and file systems of clouds and vendors, most of them by now served by csi.
+#: Disks and file systems of clouds and vendors, most of them replaced by csi.
 _DISKS = (
     "awsElasticBlockStore",
     "azureDisk",
@@ -131,7 +131,7 @@ _VOLUME = Fields(
     refused={kind: f"this type of volume is not supported; {mend}" for kind, mend in _OTHER_VOLUMES.items()},
     kept=_OTHER_VOLUMES,
 )
-#: Where what the config maps to them may go along.
+#: Volumes of an offloadable job: those of MAPPED kinds may have storage in the cloud.
 _CARRIED_VOLUME = Fields(
     "a volume",
     read=(*_VOLUME.read, *MAPPED),
@@ -144,7 +144,7 @@ DEFAULT_GRACE_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What one pod needs and runs. `grace_s` is the time between SIGTERM and SIGKILL, in seconds."""
+    """Requirements and workload of a pod. `grace_s` is the time between SIGTERM and SIGKILL, seconds."""
 
     resources: Resources
     node_selector: tuple[tuple[str, str], ...]
@@ -154,7 +154,7 @@ class Pod:
 
 
 def read_pod(spec: Field) -> Pod:
-    """The pod a spec describes. Its restart policy is the caller's to judge."""
+    """The pod that a spec describes. The caller checks the restart policy."""
     spec.check(POD_SPEC)
     _check_surroundings(spec)
     grace_s = spec.at("terminationGracePeriodSeconds").whole(0)
@@ -176,7 +176,7 @@ def read_pod(spec: Field) -> Pod:
 
 
 def _carried(spec: Field) -> Carried | None:
-    """What a job that may be offloaded gets from its cluster."""
+    """What an offloadable job gets from its Kubernetes cluster; None for other jobs."""
     return spec.report.carries if spec.report.native and spec.report.leaves else None
 
 
@@ -190,7 +190,7 @@ def _resources(spec: Field, container: Field) -> Resources:
 
 
 def _main_container(spec: Field) -> Field:
-    """The first container, which is the one that would run in a cloud."""
+    """The first container, which is the one that runs after an offload; others are refused or noted."""
     for container in spec.at("initContainers").items():
         container.refuse_away(
             f"the init container {_name(container)} is not supported; do its work in the command",
@@ -212,7 +212,7 @@ def _main_container(spec: Field) -> Field:
 
 
 def _check_beside(container: Field) -> None:
-    """Misspelt fields of a container that stays in the cluster, if it is there at all."""
+    """Check the fields of a container that runs on the cluster only; others are not checked."""
     if container.report.native:
         container.staying().check(CONTAINER)
 
@@ -222,7 +222,7 @@ def _name(container: Field) -> str:
 
 
 def _check_surroundings(spec: Field) -> None:
-    """What lies around the container: volumes, accounts and the choice of a scheduler."""
+    """Check volumes, security context, scheduler and service account."""
     carried = _carried(spec)
     for volume in spec.at("volumes").items():
         volume.check(_VOLUME if carried is None else _CARRIED_VOLUME)
@@ -246,7 +246,9 @@ def _check_security(context: Field) -> None:
 
 
 def check_restart_policy(spec: Field, *, of_job: bool) -> None:
-    """Never, or a policy that is treated as Never with a note. Absent means Always to Kubernetes."""
+    """Accept Never, and OnFailure, which the embedded cluster treats as Never with a note. An absent policy,
+    Always in Kubernetes, is taken as Never with a note for a Pod on the embedded cluster. Others are refused.
+    """
     policy = spec.at("restartPolicy")
     if policy.value == "OnFailure":
         if not spec.report.native:

@@ -1,8 +1,8 @@
-"""What a pod asks for beyond a level of Kubernetes' Pod Security Standards, field by field.
+"""Checks each field of a pod against a level of Kubernetes' Pod Security Standards.
 
-Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/, as of Kubernetes 1.34. A field
-that is absent is not refused, though the level restricted wants some of them set: most images run as root. A
-namespace with the label pod-security.kubernetes.io/enforce has the server hold the whole standard.
+Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/, as of Kubernetes 1.34. An absent
+field is not refused, although the level restricted requires some fields: most images run as root. In a
+namespace with the label pod-security.kubernetes.io/enforce the API server enforces the whole standard.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CAPABILITIES = {
 }
 _SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _PROFILES = ("RuntimeDefault", "Localhost")
-#: Values of the annotations that came before the fields, and of which old servers still take notice.
+#: Values of the annotations that preceded the fields; old API servers still read them.
 _PROFILE_NAMES = ("runtime/default", "docker/default", "localhost/")
 _PROFILE_ANNOTATIONS = (
     "container.apparmor.security.beta.kubernetes.io/",
@@ -51,7 +51,7 @@ _VOLUMES = (
 
 
 def judge(template: Field, level: str) -> None:
-    """Refuse what the pods of a template ask for beyond a level; each goes to the field's report."""
+    """Refuse each field of a pod template that exceeds a level; errors go to the field's report."""
     if level == PRIVILEGED:
         return
     spec = template.at("spec")
@@ -69,7 +69,7 @@ def judge(template: Field, level: str) -> None:
 
 
 def containers_of(spec: Field) -> Iterator[Field]:
-    """Every container of a pod, of whatever kind."""
+    """All containers of a pod, of every kind."""
     for kind in CONTAINERS:
         yield from spec.at(kind).items()
 
@@ -103,7 +103,7 @@ def _container(container: Field, level: str) -> None:
 
 
 def _context(context: Field, level: str) -> None:
-    """What a pod's and a container's security context have in common."""
+    """Check the fields that the security contexts of pods and containers share."""
     _unset(context.at("windowsOptions").at("hostProcess"), level)
     for kind in ("seccompProfile", "appArmorProfile"):
         _one_of(context.at(kind).at("type"), _PROFILES, level)

@@ -31,11 +31,11 @@ Resolve = Callable[[Reference], Mapping[str, str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The data that a reference names."""
+    """The data of a referenced object."""
 
-    #: None if no cluster could be asked.
+    #: None if the object is missing or could not be looked up.
     values: Mapping[str, str] | None
-    #: Not there, and allowed not to be.
+    #: The object is missing and optional.
     absent: bool = False
 
 
@@ -46,11 +46,11 @@ class Lookup:
     resolve: Resolve | None
     namespace: str
     fidelity: Fidelity
-    #: Why no cluster can be asked, if `resolve` is None.
+    #: Reason for the lack of a cluster, if `resolve` is None.
     unasked: str = UNASKED
 
     def data(self, kind: str, where: Field, name: Field, *, mend: str = ONLY_THE_CLUSTER) -> Data:
-        """The data of an object named by a field; `where` may say `optional`. A failure is refused there."""
+        """The data of an object named by a field; `where` may have `optional`. Failures are refused there."""
         reference = Reference(kind, self.namespace, name.text() or "")
         if not reference.name:
             name.refuse(f"is missing; name the {kind}")

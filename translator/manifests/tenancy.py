@@ -1,8 +1,8 @@
-"""Tenancy: what jobs of each submitter may ask of the shared cluster.
+"""Tenancy: what jobs of each submitter may use of the shared cluster.
 
-Starburst creates the objects of all users with one account, so the cluster's RBAC does not tell them apart.
-This check is a pure function of the manifest, the config and the submitter. It is made when a job is
-submitted and again when its object is created: a stored job may be older than the config or than the check.
+Starburst creates the objects of all users with one account, so the cluster's RBAC cannot distinguish them.
+The check is a pure function of manifest, config and submitter. It is made at submission and again when the
+object is created, because a stored job may be older than the config or this check.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, ManifestReport
 from translator.manifests.pod_security import PRIVILEGED, RESTRICTED, containers_of, judge
 
-#: The volume that Starburst itself adds, and where it mounts it.
+#: Name of the volume for checkpoints that Starburst adds to pods.
 CHECKPOINT_VOLUME = "starburst-checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Namespaces that jobs may go to, and Secrets that they may use there."""
+    """Namespaces in which jobs may run, and Secrets that they may use there."""
 
     namespaces: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
@@ -30,11 +30,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """The rules of a config."""
+    """The tenancy rules of a config."""
 
     #: The namespace of jobs whose manifest names none.
     namespace: str = "default"
-    #: Others that jobs of any queue may name.
+    #: Further namespaces that jobs of all queues may name.
     namespaces: tuple[str, ...] = ()
     #: A level of the Pod Security Standards.
     pod_security: str = RESTRICTED
@@ -43,35 +43,35 @@ class Tenancy:
     checkpoints: Mapping[str, Any] | None = None
 
     def all_namespaces(self) -> tuple[str, ...]:
-        """Every namespace that the config names."""
+        """All namespaces in the config."""
         queues = (name for grant in self.queues.values() for name in grant.namespaces)
         return tuple(dict.fromkeys((self.namespace, *self.namespaces, *queues)))
 
     def namespaces_of(self, queue: str, submitter: Submitter) -> tuple[str, ...]:
-        """Where jobs of a queue may go."""
+        """The namespaces in which jobs of a queue and a submitter may run."""
         if submitter.admin:
             return tuple(dict.fromkeys((*self.all_namespaces(), *submitter.namespaces)))
         of_queue = self.queues.get(queue, Grant()).namespaces
         return tuple(dict.fromkeys((self.namespace, *self.namespaces, *of_queue, *submitter.namespaces)))
 
     def secrets_of(self, queue: str, submitter: Submitter) -> tuple[str, ...]:
-        """The Secrets that a submitter without the role admin may use."""
+        """The Secrets that a submitter without admin rights may use."""
         return tuple(dict.fromkeys((*self.queues.get(queue, Grant()).secrets, *submitter.secrets)))
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The problems of a manifest, and the questions that only the cluster can answer."""
+    """The problems of a manifest, and the access checks that only the cluster can make."""
 
     errors: list[ManifestError]
-    #: Secrets that the submitter's own Kubernetes user has to be allowed to get.
+    #: Secrets that the submitter's own Kubernetes user must have the right to get.
     to_ask: tuple[str, ...] = ()
 
 
 def rule(
     tenancy: Tenancy, manifest: Mapping[str, Any], queue: str, submitter: Submitter, *, leaves: bool = False
 ) -> Ruling:
-    """Whether a job may have what its manifest asks for; `leaves`: it may run in a cloud."""
+    """Check a manifest against the rules; `leaves` is true if the job may run in a cloud."""
     report = ManifestReport("", 0)
     root = Field(manifest, "", report)
     template = root.at("spec").at("template") if root.at("kind").value == "Job" else root
@@ -100,7 +100,7 @@ def _namespace(found: Field, tenancy: Tenancy, queue: str, submitter: Submitter)
 
 
 def _mounts(spec: Field) -> None:
-    """Only volumes that the manifest has are mounted, so none that Starburst adds."""
+    """Refuse mounts of volumes that the manifest does not declare, such as those that Starburst adds."""
     names = set()
     for volume in spec.at("volumes").items():
         names.add(volume.at("name").value if isinstance(volume.at("name").value, str) else None)
@@ -125,7 +125,7 @@ def _identity(spec: Field, level: str) -> None:
 
 
 def _checkpoints(spec: Field, checkpoints: Mapping[str, Any]) -> None:
-    """Refuse the volume with all checkpoints: a job gets its own directory of it only."""
+    """Refuse the volume with the checkpoints of all jobs: a job may use its own directory only."""
     mend = "is where all jobs keep their checkpoints; a job finds its own at STARBURST_CHECKPOINT_DIR"
     for kind, theirs in checkpoints.items():
         for volume in spec.at("volumes").items():
@@ -142,7 +142,7 @@ def _checkpoints(spec: Field, checkpoints: Mapping[str, Any]) -> None:
 
 
 def _cloned(ephemeral: Field) -> Iterator[Field]:
-    """What a volume of a pod's own is filled with."""
+    """The names of the data sources of an ephemeral volume."""
     claim = ephemeral.at("volumeClaimTemplate").at("spec")
     for key in ("dataSource", "dataSourceRef"):
         yield claim.at(key).at("name")
@@ -156,7 +156,7 @@ def _overlap(one: object, other: object) -> bool:
     ]
     if parts[0] is None or parts[1] is None:
         return True
-    return all(a == b for a, b in zip(*parts))  # noqa: B905 - as far as the shorter goes
+    return all(a == b for a, b in zip(*parts))  # noqa: B905 - compared up to the shorter length
 
 
 def _secret(
@@ -184,7 +184,7 @@ def _secret(
 
 
 def secrets_in(spec: Field) -> Iterator[Field]:
-    """The names of all Secrets that a pod uses, each as the field that has it."""
+    """The fields with the names of all Secrets that a pod uses."""
     for pull in spec.at("imagePullSecrets").items():
         yield pull.at("name")
     parts = [*spec.at("volumes").items()]
@@ -195,7 +195,7 @@ def secrets_in(spec: Field) -> Iterator[Field]:
 
 
 def _names_in(found: Field) -> Iterator[Field]:
-    """Of any kind of volume or variable: secretName, secretRef, secretKeyRef, nodePublishSecretRef, …"""
+    """Secret names in a volume or variable: secretName, secretRef, secretKeyRef, nodePublishSecretRef, …"""
     if isinstance(found.value, list):
         for item in found.items():
             yield from _names_in(item)

@@ -1,1 +1,1 @@
-"""Jobs written as SkyPilot tasks."""
+"""Translates jobs to SkyPilot tasks."""

@@ -1,4 +1,4 @@
-"""GPU types as SkyPilot names them, from the labels of nodes that it knows itself."""
+"""SkyPilot's names of GPU types, derived from node labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from translator.manifests import gpus
 #: sky/provision/kubernetes/utils.py, LABEL_FORMATTER_REGISTRY), and a common one.
 LABELS = (*gpus.LABELS, "karpenter.k8s.aws/instance-gpu-name", "nebius.com/gpu-name")
 
-#: SkyPilot's names where they are not ours (sky/utils/gpu_names.py; names of its catalogs).
+#: SkyPilot's names that differ from ours (sky/utils/gpu_names.py; names of its catalogs).
 _NAMES = {
     "RTXA6000": "A6000",
     "RTXA5000": "A5000",
@@ -19,7 +19,7 @@ _NAMES = {
     "RTX6000-ADA": "RTX6000-Ada",
     "T4G": "T4g",
 }
-#: Known to SkyPilot 0.14.1 without a look into a catalog, and a few of its catalogs.
+#: Types that SkyPilot 0.14.1 knows without a catalog, and a few types of its catalogs.
 KNOWN = frozenset(
     (
         *("GB300", "GB200", "B300", "B200", "B100", "GH200", "H200", "H100", "H100-MEGA-80GB", "A100-80GB"),
@@ -34,7 +34,7 @@ Accelerators = str | dict[str, int]
 
 
 def sky_name(label: str) -> str:
-    """SkyPilot's name of the GPU in a label's value; "" if it names no model."""
+    """SkyPilot's name of the GPU that a label's value names; "" if it names no model."""
     if "H100-MEGA" in label.upper():
         return "H100-MEGA-80GB"
     name = gpus.gpu_type(label)
@@ -42,17 +42,17 @@ def sky_name(label: str) -> str:
 
 
 def named(types: Sequence[str], count: int) -> Accelerators:
-    """Any of some types; SkyPilot takes the cheapest to be had."""
+    """Accelerators of any of these types; SkyPilot chooses the cheapest available one."""
     return dict.fromkeys(types, count)
 
 
 def of_maker(resource: str, count: int) -> Accelerators:
-    """Any GPU of the maker whose resource was asked for, for SkyPilot takes types by their memory."""
+    """Any GPU of the resource's maker; SkyPilot selects types by least memory, here 1 GB."""
     return f"{_MAKERS[resource]}:1GB+:{count}"
 
 
 def affine_types(requirement: Field) -> tuple[str, ...]:
-    """The GPU types that a requirement on nodes lists; none if it is about something else."""
+    """The GPU types that a node affinity requirement lists; () if it concerns another label."""
     if requirement.at("key").value not in LABELS or requirement.at("operator").value != "In":
         return ()
     names = [sky_name(value.text() or "") for value in requirement.at("values").items()]

@@ -1,4 +1,4 @@
-"""What a container runs: command, environment and directory."""
+"""The workload of a container: command, environment and working directory."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ CONTAINER = Fields(
 
 _VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
 _VARIABLE_NAME = re.compile(r"[^=]+")
-#: Set when a run starts, so a manifest cannot be filled in with them.
+#: Variables that are set at the start of a run and therefore cannot be expanded in a manifest.
 _AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
 
 
 def workload(field: Field) -> Workload:
-    """Command and arguments, literal environment, directory and image of a container."""
+    """Command and arguments, literal environment, working directory and image of a container."""
     if field.at("envFrom").value and not field.goes_along:
         field.at("envFrom").refuse_away(
             "variables from config maps and secrets are not supported; list them under env", show=False
@@ -82,7 +82,7 @@ def workload(field: Field) -> Workload:
             f"is missing, and a cloud does not know the image's own; {ONLY_THE_CLUSTER}"
         )
     return Workload(
-        command=command + args if command else (),  # an image's own program is known to its cluster alone
+        command=command + args if command else (),  # only the cluster knows an image's entry point
         env=tuple(env.items()),
         working_dir=field.at("workingDir").text(),
         image=image,
@@ -90,9 +90,9 @@ def workload(field: Field) -> Workload:
 
 
 def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
-    """Variables in order; a value may refer to those before it, and the last of one name counts.
+    """Literal variables in order; a value may refer to earlier variables, and the last of one name counts.
 
-    Those from elsewhere are not among them: they are read when a run starts (`runtime_values.py`).
+    Variables with `valueFrom` are excluded: they are resolved at the start of a run (`runtime_values.py`).
     """
     env: dict[str, str] = {}
     for variable in container.at("env").items():
@@ -114,7 +114,7 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
 
 
 def _judge_source(source: Field, container: Field) -> None:
-    """Check whether the source of a value is available outside of the cluster, and how exactly."""
+    """Refuse a source of a value that is not available in the cloud; note one that is approximated."""
     if source.at("secretKeyRef").value is not None or source.at("configMapKeyRef").value is not None:
         return
     nothing = Field(None, "", source.report)
@@ -126,7 +126,7 @@ def _judge_source(source: Field, container: Field) -> None:
 
 
 def _keep_secrets_out(container: Field) -> None:
-    """Refuse values of Secrets in a command line, which every user of a machine can read."""
+    """Refuse values of Secrets in a command line, which every user of an instance can read."""
     secrets = {
         variable.at("name").value
         for variable in container.at("env").items()
@@ -150,7 +150,7 @@ def _words(field: Field, env: dict[str, str], expansion: Expansion) -> tuple[str
 
 
 def _expanded(field: Field, env: dict[str, str], expansion: Expansion, variable: str = "") -> str:
-    """A text with its `$(NAME)` filled in, of this variable if it is one's value."""
+    """A text with each `$(NAME)` expanded; `variable` is the name if the text is a variable's value."""
     for name in names_in(field.value if isinstance(field.value, str) else ""):
         if name not in env and _AT_RUN_TIME.fullmatch(name):
             known = f"$({name}) is known only when the job runs"

@@ -1,4 +1,4 @@
-"""The downward API outside of Kubernetes: facts about a pod that are known from its manifest or machine."""
+"""The downward API outside of Kubernetes: values about a pod, taken from its manifest or its instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAP_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
-#: SkyPilot gives the addresses of all nodes, one a line, in the order of their ranks.
+#: SKYPILOT_NODE_IPS has the addresses of all nodes, one per line, by rank.
 ADDRESS = ShellExpression('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
 HOST = ShellExpression("$(hostname)")
 NODE_RANK = ShellExpression("${SKYPILOT_NODE_RANK:-0}")
@@ -25,7 +25,7 @@ NODES = ShellExpression("${SKYPILOT_NUM_NODES:-1}")
 
 @dataclass(frozen=True, slots=True)
 class DownwardValue:
-    """A value, and how exact it is; None if there is no value."""
+    """A value and its fidelity; `word` is None if there is no value."""
 
     word: ShellWord | None
     verdict: FidelityLevel
@@ -34,9 +34,9 @@ class DownwardValue:
 
 @dataclass(frozen=True, slots=True)
 class Downward:
-    """The facts about a pod that its containers may refer to."""
+    """The values about a pod that its containers may refer to."""
 
-    #: Name of the manifest, and whether pods get names of their own.
+    #: Name in the manifest, and whether Kubernetes generates the pods' names.
     name: str
     names_pods: bool
     namespace: str
@@ -81,7 +81,7 @@ class Downward:
         return _kept((self.metadata.at(kind).at(key).text() or "",))
 
     def _amount(self, reference: Field) -> DownwardValue:
-        """A request or limit, in units of the divisor and rounded up, as Kubernetes has it."""
+        """A request or limit divided by the divisor and rounded up, as in Kubernetes."""
         other = reference.at("containerName").text()
         if other not in (None, "", self.container.at("name").value):
             return _refused(f"the container {other} does not go along; {ONLY_THE_CLUSTER}")

@@ -1,4 +1,4 @@
-"""The environment of a container in a SkyPilot task: literals, secrets, and what only the run knows."""
+"""The environment of a container in a SkyPilot task: literals, secrets, and values known at run time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
 from translator.tasks.downward import Downward
 from translator.tasks.shell import ShellExpression, ShellWord, is_changed, text_of
 
-#: What $(NAME) may name though no manifest sets it; whoever runs the task does.
+#: Variables that $(NAME) may refer to although no manifest sets them: they are set at the start of a run.
 RANK = "JOB_COMPLETION_INDEX"
 _SET_BY_STARBURST = re.compile(r"\$\((STARBURST_\w+)\)")
 
-#: What SkyPilot, POSIX and bash can pass on as a variable.
+#: Names that SkyPilot, POSIX and bash accept for a variable.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Read-only or with a meaning of their own in bash (its manual, "Bash Variables"), or set anew by Ray.
+#: Names that are read-only or special in bash (its manual, "Bash Variables"), or overwritten by Ray.
 _TAKEN = frozenset(
     (
         *("_", "BASHOPTS", "BASHPID", "COLUMNS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID"),
@@ -34,25 +34,25 @@ _GPUS = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(slots=True)
 class Environment:
-    """Variables by name, in the order in which they are set."""
+    """Variables of a container by name, in the order in which they are set."""
 
-    #: The value of each `$(NAME)`.
+    #: The value of each `$(NAME)`, also of variables that the run sets.
     values: dict[str, ShellWord]
-    #: The names among them that the container has.
+    #: The names that the container's manifest sets, in order.
     names: dict[str, None] = field(default_factory=dict)
-    #: Values of Secrets by the variable that holds them; None is one that could not be looked up.
+    #: Values of Secrets by variable; None if the Secret could not be looked up.
     secrets: dict[str, str | None] = field(default_factory=dict, repr=False)
-    #: How much room there is for them and for the command line.
+    #: Expands texts, within the size limits of environment and command line.
     expansion: Expansion = field(default_factory=Expansion)
 
     def put(self, name: str, word: ShellWord) -> None:
-        """Set a variable, after all others."""
+        """Set a variable, as the last in order."""
         self.names.pop(name, None)
         self.names[name] = None
         self.values[name] = word
 
     def put_secret(self, name: str, value: str | None) -> None:
-        """Set a variable to the value of a Secret, which others take from it at run time only."""
+        """Set a variable to the value of a Secret; other variables refer to it by a shell expression."""
         self.put(name, (ShellExpression(f"${{{name}}}"),))
         self.secrets[name] = value
 
@@ -64,7 +64,9 @@ class Environment:
 
     @property
     def exports(self) -> tuple[tuple[str, ShellWord], ...]:
-        """Those that only the run can set: what is not known before, and what SkyPilot would change."""
+        """Variables that the run script exports: values that are known at run time only, or that SkyPilot's
+        shell would change.
+        """
         apart = {*self.envs, *self.secrets}
         return tuple(
             (name, self.values[name]) for name in self.names if name not in apart and not _is_special(name)
@@ -72,7 +74,7 @@ class Environment:
 
     @property
     def beside(self) -> tuple[tuple[str, ShellWord], ...]:
-        """Those that a shell cannot hold or would change."""
+        """Variables that a shell cannot hold or would change."""
         return tuple((name, self.values[name]) for name in self.names if _is_special(name))
 
 
@@ -101,7 +103,7 @@ def read_environment(
 
 
 def expanded(text: Field, found: Environment, fidelity: Fidelity, variable: str = "") -> ShellWord:
-    """A text of a container with its `$(NAME)` filled in, of this variable if it is one's value."""
+    """A text with each `$(NAME)` expanded; `variable` is the name if the text is a variable's value."""
     written = text.text() or ""
     known = dict(found.values)
     for name in _SET_BY_STARBURST.findall(written):
@@ -155,7 +157,7 @@ def _secret(reference: Field, name: str, found: Environment, lookup: Lookup) -> 
 
 
 def _value(reference: Field, kind: str, lookup: Lookup, mend: str = ONLY_THE_CLUSTER) -> str | None:
-    """The value of one key; None if it is not known, and then the report says so."""
+    """The value of one key; None if it is unknown, which is reported."""
     data = lookup.data(kind, reference, reference.at("name"), mend=mend)
     key = reference.at("key").text() or ""
     if data.values is None or data.absent:
@@ -168,7 +170,7 @@ def _value(reference: Field, kind: str, lookup: Lookup, mend: str = ONLY_THE_CLU
 
 
 def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
-    """Every key of a ConfigMap or Secret as a variable."""
+    """Set each key of a ConfigMap or Secret as a variable."""
     prefix = source.at("prefix").text() or ""
     kind, where = (
         (SECRET, source.at("secretRef"))
@@ -193,7 +195,7 @@ def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
 
 
 def _is_exported(word: ShellWord) -> bool:
-    """Whether only the run can set a variable to this: it is not known before, or SkyPilot changes it."""
+    """Whether the run script must export a value: known at run time only, or changed by SkyPilot's shell."""
     text = text_of(word)
     return text is None or is_changed(text)
 
@@ -203,7 +205,7 @@ def _is_special(name: str) -> bool:
 
 
 def _is_used(found: Environment, name: str) -> bool:
-    """Whether another variable takes its value from this one."""
+    """Whether another variable's value refers to this one."""
     return any(
         ShellExpression(f"${{{name}}}") in found.values[other] for other in found.names if other != name
     )

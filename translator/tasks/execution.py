@@ -1,4 +1,4 @@
-"""How the command of a container is run: its words, its directory, its limits, and what follows a failure."""
+"""Execution of a container's command: argument vector, working directory, time limit and retries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SKY_GRACE_S = 30
 
 
 def read_command(container: Field, environment: Environment, fidelity: Fidelity) -> tuple[ShellWord, ...]:
-    """The argument vector; empty if a part of it is the image's, unknown outside of the cluster."""
+    """The argument vector; empty if it depends on the image's entry point, which is unknown here."""
     command, args = container.at("command"), container.at("args")
     if not command.value:
         fidelity.refused(
@@ -39,7 +39,7 @@ def read_command(container: Field, environment: Environment, fidelity: Fidelity)
 
 
 def read_working_dir(container: Field, fidelity: Fidelity) -> str | None:
-    """Where the command starts."""
+    """The working directory of the command; None if absent."""
     field = container.at("workingDir")
     if field.value:
         fidelity.kept(field, "as cd in run; made if it is missing")
@@ -49,7 +49,7 @@ def read_working_dir(container: Field, fidelity: Fidelity) -> str | None:
 
 
 def read_limit_s(parts: ManifestParts, fidelity: Fidelity) -> int | None:
-    """Seconds until the command is ended."""
+    """Time limit of the command, seconds: the least activeDeadlineSeconds of Job and pod."""
     limits = [
         (field, field.value)
         for field in (parts.job.at("activeDeadlineSeconds"), parts.spec.at("activeDeadlineSeconds"))
@@ -61,7 +61,7 @@ def read_limit_s(parts: ManifestParts, fidelity: Fidelity) -> int | None:
 
 
 def read_grace_s(parts: ManifestParts, fidelity: Fidelity) -> int:
-    """Seconds that the command has to end by itself after its limit."""
+    """Seconds between SIGTERM and SIGKILL after the time limit."""
     field = parts.spec.at("terminationGracePeriodSeconds")
     if field.value is None:
         return DEFAULT_GRACE_S
@@ -73,7 +73,7 @@ def read_grace_s(parts: ManifestParts, fidelity: Fidelity) -> int:
 
 
 def read_retries(parts: ManifestParts, fidelity: Fidelity) -> dict[str, Any]:
-    """SkyPilot restarts failed commands of its managed jobs alone, and Starburst's jobs are none."""
+    """`job_recovery` for the backoffLimit; it has an effect for SkyPilot's managed jobs only."""
     if parts.job.value is None:
         _judge_restart(parts, fidelity, retries=0)
         return {}

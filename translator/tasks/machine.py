@@ -1,4 +1,4 @@
-"""The machine a pod needs, as `resources` of a SkyPilot task: size, GPUs, place, price, labels."""
+"""The instance that a pod needs, as `resources` of a SkyPilot task: size, GPUs, place, price, labels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from translator.tasks.accelerators import KNOWN as KNOWN_GPUS
 from translator.tasks.accelerators import LABELS, Accelerators, affine_types, named, of_maker, sky_name
 from translator.tasks.manifest_parts import ManifestParts
 
-#: What every cloud takes as a label; GCP is the strictest (SkyPilot 0.14.1, sky/clouds/gcp.py).
+#: Labels that every cloud accepts; GCP is the strictest (SkyPilot 0.14.1, sky/clouds/gcp.py).
 _LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-#: What AWS takes (sky/clouds/aws.py).
+#: Labels that AWS accepts (sky/clouds/aws.py).
 _AWS_KEY = re.compile(r"(?!aws:)\S{1,127}")
 _AWS_VALUE = re.compile(r"\S{0,255}")
 
-#: Labels of nodes that are spot instances, lower-case, by their values.
+#: Node labels that mark spot instances, with the marking value; lower-case.
 _SPOT = {
     "cloud.google.com/gke-spot": "true",
     "cloud.google.com/gke-preemptible": "true",
@@ -43,9 +43,9 @@ _NODES = "is a label of the cluster's nodes; rented machines have none"
 
 @dataclass(slots=True)
 class MachineRequest:
-    """What is asked of the machine, beside its size."""
+    """Requirements on the instance, except its size."""
 
-    #: The user's hint on spot instances, and that of node labels.
+    #: The user's hint on spot instances, and whether a node selector asks for spot.
     wants_spot: bool | None
     spot: bool = False
     types: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class MachineRequest:
 def read_machine(
     parts: ManifestParts, resources: Resources, hints: MachineHints, fidelity: Fidelity
 ) -> dict[str, Any]:
-    """The `resources` of a task, without its image."""
+    """The `resources` of a task, without the image."""
     metadata, spec, container = parts.metadata, parts.spec, parts.container
     machine = MachineRequest(hints.use_spot)
     for key, label in spec.at("nodeSelector").entries().items():
@@ -127,7 +127,7 @@ def _shown(amount: object) -> str:
 
 
 def _select(key: str, label: Field, machine: MachineRequest, gpus: int, fidelity: Fidelity) -> None:
-    """One label of a node selector."""
+    """Translate one label of a node selector."""
     value = str(label.value)
     name = sky_name(value) if key in LABELS and gpus else ""
     if name and machine.types:
@@ -180,14 +180,14 @@ def _affinity(affinity: Field, machine: MachineRequest, gpus: int, fidelity: Fid
 
 
 def _types(term: Field) -> tuple[str, ...]:
-    """The GPU types that a term allows; none if it does not say."""
+    """The GPU types that a term allows; () if it does not restrict them."""
     return next(filter(None, map(affine_types, term.at("matchExpressions").items())), ())
 
 
 def _wishes(
     metadata: Field, hints: MachineHints, machine: MachineRequest, fidelity: Fidelity
 ) -> dict[str, Any]:
-    """What the user's annotations ask of the machine; each has the name that SkyPilot gives it."""
+    """The user's hints for the instance, under SkyPilot's names."""
     found: dict[str, Any] = {}
     if hints.infra is not None:
         found["infra"] = hints.infra
@@ -208,7 +208,7 @@ def _wishes(
 
 
 def _labels(metadata: Field, hints: MachineHints, fidelity: Fidelity) -> dict[str, str]:
-    """Labels for the machine that the cloud accepts, without hints to Starburst."""
+    """Labels for the instance that the cloud accepts, without hints to Starburst."""
     on_aws = (hints.infra or "").partition("/")[0] == "aws"
     keys, values = (_AWS_KEY, _AWS_VALUE) if on_aws else (_LABEL_KEY, _LABEL_VALUE)
     found: dict[str, str] = {}

@@ -23,19 +23,19 @@ class ManifestParts:
 
     @property
     def names_pods(self) -> bool:
-        """Whether the names of its pods are made when they are."""
+        """Whether Kubernetes generates the names of the pods."""
         return self.job.value is not None or self.metadata.at("name").value is None
 
     @property
     def indexed(self) -> bool:
-        """Whether its pods are numbered."""
+        """Whether the pods have completion indices."""
         return self.job.at("completionMode").value == "Indexed"
 
 
 def split_manifest(manifest: Mapping[str, Any]) -> ManifestParts:
-    """The parts of a manifest, without what the API server has written into it.
+    """The parts of a manifest, without the fields that the API server added.
 
-    An absent part is an absent field; mistakes of form go to the report of `root`.
+    A missing part is an absent field; errors of form are recorded in the report of `root`.
     """
     metadata = manifest.get("metadata")
     stored = isinstance(metadata, dict) and metadata.get("uid")

@@ -1,4 +1,4 @@
-"""Credentials for private images, as SkyPilot takes them."""
+"""Credentials for private images, in SkyPilot's variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HUB = "https://index.docker.io/v1/"
 
 
 def read_pull_secrets(spec: Field, container: Field, lookup: Lookup) -> dict[str, str]:
-    """SKYPILOT_DOCKER_USERNAME, _PASSWORD and _SERVER from the first of `imagePullSecrets` that has them."""
+    """SKYPILOT_DOCKER_USERNAME, _PASSWORD and _SERVER, from the first of `imagePullSecrets` with a login."""
     registry = _registry(container.at("image").text() or "")
     found: dict[str, str] = {}
     for reference in spec.at("imagePullSecrets").items():
@@ -33,13 +33,13 @@ def read_pull_secrets(spec: Field, container: Field, lookup: Lookup) -> dict[str
 
 
 def _registry(image: str) -> str:
-    """Where an image lies: its first part if that looks like a host, else Docker Hub."""
+    """The registry of an image: its first component if that is a host name, else Docker Hub."""
     host, slash, _ = image.partition("/")
     return host if slash and (set(host) & {".", ":"} or host == "localhost") else "docker.io"
 
 
 def _login(text: str, registry: str) -> tuple[str, str] | None:
-    """User and password that a docker config holds for a registry."""
+    """User and password for a registry in a docker config; None if it has none."""
     try:
         config: Any = json.loads(text or "{}")
         auths = config.get("auths", {})
@@ -53,6 +53,6 @@ def _login(text: str, registry: str) -> tuple[str, str] | None:
         AttributeError,
         TypeError,
         binascii.Error,
-    ):  # no docker config
+    ):  # not a docker config
         return None
     return (user, password) if colon else None

@@ -1,6 +1,6 @@
-"""Values that a container refers to, resolved when its run starts outside of Kubernetes, not before.
+"""Values that a container refers to, resolved at the start of its run in the cloud.
 
-These are values of ConfigMaps and Secrets, and what the config of that moment maps to its volumes.
+These are values of ConfigMaps and Secrets, and the storage that the config maps to its volumes at that time.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from translator.tasks.storage.mounts import MAPPED, Mount, read_mounts
 
 
 class UnresolvedError(Exception):
-    """Something is missing, or may not be read. The message names it and holds no value."""
+    """An object is missing, or may not be read. The message names it and contains no value."""
 
 
 class NotNowError(Exception):
-    """The cluster does not answer just now."""
+    """The cluster does not answer at present."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencedData:
-    """The ConfigMaps and Secrets of a manifest; None is one that is not there."""
+    """The data of the ConfigMaps and Secrets of a manifest; None for a missing object."""
 
     namespace: str
     data: Mapping[Reference, Mapping[str, str] | None] = field(repr=False)
@@ -37,17 +37,17 @@ class ReferencedData:
 
 @dataclass(frozen=True, slots=True)
 class TaskHost:
-    """Where a task runs."""
+    """The place of a task: its rank and its instance."""
 
     rank: int
-    #: Of the machine.
+    #: Address and host name of the instance.
     address: str
     host: str
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeValues:
-    """A task's environment and command line, filled in; secret is what a Secret is a part of."""
+    """The expanded environment and command line of a task; `secret` has the variables with Secrets."""
 
     plain: dict[str, str]
     secret: dict[str, str] = field(repr=False)
@@ -55,7 +55,7 @@ class RuntimeValues:
 
 
 def is_late(manifest: Mapping[str, Any]) -> bool:
-    """Whether the container of a Job or Pod refers to values of other objects."""
+    """Whether the container of a Job or Pod has variables that are resolved at the start of a run."""
     container = split_manifest(manifest).container
     return bool(container.at("envFrom").value) or any(
         variable.at("valueFrom").value is not None for variable in container.at("env").items()
@@ -65,10 +65,10 @@ def is_late(manifest: Mapping[str, Any]) -> bool:
 def mounts_of(
     manifest: Mapping[str, Any], stores: Mapping[str, CloudStorage], *, in_container: bool
 ) -> tuple[Mount, ...]:
-    """What the container of a Job or Pod sees of its volumes.
+    """The mounts of the container of a Job or Pod.
 
     Raises:
-        UnresolvedError: the config maps nothing to one of them (any more), or it cannot be mounted.
+        UnresolvedError: the config maps no storage to a volume (any more), or it cannot be mounted.
     """
     parts = split_manifest(manifest)
     found = read_mounts(parts.spec, parts.container, stores, in_container=in_container)
@@ -79,7 +79,7 @@ def mounts_of(
 
 
 def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The paths of fields that refer to the cluster: variables from other objects, and volumes."""
+    """The paths of fields that depend on the cluster: variables with a source, and volumes."""
     parts = split_manifest(manifest)
     variables = [variable.at("valueFrom") for variable in parts.container.at("env").items()]
     volumes = [volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in MAPPED]
@@ -88,7 +88,7 @@ def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, ...]:
-    """The ConfigMaps and Secrets that are to be looked up; `namespace` is where, unless the manifest says."""
+    """The ConfigMaps and Secrets to look up, in the manifest's namespace or else in `namespace`."""
     wanted: dict[Reference, None] = {}
 
     def note(reference: Reference) -> None:

@@ -1,4 +1,4 @@
-"""The shell text that runs a container's command line on a machine, argument by argument as it was given."""
+"""The shell script that runs a container's command line on an instance with unchanged arguments."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShellExpression:
-    """A part of a text that is known when the task runs: shell code for between double quotes."""
+    """A part of a text that is known at run time only: shell code to be put in double quotes."""
 
     code: str
 
 
-#: A text in parts.
+#: A text as a sequence of literals and shell expressions.
 ShellWord = tuple[str | ShellExpression, ...]
 
-#: Creates a directory as root where the task's user may not.
+#: Creates a directory, with sudo if the task's user may not.
 _MAKE_DIR = (
     'make_dir() { mkdir -p "$1" 2>/dev/null || '
     '{ sudo mkdir -p "$1" && sudo chown "$(id -u):$(id -g)" "$1"; }; }'
@@ -30,7 +30,7 @@ _NO_HISTORY = '[ -z "${BASH_VERSION:-}" ] || set +H'
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is written before the command starts; `mode` is its permissions, None the usual ones."""
+    """A file that is written before the command starts; `mode` None leaves permissions to the umask."""
 
     path: str
     content: ShellWord
@@ -39,16 +39,16 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class NodeScript:
-    """What one node of a task does."""
+    """The inputs of the script of one node of a task."""
 
     command: tuple[ShellWord, ...]
-    #: Variables whose values are known when the task runs.
+    #: Variables that the script exports.
     exports: tuple[tuple[str, ShellWord], ...] = ()
-    #: Variables that a shell would change or cannot hold; they are given to the command alone.
+    #: Variables that a shell would change or cannot hold; `env` sets them for the command only.
     beside: tuple[tuple[str, ShellWord], ...] = ()
     directories: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
-    #: Variables that have served their turn once the files are written.
+    #: Variables that are unset after the files are written.
     forgotten: tuple[str, ...] = ()
     working_dir: str | None = None
     #: Seconds until SIGTERM, and from there until SIGKILL.
@@ -62,13 +62,13 @@ def is_changed(text: str) -> bool:
 
 
 def text_of(word: ShellWord) -> str | None:
-    """The text, if all of it is known."""
+    """The text; None if a part is known at run time only."""
     parts = [part for part in word if isinstance(part, str)]
     return "".join(parts) if len(parts) == len(word) else None
 
 
 def quoted(word: ShellWord) -> str:
-    """A word quoted so that a shell reads it as one unchanged argument."""
+    """The word, quoted so that a shell passes it as one unchanged argument."""
     parts = [
         f'"{part.code}"' if isinstance(part, ShellExpression) else shlex.quote(part) for part in word if part
     ]
@@ -76,14 +76,14 @@ def quoted(word: ShellWord) -> str:
 
 
 def needs_env(command: Sequence[ShellWord], beside: Sequence[object]) -> bool:
-    """Whether `env` starts the command; a first word with "=" would be a variable to it."""
+    """Whether `env` must start the command; `env` would take a first word with "=" for a variable."""
     return bool(beside) or (text_of(command[0]) or "").startswith("-")
 
 
 def script(run: NodeScript) -> str:
-    """The `run` of a task: the command takes the shell's place, so signals and exit codes are its own.
+    """The `run` of a task. It ends with exec, so signals reach the command and its exit code is returned.
 
-    POSIX shell; SkyPilot gives it to `bash -i`, in ~/sky_workdir, with the task's envs and secrets set.
+    POSIX shell; SkyPilot executes it by `bash -i` in ~/sky_workdir, with the task's envs and secrets set.
     """
     lines = [f"make_dir {shlex.quote(path)} || exit 1" for path in run.directories]
     for file in run.files:
@@ -104,7 +104,7 @@ def _exec(run: NodeScript) -> str:
     words = ["exec"]
     if run.limit_s is not None and run.grace_s:
         words += ["timeout", "-s", "TERM", "-k", str(run.grace_s), str(run.limit_s)]
-    elif run.limit_s is not None:  # to timeout, -k 0 means never
+    elif run.limit_s is not None:  # timeout takes -k 0 for no SIGKILL
         words += ["timeout", "-s", "KILL", str(run.limit_s)]
     if needs_env(run.command, run.beside):
         words += ["env", "--", *(quoted((f"{name}=", *word)) for name, word in run.beside)]
@@ -115,6 +115,6 @@ def _write(file: File) -> list[str]:
     path = shlex.quote(file.path)
     directory = shlex.quote(file.path.rpartition("/")[0] or "/")
     written = f"printf %s {quoted(file.content)} > {path}"
-    if file.mode is not None:  # never open to more than it says, not even for a moment
+    if file.mode is not None:  # at no time with more permissions than `mode`
         written = f"(umask 077 && {written}) && chmod {file.mode:o} {path}"
     return [f"make_dir {directory} && rm -f {path} && {written} || exit 1"]

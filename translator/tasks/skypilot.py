@@ -1,4 +1,4 @@
-"""A Kubernetes Job or Pod as a SkyPilot task (schema of 0.14), and a report of what became of each field."""
+"""Translates a Kubernetes Job or Pod to a SkyPilot task (schema of 0.14), with a fidelity report."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from translator.tasks.storage.volumes import Mounting
 from translator.tasks.untranslated import report_untranslated
 
 _NO_STORES: Mapping[str, CloudStorage] = {}
-#: Kubernetes numbers the pods of an Indexed Job, Starburst those of every gang.
+#: Rank variables. Kubernetes sets an index for Indexed Jobs only, Starburst a rank for every gang.
 _OF_GANGS = {RANK: NODE_RANK, "STARBURST_RANK": NODE_RANK, "STARBURST_WORLD_SIZE": NODES}
-#: SkyPilot takes no three of them in a row (0.14.1, sky/task.py).
+#: SkyPilot refuses names with three separators in a row (0.14.1, sky/task.py).
 _SEPARATORS = re.compile(r"([._-]{2})[._-]+")
 
 
@@ -47,10 +47,9 @@ def to_skypilot(
 ) -> Translation:
     """A batch/v1 Job or v1 Pod as a SkyPilot task.
 
-    `volumes` is what `read_stores` makes of the config's cloud.volumes. `resolve` looks ConfigMaps and
-    Secrets up, in `namespace` if the manifest names none; without it, what the manifest takes from them is
-    refused by name, with `unasked` as the reason. Values of Secrets are in the task's `secrets` and nowhere
-    else.
+    `volumes` is the result of `read_stores` for the config's cloud.volumes. `resolve` looks up ConfigMaps and
+    Secrets, in `namespace` if the manifest names none; without `resolve`, references to them are refused with
+    `unasked` as the reason. Values of Secrets occur in the task's `secrets` only.
     """
     fidelity = Fidelity()
     parts = split_manifest(manifest)
@@ -64,7 +63,7 @@ def to_skypilot(
 
 
 def _job(parts: ManifestParts, fidelity: Fidelity) -> Job | None:
-    """The job as the scheduler reads it where it stays; None if it is wrong even there."""
+    """The job as read for the cluster, with cloud: never; None if the manifest is invalid even there."""
     staying: Any = copy.deepcopy(parts.root.value)
     metadata = staying.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("annotations") or {}, dict):
@@ -138,7 +137,7 @@ def _environment(parts: ManifestParts, job: Job, lookup: Lookup) -> Environment:
 
 
 def _of_gang(environment: Environment) -> tuple[tuple[str, ShellWord], ...]:
-    """The variable with the rank of a node, unless the manifest sets it."""
+    """The exports of rank and size of a gang, except variables that the manifest sets."""
     return tuple(
         (name, (value,))
         for name, value in _OF_GANGS.items()

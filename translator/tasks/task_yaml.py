@@ -1,4 +1,4 @@
-"""SkyPilot tasks as YAML text: the run as a block that people can read."""
+"""Serializes SkyPilot tasks as YAML, with `run` as a literal block."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import yaml
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes blocks where they are asked for, and aliases nowhere."""
+    """A YAML dumper with literal blocks and without aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Whether a value that comes twice is written twice."""
+        """Write repeated values in full."""
         return True
 
 
 class _Block(str):
-    """A text of several lines."""
+    """A text that is written as a literal block."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ _Dumper.add_representer(_Block, _block)
 
 
 def as_yaml(task: dict[str, Any]) -> str:
-    """A task as a YAML document, without the marker that begins it."""
+    """A task as a YAML document without the `---` marker."""
     shown = {key: _Block(value) if key == "run" else value for key, value in task.items()}
     text: str = yaml.dump(shown, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
     return text

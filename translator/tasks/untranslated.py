@@ -1,4 +1,4 @@
-"""Fields of Jobs and Pods without a counterpart in a task: kept, dropped or refused, each with the reason."""
+"""Fields of Jobs and Pods that are not translated: kept, dropped or refused, each with the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
 from translator.manifests.manifest import SERVERS_METADATA
 from translator.tasks.manifest_parts import ManifestParts
 
-#: Hints for the machine, which become its `resources`.
+#: Hints for the instance, which become `resources` of the task.
 _READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key != "runtime")
 
 _SERVERS = "is the API server's"
@@ -135,7 +135,7 @@ _CONTAINER = UntranslatedFields(
 
 
 def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:
-    """Add what becomes of every field that no other module translates to the fidelity report."""
+    """Add an entry to the fidelity report for each field that no other module translates."""
     _METADATA.judge(parts.metadata, fidelity)
     _JOB_SPEC.judge(parts.job, fidelity)
     _POD_SPEC.judge(parts.spec, fidelity)

@@ -1,1 +1,1 @@
-"""What runs while the scheduler runs: the controller and the tasks around it."""
+"""The running scheduler: the controller, and the background tasks around it."""

@@ -47,16 +47,16 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-#: Wall seconds between looks for new requests in the store.
+#: Wall seconds between polls of the store for new requests.
 POLL_S = 0.1
-#: Requests taken in one step at most, so that a bulk submission does not hold up everything else.
+#: Largest number of requests per step, so that a bulk submission does not delay other events.
 REQUESTS_PER_STEP = 500
 #: Wall seconds between rounds of the reaper.
 REAP_S = 20.0
-#: Wall seconds between removals of what is long over.
+#: Wall seconds between removals of old runs and instances.
 PRUNE_S = 86_400.0
 
-#: What requests about known jobs become, by kind.
+#: Events of requests about known jobs, by kind.
 WISHES: dict[str, Callable[[str], Event]] = {
     "cancel": CancelRequested,
     "cancel-now": partial(CancelRequested, now=True),
@@ -64,9 +64,9 @@ WISHES: dict[str, Callable[[str], Event]] = {
     "release": ReleaseRequested,
 }
 
-#: Runs beside the scheduler, never ends by itself, and may report events as sites do.
+#: A background task that runs until cancelled and may report events as sites do.
 Companion = Callable[[Report], Coroutine[Any, Any, None]]
-#: Removes what ended long ago, given the ids of the jobs and of the machines that have not ended.
+#: Removes runs and instances that ended long ago, given the ids of jobs and instances that must be kept.
 Prune = Callable[[Collection[str], Collection[str]], Awaitable[None]]
 
 
@@ -76,9 +76,9 @@ async def _keep_all(_jobs: Collection[str], _machines: Collection[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What goes on around the scheduler. A failure of the companion or of an observer ends the scheduler."""
+    """Background activities around the scheduler. A failure of companion or observer ends the scheduler."""
 
-    #: Which machines the reaper ends; by default every unclaimed machine of this store, at once.
+    #: Rules of the reaper; by default it ends every unclaimed instance of this store, at once.
     reaping: ReapRules | None = None
     prune: Prune = _keep_all
     companion: Companion | None = None
@@ -87,13 +87,13 @@ class Surroundings:
 
 
 class Controller:
-    """Drives one scheduler: reports and requests become events of a step, its actions are performed.
+    """Drives one scheduler: reports and requests become events of a step, and its actions are performed.
 
-    A step is durable before it shows: the core handles a batch of events, the store commits what changed
-    together with the actions that this calls for, and only then are they begun. After a crash between the two
-    the actions are found in the store and begun again, which sites must allow. The commit is made in the
-    store's own thread; meanwhile sites are watched and leases renewed, and their reports wait for the next
-    step, so that the core is never ahead of the store by more than one step.
+    A step is durable before it has effects: the core handles a batch of events, the store commits the changed
+    state and the resulting actions in one transaction, and only then are the actions started. After a crash
+    between commit and action, the pending actions are read from the store and started again; sites therefore
+    must accept a repeated action. The commit runs in the store's own thread. Meanwhile sites are watched and
+    leases renewed, and reports wait for the next step, so the core is at most one step ahead of the store.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class Controller:
         self._wall = wall
         self._around = around
         self._latest = scheduler.state.now
-        #: Reports of sites that no step has taken yet. While a commit waits, sites may repeat a report again
-        #: and again; each is kept once, at its last place.
+        #: Reports of sites that no step has taken yet. Sites may repeat a report while a commit is pending;
+        #: each is kept once, at the position of its last arrival.
         self._reports: dict[Hashable, Event] = {}
         self._news = Wake()
         self._seen_version = -1
@@ -137,17 +137,17 @@ class Controller:
         )
 
     def now(self) -> float:
-        """Scheduler time; never goes back, whatever the wall clock does."""
+        """Scheduler time; monotonic even if the wall clock is set back."""
         self._latest = max(self._latest, self.scheduler.state.now, self._pace.scheduler_time(self._wall()))
         return self._latest
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Go on until `stop`. What runs goes on without us and is found again.
+        """Schedule until `stop`. Runs and instances outlive this process; the next one finds them again.
 
         Raises:
             Exception: a bug or a damaged store; the state is then as last committed.
         """
-        await self._forget()  # before the sites look at what there is
+        await self._forget()  # before the sites list their runs
         owed = self._repay(await self._outlast("restart", self._store.pending_actions))
         companion = self._around.companion
         try:
@@ -172,7 +172,7 @@ class Controller:
                 observer.close()
 
     def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
-        """Begin with the actions that were not done when the last process ended; tasks by site."""
+        """Start the actions that were pending when the previous process ended; their tasks by site."""
         owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
         for action in actions:
             site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
@@ -182,7 +182,7 @@ class Controller:
         return owed
 
     async def _watch(self, name: Site, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
-        """Watch a site once the actions it is owed are done: a run that it does not know of then is lost."""
+        """Watch a site after its pending actions are done: a run that it does not report then is lost."""
         if owed:
             await asyncio.wait(owed)
         await self._patience.go_on(f"watch {name.value}", lambda: site.watch(self._report))
@@ -193,7 +193,7 @@ class Controller:
             await self._forget()
 
     async def _forget(self) -> None:
-        """Remove what ended long ago; an error of the disk is logged and does not stop the scheduler."""
+        """Remove old runs and instances; a disk error is logged and does not stop the scheduler."""
         try:
             jobs, machines = (
                 frozenset(self.scheduler.state.jobs),
@@ -205,11 +205,11 @@ class Controller:
 
     def _report(self, event: Event) -> None:
         key: Hashable = event
-        if isinstance(event, Progress):  # runs count seconds of the wall
+        if isinstance(event, Progress):  # runs report iterations per wall second
             event = replace(event, per_s=event.per_s / self._pace.speed)
             if not is_news(self.scheduler.state, event, self.now()):
                 return
-            key = (event.job_id, event.attempt)  # the last word counts
+            key = (event.job_id, event.attempt)  # the latest report replaces earlier ones
         else:
             key = event = self._performer.explained(event)
         self._reports.pop(key, None)
@@ -224,7 +224,7 @@ class Controller:
                 await self._step(events, requests)
 
     async def _next_events(self) -> list[Event]:
-        """Reports that are there, waiting for the first one at most until the next look or wake-up."""
+        """The reports so far; waits for one until the next poll or the next wake-up of the scheduler."""
         wakeup = self.scheduler.next_wakeup()
         pause_s = POLL_S if isinf(wakeup) else min(POLL_S, self._pace.wall_time(wakeup) - self._wall())
         await self._news.wait(pause_s)
@@ -232,7 +232,7 @@ class Controller:
         return events
 
     async def _requests(self) -> list[UserRequest]:
-        """New submissions and cancellations, once the cluster has reported its runs."""
+        """New requests of users; none until the cluster has reported its runs."""
         if self.scheduler.state.resting:
             return []
         return await self._outlast("requests", self._new_requests)
@@ -247,9 +247,10 @@ class Controller:
         return requests
 
     async def _step(self, events: Sequence[Event], requests: Sequence[UserRequest]) -> None:
-        """One transition of the core, committed whole before any of its actions starts.
+        """Handle events and requests: the core decides, the store commits the step in one transaction, and
+        then its actions start.
 
-        If a shortage stops the commit it is tried again with the same step.
+        A commit that a shortage stops is repeated with the same step.
         """
         wished: list[Event] = []
         if requests:
@@ -283,7 +284,7 @@ class Controller:
             observer.stepped(step)
 
     async def _outlast(self, who: str, call: Callable[[], T]) -> T:
-        """What a call on the store returns, made in the store's thread until no shortage stops it."""
+        """The result of a call on the store, made in its thread and repeated while a shortage stops it."""
         return await self._patience.outlast(who, lambda: self._store.in_order(call))
 
     def _event(self, request: UserRequest) -> Event:
@@ -292,7 +293,7 @@ class Controller:
         return self._submitted(request.submission.job)
 
     def _submitted(self, job: Job) -> JobSubmitted:
-        """The arrival of a job, with what the scheduler has forgotten of those that it comes after."""
+        """The arrival of a job, with the phases of ended prerequisites that the core no longer holds."""
         others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.state.jobs]
         return JobSubmitted(job, queries.ended(self._store, others))
 

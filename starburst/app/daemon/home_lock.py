@@ -1,7 +1,8 @@
-"""A home that is held by its one scheduler, and what that tells others of itself there.
+"""The lock by which one scheduler holds a home, and the status that it shows to other processes.
 
-The lock is on the directory: whoever removes scheduler.lock, which only says who holds it, frees nothing.
-File systems that lock no directories (NFS) leave the lock on that file, which is then watched.
+The home's directory and the file scheduler.lock are both locked. The file holds the status only: removing it
+does not release the directory. On file systems that cannot lock directories (NFS) the file's lock is the only
+one, and `HomeLock.look` checks that the file is still there.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from pathlib import Path
 from starburst.app.errors import UserError
 
 NAME = "scheduler.lock"
-#: Its size, bytes: all of it is written at the start, so that a full disk has room for a word.
+#: Its size, bytes. All of it is written at the start, so that the status can be updated on a full disk.
 SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """What the scheduler of a home says of itself."""
+    """Status of the scheduler that holds a home."""
 
-    #: 0 if it does not say.
+    #: 0 if unknown.
     pid: int = 0
-    #: What it waits for, in a few words and in a line; "" if nothing.
+    #: The shortage that it waits for, in a few words and in one line; "" if none.
     kind: str = ""
     detail: str = ""
 
@@ -34,7 +35,7 @@ class HomeLock:
     """The locks, held until this is closed or the process ends."""
 
     def __init__(self, root: Path, directory: int, file: int, *, whole: bool) -> None:
-        """`directory` and `file` are open and locked; not `whole`: only the file is."""
+        """`directory` and `file` are open and locked; if not `whole`, only the file is locked."""
         self._root = root
         self._directory = directory
         self._file = file
@@ -48,32 +49,32 @@ class HomeLock:
         self.close()
 
     def close(self) -> None:
-        """Give the home up."""
+        """Release the home."""
         for fd in (self._file, self._directory):
             with suppress(OSError):
                 os.close(fd)
 
     def tell(self, kind: str, detail: str) -> None:
-        """Have others know what is waited for, as far as the disk lets us."""
+        """Set the shortage that is shown to other processes; errors of the disk are ignored."""
         self._lacks = (kind, detail)
         with suppress(OSError):
             self.write()
 
     def write(self) -> None:
-        """Say who holds the home.
+        """Write the process id and the shortage to the lock file.
 
         Raises:
-            OSError: there is no room for it.
+            OSError: the disk is full.
         """
         lines = (str(os.getpid()), *(" ".join(text.split()) for text in self._lacks))
         text = "".join(f"{line}\n" for line in lines).encode()
         os.pwrite(self._file, text[:SIZE].ljust(SIZE), 0)
 
     def look(self) -> None:
-        """See to it that the home is still the one that is held.
+        """Check that the locked directory is still the home; a removed lock file is created again.
 
         Raises:
-            UserError: it was moved or removed, or another scheduler may hold it.
+            UserError: the home was moved or removed, or another scheduler may hold it.
         """
         if not _same(self._directory, self._root):
             raise UserError(f"{self._root}: was moved or removed while starburst ran; put it back")
@@ -81,7 +82,7 @@ class HomeLock:
             return
         if not self._whole:
             raise UserError(f"{self._root / NAME}: was removed while starburst ran; leave it there")
-        with suppress(OSError):  # no room for it, or no more open files: later
+        with suppress(OSError):  # disk full, or too many open files: the next call tries again
             file = _open(self._root / NAME)
             os.dup2(file, self._file, inheritable=False)
             os.close(file)
@@ -93,7 +94,7 @@ def lock_home(root: Path) -> HomeLock | None:
     """Take the locks of a home; None if another process holds one.
 
     Raises:
-        OSError: they cannot be opened or written.
+        OSError: the directory or the file cannot be opened or written.
     """
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     file = -1
@@ -113,10 +114,10 @@ def lock_home(root: Path) -> HomeLock | None:
 
 
 def lock_holder(root: Path) -> LockHolder | None:
-    """What the scheduler that holds a home says; None if none holds it.
+    """The status of the scheduler that holds a home; None if the home is free.
 
     Raises:
-        OSError: nobody can tell.
+        OSError: the directory or the file cannot be read.
     """
     try:
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -137,7 +138,7 @@ def lock_holder(root: Path) -> LockHolder | None:
 
 
 def _try_lock(fd: int, mode: int) -> bool | None:
-    """Whether there was nobody else; None where such a file cannot be locked."""
+    """Whether the lock was free and is now taken; None if the file system cannot lock such a file."""
     try:
         fcntl.flock(fd, mode | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -148,7 +149,7 @@ def _try_lock(fd: int, mode: int) -> bool | None:
 
 
 def _same(fd: int, path: Path) -> bool:
-    """Whether what is open is what lies there; one that cannot be asked for now may well be."""
+    """Whether the open file is the one at `path`; true if the path cannot be examined now."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:

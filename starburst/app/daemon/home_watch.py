@@ -1,4 +1,4 @@
-"""Looks, while the scheduler runs, whether the home and the store under it are still what they were."""
+"""Checks periodically that home and database were not moved, replaced or damaged under the scheduler."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from starburst.store.engine import damage
 from starburst.store.errors import DamagedError, DiskFullError, UnusableError
 from starburst.store.failures import no_room
 
-#: Wall seconds between looks at whose the home is.
+#: Wall seconds between checks of the lock, the free space and the database's file.
 LOOK_S = 1.0
-#: Wall seconds between looks through the whole database, and how many times as long as one takes: a hundredth
-#: of a disk at most.
+#: Least wall seconds between integrity checks of the database, and least pause as a multiple of the duration
+#: of the last check, so that checks take at most 1 % of the time.
 READ_S = 60.0
 REST = 100.0
 
@@ -30,9 +30,9 @@ async def keep_watch(
     patience: ShortageRetry,
     look_through: Callable[[Path], str] = damage,
 ) -> None:
-    """Look again and again, until cancelled; a disk that fills is said before anything has to be written.
+    """Check until cancelled; a full disk is reported before a write fails.
 
-    `there` is the database's file as it was opened.
+    `there` is the status of the database's file when it was opened.
 
     Raises:
         UserError: the home or the database was moved, removed or replaced.
@@ -66,7 +66,7 @@ def _look_for_room(database: Path, patience: ShortageRetry) -> None:
 async def _read(database: Path, look_through: Callable[[Path], str]) -> None:
     try:
         found = await asyncio.to_thread(look_through, database)
-    except (UnusableError, RuntimeError):  # busy, or no more threads: another time
+    except (UnusableError, RuntimeError):  # busy, or no more threads: the next check tries again
         return
     if found:
         raise DamagedError(
@@ -76,7 +76,7 @@ async def _read(database: Path, look_through: Callable[[Path], str]) -> None:
 
 
 def _is(path: Path, what: os.stat_result) -> bool:
-    """Whether a file is still there; one that cannot be asked for now may well be."""
+    """Whether a path still names this file; true if it cannot be examined now."""
     try:
         return os.path.samestat(path.stat(), what)
     except FileNotFoundError:

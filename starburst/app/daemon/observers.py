@@ -1,4 +1,4 @@
-"""Observers of the scheduler's steps, and the one that keeps how long steps take for the metrics."""
+"""Observers of the scheduler's steps, and the observer that stores step durations for the metrics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from starburst.store import counters
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
 
-#: Seconds after which the times of a step are stored at the latest. A crash loses them; no counter falls.
+#: Seconds after which the durations of a step are stored. A crash loses those since; no counter decreases.
 KEEP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedStep:
-    """A step that is stored. Times are of the wall, seconds."""
+    """A step that has been committed. Times are wall seconds."""
 
     began: float
     #: Duration of the decision, and of its commit.
@@ -37,17 +37,17 @@ class CommittedStep:
 
 
 class StepObserver(Protocol):
-    """Called with every step, in the scheduler's own loop: it may neither block nor raise."""
+    """Called after every step in the scheduler's event loop: it may neither block nor raise."""
 
     def stepped(self, step: CommittedStep) -> None:
-        """A step is stored."""
+        """Process a committed step."""
 
     def close(self) -> None:
-        """There will be no more steps. This may block for some seconds."""
+        """Finish after the last step; may block for some seconds."""
 
 
 class StepTimes:
-    """Stores the distribution of step times every `KEEP_S`, since one more row with each step is dear."""
+    """Stores histograms of step durations every `KEEP_S`; a write with each step would cost too much."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -57,14 +57,14 @@ class StepTimes:
             self._kept = counters.steps(conn)
 
     def stepped(self, step: CommittedStep) -> None:
-        """Count it."""
+        """Count the durations of a step."""
         self._kept.core.add(step.core_s)
         self._kept.commit.add(step.commit_s)
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(KEEP_S, self._keep)
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Store the durations that are not stored yet."""
         if self._due is not None:
             self._due.cancel()
             self._write()
@@ -74,6 +74,6 @@ class StepTimes:
         self._writing.ensure("step times", lambda: self._store.in_order(self._write))
 
     def _write(self) -> None:
-        """Write all times so far; what the store cannot take now is part of the next write."""
+        """Store all durations so far; after an error the next write includes them."""
         with suppress(StoreError, SQLAlchemyError):
             self._store.set_fact(counters.STEPS, self._kept)

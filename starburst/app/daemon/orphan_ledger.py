@@ -1,4 +1,4 @@
-"""The ledger of machines that were ended because no job claimed them: no job pays their bills."""
+"""The ledger of instances that the reaper ended because no record claimed them: no job pays their bills."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starburst.domain.cloud import Instance
 from starburst.domain.money import Money
 
 FACT = "reaped"
-#: The newest so many are kept.
+#: Number of entries kept, the newest ones.
 KEPT = 500
 
 
@@ -26,7 +26,7 @@ class FactStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReapedMachine:
-    """A machine of the ledger. Times are scheduler seconds."""
+    """An instance in the ledger. Times are scheduler seconds."""
 
     id: str
     controller: str
@@ -34,16 +34,16 @@ class ReapedMachine:
     #: Micro-dollars per hour; None if unknown.
     rate: int | None
     launched_at: float
-    #: When it was told to end.
+    #: Time of the first termination request.
     reaped_at: float
-    #: Why, as the reaper has it (see `Fate`).
+    #: The reaper's classification (`reaper.Fate`).
     why: str
-    #: When the cloud first no longer had it.
+    #: Time of the first listing of the cloud without it.
     ended_at: float | None = None
 
     @classmethod
     def of(cls, machine: Instance, why: str, rate: Money | None, now: float) -> ReapedMachine:
-        """A machine that is about to be ended."""
+        """The entry of an instance that is about to be ended."""
         micro = None if rate is None else rate.micro_usd
         return cls(machine.id, machine.controller, machine.offer_name, micro, machine.launched_at, now, why)
 
@@ -55,11 +55,11 @@ class OrphanLedger:
         self._facts = facts
 
     def all(self) -> list[ReapedMachine]:
-        """In the order in which they were ended."""
+        """All entries in the order of their termination requests."""
         return [ReapedMachine(**entry) for entry in self._facts.fact(FACT) or ()]
 
     def note(self, reaped: ReapedMachine) -> bool:
-        """Add an entry; False if the machine is in the ledger and has not ended."""
+        """Add an entry; False if the instance is in the ledger and has not ended."""
         book = self.all()
         if any(known.id == reaped.id and known.ended_at is None for known in book):
             return False
@@ -67,7 +67,7 @@ class OrphanLedger:
         return True
 
     def confirm(self, alive: Collection[str], now: float) -> None:
-        """Note the end of every machine of the ledger that is not among those alive."""
+        """Record the end of every instance of the ledger that is not among `alive`."""
         book = self.all()
         settled = [
             replace(known, ended_at=now) if known.ended_at is None and known.id not in alive else known

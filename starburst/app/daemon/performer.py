@@ -1,4 +1,6 @@
-"""Performs actions: in order per job and machine, with timeouts, retries and an answer to "unknown"."""
+"""Performs actions: in order per job and instance, with timeouts and retries. A start or launch that fails
+after all tries is undone, because its outcome is unknown.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,18 @@ from starburst.runs.ports import Cloud, Cluster, Run, RunSite
 
 log = structlog.get_logger()
 
-#: Wall seconds.
+#: Timeout of a call, and first and longest pause between tries, wall seconds.
 CALL_TIMEOUT_S = 60.0
 FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 30.0
 TRIES = 5
 
-#: Errors that concern the one action; after any other one its site is taken to be out of order.
+#: Errors that concern one action only; any other error counts as an outage of the site.
 OWN_ERRORS = (LookupError, RuntimeError, TypeError, ValueError)
 
 
 class Performer:
-    """Performs actions in the background; `done` is told the key of each that was taken by its site."""
+    """Performs actions in the background; `done` is called with the key of each action that is finished."""
 
     def __init__(
         self,
@@ -48,15 +50,15 @@ class Performer:
         self._offer = offer
         self._done = done
         self._patience = patience
-        #: Under way, by number; and the latest of each job or machine.
+        #: Actions under way, by number; and the latest action of each job or instance.
         self._tasks = TaskSet()
         self._count = count()
         self._last: dict[str, asyncio.Task[None]] = {}
-        #: Why starts and launches were given up whose end is not reported yet, by key.
+        #: Errors of starts and launches that were given up and whose end is not reported yet, by key.
         self._given_up: dict[str, Exception] = {}
 
     def perform(self, action: Action) -> asyncio.Task[None]:
-        """Begin an action after all earlier ones of the same job or machine."""
+        """Start an action; it runs after all earlier ones of the same job or instance."""
         subject = action.job_id if isinstance(action, StartRun | StopRun) else action.instance_id
         previous = self._last.get(subject)
         task = self._tasks.ensure((action.key, next(self._count)), lambda: self._after(previous, action))
@@ -65,7 +67,9 @@ class Performer:
         return task
 
     def explained(self, event: Event) -> Event:
-        """A report; the end of a start or launch that was given up becomes "not started", with the cause."""
+        """The report; the end of a run whose start was given up becomes NOT_STARTED, and the end of such a
+        launch is given the error as its message.
+        """
         match event:
             case RunEnded(job_id, attempt, end):
                 error = self._given_up.pop(f"start/{job_id}/{attempt}", None)
@@ -79,7 +83,7 @@ class Performer:
         return event
 
     async def until_failure(self) -> None:
-        """Wait until an action could not be noted as done, and raise why: the store is damaged."""
+        """Wait until an action cannot be marked as done, and raise the error: the store is damaged."""
         await self._tasks.until_failure()
 
     async def close(self) -> None:
@@ -95,16 +99,16 @@ class Performer:
             await asyncio.wait([previous])
         error = await self._try(action, TRIES if isinstance(action, StartRun | LaunchInstance) else None)
         if error is not None:
-            # Nobody knows whether it was started. Ending it makes sure; its end is then reported, and the
-            # core tries again or elsewhere.
+            # The run or instance may or may not have started. It is stopped to be sure; the site then reports
+            # its end, and the core tries again or elsewhere.
             self._given_up[action.key] = error
             await self._try(_undo(action), None)
         await self._done(action.key)
 
     async def _try(self, action: Action, tries: int | None) -> Exception | None:
-        """Repeat a call until its site takes it; the last error if it never did. Ends have no limit of tries.
+        """Repeat a call until it succeeds, at most `tries` times; None is no limit. Returns the last error.
 
-        A try that a shortage of this machine stopped says nothing about the site and does not count.
+        A try that fails from a shortage of this machine is not counted, since it is no failure of the site.
         """
         backoff, attempt = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0
         try:
@@ -112,7 +116,7 @@ class Performer:
                 try:
                     with answer_within(CALL_TIMEOUT_S):
                         await self._call(action)
-                except Exception as error:  # an adapter may fail in any way; the answer is the same
+                except Exception as error:  # adapters may raise anything; every error is retried
                     if not self._patience.notes(action.key, error):
                         attempt += 1
                         log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))

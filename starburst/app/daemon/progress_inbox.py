@@ -1,6 +1,6 @@
-"""Progress that runs report by HTTP or over the bus, on its way to the scheduler.
+"""Passes progress that runs report by HTTP or over the bus to the scheduler.
 
-Reports are not stored: a lost one is followed by another within seconds.
+Reports are not stored: a lost report is followed by another within seconds.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from starburst.runs.supervisor.progress_report import VARIABLE
 from starburst.store.report_tokens import make_report_key, report_token
 from starburst.store.store import Store
 
-#: The variable of the token that a run reports with.
+#: Environment variable with the token of a run's reports.
 TOKEN_VARIABLE = "STARBURST_REPORT_TOKEN"
-#: Limit of the runs whose tasks are remembered, and of the reports that wait for the scheduler.
+#: Largest number of runs whose tasks are remembered, and of reports that wait for the scheduler.
 MOST = 10_000
-#: Seconds between two reports of one run that are passed on: each costs a step of the scheduler.
+#: Seconds between two reports of one run that are passed on, since each costs a step of the scheduler.
 LEAST_S = 1.0
 
 
 @dataclass(slots=True)
 class _Run:
-    """The latest reports of the tasks of a run; times by the clock."""
+    """The latest reports of the tasks of a run; times are of `GangProgress`'s clock."""
 
     #: Expected end of each task (infinite if unknown), then its negative rate to break ties.
     ends: dict[int, tuple[float, float]] = field(default_factory=dict)
@@ -44,7 +44,9 @@ class _Run:
 
 
 class GangProgress:
-    """Turns reports of tasks into events: a gang is as far as its slowest task. Not thread-safe."""
+    """Turns reports of tasks into events of jobs: the progress of a gang is that of the task that is expected
+    to end last. Not thread-safe.
+    """
 
     def __init__(
         self, scheduler: Scheduler, report: Report, clock: Callable[[], float] = time.monotonic
@@ -55,19 +57,19 @@ class GangProgress:
         self._runs: dict[tuple[str, int], _Run] = {}
 
     def hear(self, said: ThroughputHint) -> None:
-        """Take a report of a task; `Controller` decides whether it changes anything.
+        """Process a report of a task; the controller drops it if it adds nothing new.
 
         Raises:
-            HintRefusedError: its run is over, or never was.
+            HintRefusedError: the job has no such run now.
         """
         record = self._scheduler.state.current(said.job, said.attempt)
         if record is None:
             raise HintRefusedError(HintOutcome.LATE)
         if said.rank >= len(record.job.tasks):
-            return  # nobody knows this task
+            return  # the job has no task of this rank
         key, now = (said.job, said.attempt), self._clock()
         run = self._runs[key] = self._runs.pop(key, _Run())
-        if len(self._runs) > MOST:  # the run not heard of for longest
+        if len(self._runs) > MOST:  # drop the run with the oldest report
             del self._runs[next(iter(self._runs))]
         left_s = inf if said.total is None else (said.total - said.done) / said.per_s
         run.ends[said.rank] = now + left_s, -said.per_s
@@ -77,22 +79,22 @@ class GangProgress:
 
 
 class ProgressInbox:
-    """The latest report of each task, put in by other threads."""
+    """A mailbox with the latest report of each task; other threads put reports in."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, int], ThroughputHint] = {}
         self._lock = Lock()
-        #: Wakes up the scheduler's loop, while that goes on.
+        #: Wakes up the scheduler's event loop; None while it does not run.
         self._wake: Callable[[], object] | None = None
 
     def put(self, said: ThroughputHint) -> None:
-        """Leave a report; any thread may. It is dropped if too many wait."""
+        """Put a report in. Thread-safe. A report of a new task is dropped if MOST reports wait."""
         with self._lock:
             known = (said.job, said.rank) in self._said
             if known or len(self._said) < MOST:
                 self._said[said.job, said.rank] = said
             if self._wake is not None:
-                with suppress(RuntimeError):  # the loop has just ended
+                with suppress(RuntimeError):  # the event loop has just been closed
                     self._wake()
 
     async def run(self, tasks: GangProgress) -> None:
@@ -105,7 +107,7 @@ class ProgressInbox:
                 with self._lock:
                     said, self._said = self._said, {}
                 for word in said.values():
-                    with suppress(HintRefusedError):  # it ended meanwhile
+                    with suppress(HintRefusedError):  # the run ended meanwhile
                         tasks.hear(word)
                 await news.wait()
         finally:
@@ -123,7 +125,7 @@ def inbox_of(inbox: ProgressInbox, scheduler: Scheduler) -> Companion:
 
 
 def together(companions: Iterable[Companion | None], patience: ShortageRetry) -> Companion | None:
-    """All companions as one, None if there are none; each is begun again after a shortage."""
+    """All companions as one, None if there are none; each is restarted after a shortage."""
     there = [companion for companion in companions if companion is not None]
 
     async def run(report: Report) -> None:
@@ -134,7 +136,9 @@ def together(companions: Iterable[Companion | None], patience: ShortageRetry) ->
 
 
 def reporting(config: Config, store: Store) -> Callable[[Run], Mapping[str, str]]:
-    """The variables that tell a run of the cluster where to report its progress, with its token."""
+    """A function that gives the environment variables with which a cluster run reports progress: URL and
+    token.
+    """
     url = config.http.report_url
     if url is None:
         return lambda _run: {}

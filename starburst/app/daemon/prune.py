@@ -1,4 +1,4 @@
-"""What is long over leaves the disk: runs of the embedded sites, and machines of the embedded cloud."""
+"""Removes directories of ended runs of the embedded sites and of ended instances of the embedded cloud."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from starburst.runs.attempt_dir import AttemptDir, attempts_under
 
 log = structlog.get_logger()
 
-#: Names of what is being removed begin so: a kill on the way leaves no half of a run that looks like a run.
+#: Prefix of directories under removal: after a crash a partly removed run is not mistaken for a run.
 DOOMED = ".pruned-"
-#: Directories between two breaths of the event loop.
+#: Number of directories after which the event loop may run other tasks.
 BREATH = 100
-#: Seconds for a tree that is too deep for Python.
+#: Timeout in seconds for removing a tree that is too deep for Python.
 DEEP_S = 60.0
 
 
 async def prune(home: Home, before: float, jobs: Collection[str], machines: Collection[str]) -> None:
-    """Remove what ended before this wall time, unless its job or machine is one of those that go on.
+    """Remove runs and instances that ended before this wall time and do not belong to `jobs` or `machines`.
 
-    What the store still counts as alive stays, whatever its directory says: the end was not heard of yet.
-    Checkpoints stay, too; they are the users' own.
+    Those are the ones that the store counts as alive: their directories stay even if they record an end,
+    because the scheduler has not processed it yet. Checkpoints belong to the users and stay too.
     """
     runs = [root for root in (home.cluster, home.cloud / "runs") if root.is_dir()]
     removed = 0
@@ -64,7 +64,7 @@ def _written(fact: Path, before: float) -> bool:
 
 
 def _tried(remove: Callable[[Path], None], directory: Path) -> bool:
-    """Whether it was removed. What one job left behind keeps nobody else's there."""
+    """Whether a directory was removed; an error is logged, and other directories are still removed."""
     try:
         remove(directory)
     except (OSError, subprocess.SubprocessError) as error:
@@ -84,5 +84,5 @@ def _drop(doomed: Path) -> None:
         shutil.rmtree(doomed)
     except RecursionError:  # jobs can nest directories deeper than Python follows; rm does
         subprocess.run(["rm", "-rf", "--", str(doomed)], check=True, timeout=DEEP_S)
-    with suppress(OSError):  # there are other runs of this job, or machines of this store
+    with suppress(OSError):  # not empty: other runs of this job, or instances of this store
         doomed.parent.rmdir()

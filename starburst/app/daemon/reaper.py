@@ -1,4 +1,4 @@
-"""The reaper renews the leases of claimed machines and ends machines that no job claims."""
+"""The reaper: renews the leases of claimed instances, and ends instances that no record claims."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 ENDED = (InstancePhase.GONE, InstancePhase.FAILED)
-#: Wall seconds.
+#: Timeout of a call to the cloud, wall seconds.
 CALL_TIMEOUT_S = 60.0
 
 
 class Fate(str, Enum):
-    """What a living machine is to us, and so what becomes of it."""
+    """Classification of an instance that has not ended; it determines what the reaper does."""
 
-    CLAIMED = "claimed"  # the store has it: its lease is renewed
-    YOUNG = "young"  # ours, and nobody claims it, though a claim may be on its way
-    UNCLAIMED = "unclaimed"  # ours, and nobody claims it: it is ended
-    LEASED = "leased"  # another controller's, whose lease on it runs: it is none of our business
-    ABANDONED = "abandoned"  # another controller's, whose lease has passed: it is ended if we are told to
+    CLAIMED = "claimed"  # the store has a record of it: its lease is renewed
+    YOUNG = "young"  # ours and unclaimed, but a claim may still arrive: nothing is done
+    UNCLAIMED = "unclaimed"  # ours and unclaimed: it is ended
+    LEASED = "leased"  # another controller's, with a valid lease: nothing is done
+    ABANDONED = "abandoned"  # another controller's, with an expired lease: ended if `others` is set
 
 
 @dataclass(frozen=True, slots=True)
 class ReapRules:
-    """Which machines are ended."""
+    """Rules that decide which instances are ended."""
 
     #: Id of our store.
     controller: str
-    #: Age at which a machine of ours that nobody claims is ended; seconds of the scheduler.
+    #: Age from which an unclaimed instance of ours is ended; scheduler seconds.
     after_s: float = 0.0
-    #: Also those that other controllers of our owner have abandoned.
+    #: Whether to end instances that other controllers of our owner have abandoned.
     others: bool = False
 
     def fate(self, machine: Instance, claimed: Collection[str], now: float) -> Fate:
-        """Of a machine that has not ended. One that does not tell whose it is, or till when, is let be."""
+        """The class of an instance that has not ended. One without a controller, or another controller's
+        without an expiry, is never ended.
+        """
         if machine.id in claimed and machine.controller in (self.controller, ""):
             return Fate.CLAIMED
         if machine.controller != self.controller:
@@ -57,7 +59,7 @@ class ReapRules:
         return Fate.YOUNG if age_s < self.after_s else Fate.UNCLAIMED
 
     def ends(self, fate: Fate) -> bool:
-        """Whether a machine of this fate is ended."""
+        """Whether instances of this class are ended."""
         return fate is Fate.UNCLAIMED or (self.others and fate is Fate.ABANDONED)
 
 
@@ -65,11 +67,11 @@ class OrderedCall(Protocol):
     """Makes a blocking call outside of the event loop, after all earlier ones (see `Store.in_order`)."""
 
     async def __call__(self, call: Callable[[], T], /) -> T:
-        """What the call returns."""
+        """The result of the call."""
 
 
 class Reaper:
-    """Lists every machine of our owner in rounds, renews what is claimed and ends what is not."""
+    """Periodically lists all instances of our owner, renews the claimed ones and ends others by its rules."""
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Reaper:
         rate: Callable[[str], Money | None],
         in_order: OrderedCall,
     ) -> None:
-        """`rate` gives an offer's dollars per hour; `in_order` makes calls on the book's store."""
+        """`rate` gives the price per hour of an offer; `in_order` makes calls on the ledger's store."""
         self._cloud = cloud
         self._rules = rules
         self._book = book
@@ -93,28 +95,28 @@ class Reaper:
         self._told: set[str] = set()
 
     async def rounds(self, period_s: float) -> None:
-        """Do one round every `period_s` wall seconds, for ever; a failed round is logged and repeated."""
+        """Run a round, then pause `period_s` wall seconds, endlessly; a failed round is logged."""
         while True:
             try:
                 await self.round()
-            except Exception as error:  # an adapter may fail in any way; the next round tries again
+            except Exception as error:  # adapters may raise anything; the next round tries again
                 log.warning("reaper-failed", error=repr(error))
             await asyncio.sleep(period_s)
 
     async def look(self) -> list[tuple[Instance, Fate]]:
-        """Every machine that has not ended, and what is to become of it.
+        """Every instance that has not ended, with its class.
 
-        The cloud is listed first and the claims are read second: every machine of the list was an intent in
-        the store before it was launched, so one that nobody claims by then is nobody's, unless it was
-        claimed before and its end was confirmed while the list was on its way. Rules that wait before they
-        believe it allow for a sibling on a copy of this store, whose intents we do not see.
+        The cloud is listed before the claims are read: each instance was stored as an intent before its
+        launch, so a listed instance without a claim has no record. Claims from before the listing also count,
+        since an instance may end and lose its claim meanwhile. `ReapRules.after_s` protects instances of a
+        scheduler on a copy of this store, whose intents are not in ours.
         """
         found, now = await self._list()
         await self._confirm(found, now)
         return found
 
     async def _list(self) -> tuple[list[tuple[Instance, Fate]], float]:
-        """As `look`, and the time that this is true of."""
+        """As `look`, without the ledger, and the time of the classification."""
         before = set(self._claimed())
         with answer_within(CALL_TIMEOUT_S):
             owned = await self._cloud.owned()
@@ -123,19 +125,20 @@ class Reaper:
         return [(machine, self._rules.fate(machine, claimed, now)) for machine in machines], now
 
     async def _confirm(self, found: list[tuple[Instance, Fate]], now: float) -> None:
-        """Note the end of those machines of the book that are alive no more."""
+        """Record the end of instances of the ledger that the cloud no longer lists."""
         alive = {machine.id for machine, _ in found}
         await self._in_order(lambda: self._book.confirm(alive, now))
 
     async def round(self) -> None:
-        """Put off the dead-man switches of claimed machines, and end those whose time has come.
+        """Renew the leases of claimed instances, which holds off their dead-man switches, and end instances
+        according to the rules.
 
         Raises:
-            Exception: the cloud could not be listed, or leases not be renewed.
+            Exception: the cloud could not be listed, leases not renewed, or the ledger not written.
         """
         try:
             found, now = await self._list()
-        except Exception:  # nothing may be ended unseen; but what is claimed must not end by itself meanwhile
+        except Exception:  # without a list nothing is ended, but leases of claimed instances must not expire
             await self._renew(sorted(self._claimed()))
             raise
         self._told &= {machine.id for machine, _ in found}
@@ -147,7 +150,7 @@ class Reaper:
                 log.warning("reap-would", **told, mend=mend)
         ends = [self.end(machine, fate) for machine, fate in found if self._rules.ends(fate)]
         claimed = [machine.id for machine, fate in found if fate is Fate.CLAIMED]
-        # Leases do not wait for the disk: the book is written meanwhile.
+        # Renewal does not wait for the disk: the ledger is written concurrently.
         work = (self._renew(claimed), self._confirm(found, now), *ends)
         renewed, confirmed, *_ = await asyncio.gather(*work, return_exceptions=True)
         for result in (renewed, confirmed):
@@ -155,7 +158,7 @@ class Reaper:
                 raise result
 
     async def end(self, machine: Instance, fate: Fate) -> bool:
-        """Have a machine ended, and note it first; whether the cloud took the order."""
+        """Enter an instance in the ledger, then terminate it; whether the cloud accepted the request."""
         reaped = ReapedMachine.of(machine, fate.value, self._rate(machine.offer_name), self._now())
         if await self._in_order(lambda: self._book.note(reaped)):
             told = {"instance": machine.id, "offer": machine.offer_name, "controller": machine.controller}
@@ -163,7 +166,7 @@ class Reaper:
         try:
             with answer_within(CALL_TIMEOUT_S):
                 await self._cloud.terminate(machine.id)
-        except Exception as error:  # one that cannot be ended now must not keep the others
+        except Exception as error:  # one failure must not stop the others; the next round repeats it
             log.warning("reap-failed", instance=machine.id, error=repr(error))
             return False
         return True

@@ -1,6 +1,7 @@
 """Retries while a shortage of this machine lasts: disk room, open files, memory, a locked store.
 
-A shortage says nothing about a job: it ends no job, counts as no try and does not end the scheduler.
+A shortage is no failure of a job or a site: it ends no job, is not counted as a try, and does not end the
+scheduler.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 #: Pauses between tries, wall seconds.
 FIRST_PAUSE_S = 0.25
 LAST_PAUSE_S = 5.0
-#: What was begun again counts as going on after so many wall seconds.
+#: Wall seconds after which a restarted activity counts as recovered.
 STEADY_S = 1.0
 
 SHORTAGES = {
@@ -40,14 +41,14 @@ SHORTAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A resource that ran out: in a few words, and in a line with its place and the remedy."""
+    """An exhausted resource: in a few words, and in one line with the file and the remedy if known."""
 
     kind: str
     detail: str
 
 
 def shortage_of(error: BaseException | None) -> Shortage | None:
-    """The shortage that an error comes from, None if it comes from another cause."""
+    """The shortage that caused an error; None if it has another cause."""
     while error is not None:
         if isinstance(error, UnusableError):
             return Shortage(error.kind, str(error))
@@ -69,7 +70,7 @@ class ShortageRetry:
         self._lacks: dict[str, Shortage] = {}
 
     def notes(self, who: str, error: BaseException) -> bool:
-        """Whether an error of the activity `who` is a shortage, which is then noted."""
+        """Whether an error of the activity `who` is a shortage; if so, `who` is recorded as waiting."""
         what = shortage_of(error)
         if what is None:
             self.over(who)
@@ -81,19 +82,19 @@ class ShortageRetry:
         return what is not None
 
     def over(self, who: str) -> None:
-        """The activity `who` is not held up any more."""
+        """Record that the activity `who` no longer waits."""
         if self._lacks.pop(who, None) is not None and not self._lacks:
             log.info("goes-on")
             self._tell("", "")
 
     async def outlast(self, who: str, call: Callable[[], Awaitable[T]]) -> T:
-        """What a call returns that changes all or nothing; it is made again until no shortage stops it."""
+        """The result of an atomic call, repeated while a shortage stops it."""
         result = await retry(call, _pauses(), partial(self._expect_shortage, who))
         self.over(who)
         return result
 
     async def go_on(self, who: str, begin: Callable[[], Awaitable[None]]) -> None:
-        """Run what should never end; when a shortage stops it, it is begun again."""
+        """Run an endless activity; it is restarted when a shortage stops it."""
 
         async def attempt() -> None:
             steady = asyncio.get_running_loop().call_later(STEADY_S, self.over, who)

@@ -1,4 +1,4 @@
-"""The wall's clock as this process found it, carried on by the machine's own: setting it moves nothing."""
+"""A wall clock that is read once and then advanced by the boot-time clock: setting it has no effect."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 
 def steady_wall() -> Callable[[], float]:
-    """Epoch seconds from now on. A clock that is set meanwhile is believed at the next start, not before:
-    else whatever runs would have run, waited and cost as long as the clock was moved by.
+    """A function that returns epoch seconds. A change of the system's clock takes effect at the next start:
+    otherwise it would add to the run times, waits and costs of all present jobs. Time in suspend counts.
     """
     origin = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return lambda: origin + time.clock_gettime(time.CLOCK_BOOTTIME)

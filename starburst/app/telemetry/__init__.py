@@ -1,1 +1,1 @@
-"""Spans of OpenTelemetry."""
+"""OpenTelemetry spans of steps and decisions."""

@@ -1,4 +1,4 @@
-"""Spans on their way to a collector, out of the scheduler's way: a bounded queue and a thread of its own."""
+"""Exports spans to a collector through a bounded queue and a thread, so that the scheduler never waits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 log = structlog.get_logger()
 
-#: Spans that wait to be sent at most; then the oldest are given up. About 2 KB each.
+#: Largest numbers of queued spans, beyond which the oldest are dropped, and of spans per batch. A span has
+#: about 2 KB.
 QUEUE, BATCH = 8192, 512
-#: Wall seconds between sends, and for what is left when we go. The exporter tries a batch for 10 s.
+#: Wall seconds between sends, and for the rest of the queue at shutdown. The exporter tries a batch for 10 s.
 SEND_S, FLUSH_S = 2.0, 3.0
-#: And for a try to be given up.
+#: Wall seconds for an aborted send to end.
 ABORT_S = 0.2
 
 
 class Collector:
-    """Takes spans in, at once, and sends them when it can. What cannot be sent is given up."""
+    """Queues spans without blocking and sends them in batches; spans that cannot be sent are dropped."""
 
     def __init__(self, endpoint: str, headers: Callable[[], Mapping[str, str]]) -> None:
         self._sender = _Sender(endpoint, headers)
@@ -34,22 +35,22 @@ class Collector:
         )
 
     def add(self, span: ReadableSpan) -> None:
-        """To be sent."""
+        """Queue a span."""
         self._batches.on_end(span)
 
     def close(self) -> None:
-        """Send what is left, for `FLUSH_S` at most."""
+        """Send the queued spans, for at most `FLUSH_S`."""
         flush = Thread(target=self._batches.shutdown, name="tracing-flush", daemon=True)
         flush.start()
         flush.join(FLUSH_S)
         self._sender.shutdown()
         flush.join(ABORT_S)
-        if not flush.is_alive():  # else it has still something to say
+        if not flush.is_alive():  # else the thread may still log
             self._sender.said.close()
 
 
 class _Sender(SpanExporter):
-    """The exporter of OpenTelemetry, which says what goes wrong once, not at every try."""
+    """OpenTelemetry's exporter; a failure is logged once until a batch succeeds, not at every try."""
 
     def __init__(self, endpoint: str, headers: Callable[[], Mapping[str, str]]) -> None:
         self._endpoint = endpoint
@@ -57,12 +58,12 @@ class _Sender(SpanExporter):
         self._exporter: SpanExporter | None = None
         self._sent_along: Mapping[str, str] = {}
         self._closed = False
-        #: Spans given up since the last that arrived.
+        #: Number of spans dropped since the last successful batch.
         self._lost = 0
         self.said = _Said()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send a batch; an error ends in the log, and nowhere else."""
+        """Send a batch; errors are logged and not raised."""
         if self._closed:
             return SpanExportResult.FAILURE
         self.said.first = ""
@@ -80,17 +81,17 @@ class _Sender(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Give up what is being sent, too. May be called again."""
+        """Abort the batch that is being sent. Idempotent."""
         if not self._closed:
             self._closed = True
             if self._exporter is not None:
                 self._exporter.shutdown()
 
     def _to_collector(self) -> SpanExporter:
-        """With the headers as their file has them now.
+        """The exporter with the present headers, created again if their file has changed.
 
         Raises:
-            UserError: that cannot be used.
+            UserError: the file cannot be used.
         """
         headers = self._headers()
         if self._exporter is None or headers != self._sent_along:
@@ -102,23 +103,23 @@ class _Sender(SpanExporter):
 
 
 class _Said(logging.Handler):
-    """What OpenTelemetry logs, at every try and for every span that it drops: kept out of the log."""
+    """Captures OpenTelemetry's log, which has a line per try and per dropped span, instead of printing it."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: The exporter's first line since it was last cleared: the others are consequences.
+        #: The exporter's first line since the last clearing: later lines are consequences of it.
         self.first = ""
         self._logger = logging.getLogger("opentelemetry")
         self._propagated, self._logger.propagate = self._logger.propagate, False
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take it in."""
+        """Keep the first line of the exporter."""
         if record.name.startswith("opentelemetry.exporter"):
             self.first = self.first or record.getMessage()
 
     def close(self) -> None:
-        """Let others hear it again."""
+        """Restore the propagation of OpenTelemetry's log."""
         self._logger.removeHandler(self)
         self._logger.propagate = self._propagated
         super().close()

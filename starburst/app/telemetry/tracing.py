@@ -1,8 +1,8 @@
-"""Steps and decisions as spans of OpenTelemetry: the life of a job, or of a machine, is one trace.
+"""Steps and decisions as OpenTelemetry spans: each job and each instance has one trace for its lifetime.
 
-A decision belongs to two stories: the step in which it was made, and the life of its subject. People ask for
-the second ("what became of this job?"), so that is the trace it is in, and a link leads to the step. The id
-of the trace is made of those of the store and of the job: after a restart it goes on in the same one.
+A decision belongs to a step and to its subject. Its span is in the subject's trace, because users follow a
+job or an instance, and has a link to the span of the step. The trace id is a hash of the store's id and the
+subject's id, so a trace continues after a restart.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from starburst.store import codec
 
 log = structlog.get_logger()
 
-#: What OpenTelemetry takes for the value of an attribute.
+#: Types of attribute values that OpenTelemetry accepts.
 Value = bool | int | float | str
 Attributes = Mapping[str, Value]
-#: Begin and end, nanoseconds of the wall.
+#: Start and end, wall nanoseconds.
 Times = tuple[int, int]
 
 SCOPE = InstrumentationScope("starburst", __version__)
-#: Decisions after which there are no more on their subject, if it has ended.
+#: Kinds of the last decision about a subject, if it has ended.
 LAST = ("succeeded", "failed", "cancelled", "gone", "launch-failed")
-#: Nanoseconds between the decisions of a step, so that they are shown in their order.
+#: Nanoseconds between the start times of the decisions of a step, which keep their order.
 APART_NS = 1000
 
 
 class Tracing:
-    """Tells a collector of every step."""
+    """Exports each step as spans."""
 
     def __init__(self, settings: TracingConfig, controller: str, pace: Pace) -> None:
         """`controller` is the store's id.
 
         Raises:
-            UserError: the file with the headers cannot be used.
+            UserError: the file with the headers of the export cannot be used.
         """
         assert settings.endpoint is not None
         settings.headers()
@@ -70,7 +70,7 @@ class Tracing:
         self._collector = Collector(settings.endpoint, settings.headers)
 
     def stepped(self, step: CommittedStep) -> None:
-        """Whatever is wrong with the spans, the scheduler goes on; without them from then on."""
+        """Export a step. An exception is logged and ends the tracing, not the scheduler."""
         if not self._broken:
             try:
                 self._tell(step)
@@ -79,7 +79,7 @@ class Tracing:
                 log.exception("tracing-broken")
 
     def close(self) -> None:
-        """Send what is left, for a few seconds at most."""
+        """Send the queued spans, for a few seconds at most."""
         self._collector.close()
 
     def _tell(self, step: CommittedStep) -> None:
@@ -95,7 +95,10 @@ class Tracing:
             self._decision(step, decision, whole, (start, stored))
 
     def _decision(self, step: CommittedStep, decision: Decision, whole: SpanContext, times: Times) -> None:
-        """In the trace of its subject or, if that is none that lives (a cap on spending), of the step."""
+        """Add a decision to the trace of its job or instance, or of the step for other subjects, as caps.
+
+        The last decision about a subject also adds the span of its lifetime.
+        """
         subject = decision.subject
         record = step.changes.jobs.get(subject) or step.jobs.get(subject)
         machine = step.changes.instances.get(subject)
@@ -121,7 +124,7 @@ class Tracing:
             self._add("machine", life, None, times, _of_machine_at_end(machine))
 
     def _life(self, what: str, name: str) -> SpanContext:
-        """The span of the whole life of a job or machine; it is sent when that is over."""
+        """The context of the root span of a job or instance; the span is sent when it has ended."""
         digest = self._digest(what, name)
         return _context(int.from_bytes(digest[:16], "big"), int.from_bytes(digest[16:24], "big"))
 
@@ -142,7 +145,7 @@ class Tracing:
         links: Sequence[Link] = (),
         status: Status | None = None,
     ) -> None:
-        # Not by way of a tracer: that gives out ids of its own, and its spans end where they began.
+        # Without a tracer, which would choose the ids.
         self._collector.add(
             ReadableSpan(
                 name,
@@ -232,7 +235,7 @@ def _status(record: JobRecord) -> Status:
 
 
 def _plain(value: object) -> Value:
-    """As an attribute can have it; what is structured as JSON."""
+    """A value as an attribute: structured values as JSON, non-finite numbers as text."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return value if isinstance(value, bool | int | float | str) else codec.encode(value)

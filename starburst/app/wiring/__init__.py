@@ -1,1 +1,1 @@
-"""Where the parts of a Starburst are put together."""
+"""Assembles the components of Starburst from the config."""

@@ -1,4 +1,4 @@
-"""Puts a Starburst together from its home, config and store."""
+"""Assembles the controller and its sites from home, config and store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from starburst.kube.api import Api
 
 
-#: How long the scheduler's own loop stands still for another writer, milliseconds; then it comes back to it.
+#: Longest wait of the scheduler's event loop for another writer, milliseconds; then it tries again later.
 BUSY_MS = 1_000
 
 
@@ -59,13 +59,13 @@ def build(
     inbox: ProgressInbox | None = None,
     held: HomeLock | None = None,
 ) -> Controller:
-    """A controller that resumes from the store, which is given the config for the other commands to read.
+    """A controller that resumes from the store. The config is stored too, for the other commands.
 
-    Progress that other threads put into `inbox` is reported to it while it runs. `held` is this process's
-    lock of the home, in which a shortage that stops the scheduler is shown to others.
+    Progress that other threads put into `inbox` is reported to the controller while it runs. `held` is this
+    process's lock of the home; it shows a shortage that stops the scheduler to other processes.
 
     Raises:
-        UserError: what the config needs is not installed, or jobs live on a cluster of another kind.
+        UserError: an extra that the config needs is not installed, or jobs live on a cluster of another kind.
     """
     scheduler = restore(config.settings(), store.snapshot())
     _refuse_to_leave_behind(store, scheduler, config)
@@ -116,13 +116,13 @@ def _watch_over(held: HomeLock, home: Home, patience: ShortageRetry) -> Companio
 
 
 def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable[[], float]) -> Cloud:
-    """The cloud of a config, as the controller of this store sees it.
+    """The cloud of a config; its instances are tagged with this store's controller id.
 
     Raises:
-        UserError: what the config needs is not installed, or a catalog cannot be read.
+        UserError: an extra that the config needs is not installed, or a catalog cannot be read.
     """
     if isinstance(config.cloud, SkyConfig):
-        from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - its needs are an extra
+        from starburst.app.wiring.sky import sky_cloud  # noqa: PLC0415 - an optional dependency
         from starburst.clouds.sky.context import SkyClock  # noqa: PLC0415
         from starburst.clouds.sky.runs.inputs import RunInputs  # noqa: PLC0415
 
@@ -150,21 +150,21 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
 
 
 def values_of(config: Config) -> ValueSource | None:
-    """What reads ConfigMaps and Secrets for jobs that leave; None if there is no Kubernetes."""
+    """A reader of ConfigMaps and Secrets for offloaded jobs; None without a Kubernetes cluster."""
     chosen = config.cluster
     if not isinstance(chosen, KubernetesConfig):
         return None
     need_kubernetes()
-    from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - its needs are an extra
+    from starburst.clusters.kubernetes.config_data import ClusterValues  # noqa: PLC0415 - an optional dependency
 
     return ClusterValues(lambda: connect(chosen), chosen.namespace)
 
 
 def _admit(tenancy: Tenancy | None, run: Run) -> None:
-    """A submitted job takes along what its submitter may have, by the config of today.
+    """Check an offloaded job's manifest against the present tenancy rules; adopted jobs are not checked.
 
     Raises:
-        UnresolvedError: it may not have that.
+        UnresolvedError: its submitter lacks a right.
     """
     workload = run.workload
     if tenancy is None or workload.manifest is None or workload.adopted is not None:
@@ -175,31 +175,36 @@ def _admit(tenancy: Tenancy | None, run: Run) -> None:
 
 
 def checkpoints_of(home: Home, config: Config) -> Path:
-    """Where the cloud's checkpoints are brought home to: the cluster's own volume, if it is seen here."""
+    """The directory for checkpoints fetched from the cloud: the cluster's own volume if mounted here."""
     here = config.cluster.checkpoints_here if isinstance(config.cluster, KubernetesConfig) else None
     return home.checkpoints if here is None else Path(here)
 
 
 def offers_of(cloud: CloudSection) -> tuple[Offer, ...]:
-    """What a cloud sells.
+    """The offers of a cloud.
 
     Raises:
-        UserError: what it takes to know is not installed, or a catalog cannot be read.
+        UserError: the extra that reads them is not installed, or a catalog cannot be read.
     """
     if isinstance(cloud, SkyConfig):
-        from starburst.app.wiring.sky import sky_offers  # noqa: PLC0415 - its needs are an extra
+        from starburst.app.wiring.sky import sky_offers  # noqa: PLC0415 - an optional dependency
 
         return tuple(sky_offers(cloud))
     return cloud.known_offers()
 
 
 def reaping(config: Config, store: Store) -> ReapRules:
-    """Whom the reaper ends, by this config."""
+    """The reaper's rules of a config."""
     return ReapRules(_controller_id(store), config.cloud.reap_after, config.cloud.reap_others)
 
 
 def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) -> None:
-    """Another cluster knows nothing of what runs on the last one: it would count as lost and run twice."""
+    """Refuse a change of the cluster's kind while jobs live on the previous cluster: the new one would not
+    report their runs, which would then count as lost and be started a second time.
+
+    Raises:
+        UserError: jobs live there.
+    """
     kind, last = config.cluster.kind, (store.fact("config") or {}).get("cluster", {}).get("kind", "local")
     if kind == last:
         return
@@ -223,10 +228,10 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
             max_log=config.home.max_log,
         )
     need_kubernetes()
-    assert tenancy is not None  # as of every Kubernetes
-    from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - its needs are an extra
-    from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - so are its
-    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - so are its
+    assert tenancy is not None  # set for every Kubernetes cluster
+    from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - an optional dependency
+    from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - an optional dependency
+    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - an optional dependency
 
     intake = Store.open(home.database, BUSY_MS)
     return KubernetesCluster(
@@ -249,7 +254,7 @@ def _bus(
 ) -> Companion | None:
     if config.bus.kind != "mqtt":
         return None
-    from starburst.app.wiring.bus import bus_of  # noqa: PLC0415 - its needs are an extra
+    from starburst.app.wiring.bus import bus_of  # noqa: PLC0415 - an optional dependency
 
     return bus_of(home.database, config.bus, _controller_id(store), scheduler, sites)
 
@@ -258,18 +263,18 @@ def _tracing(config: Config, store: Store, pace: Pace) -> list[StepObserver]:
     if config.tracing.endpoint is None:
         return []
     need_otel()
-    from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - its needs are an extra
+    from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - an optional dependency
 
     return [Tracing(config.tracing, _controller_id(store), pace)]
 
 
 async def connect(cluster: KubernetesConfig) -> Api:
-    """The API server of a config.
+    """A client of the config's API server.
 
     Raises:
         CredentialsError: there is no usable kubeconfig.
     """
-    from starburst.kube.api import Api  # noqa: PLC0415 - its needs are an extra
+    from starburst.kube.api import Api  # noqa: PLC0415 - an optional dependency
 
     return await Api.connect(
         None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context
@@ -277,10 +282,10 @@ async def connect(cluster: KubernetesConfig) -> Api:
 
 
 def need_kubernetes() -> None:
-    """To be asked before anything of `starburst.kube` is imported.
+    """Check the dependencies of `starburst.kube`; called before anything of it is imported.
 
     Raises:
-        UserError: what it needs is not installed.
+        UserError: the extra is not installed.
     """
     if find_spec("kubernetes") is None:
         raise UserError(
@@ -289,12 +294,12 @@ def need_kubernetes() -> None:
 
 
 def need_otel() -> None:
-    """To be asked before `starburst.app.telemetry.tracing` is imported.
+    """Check the dependencies of `starburst.app.telemetry.tracing`; called before it is imported.
 
     Raises:
-        UserError: what it needs is not installed.
+        UserError: the extra is not installed.
     """
-    try:  # not that of opentelemetry alone: other packages need parts of it
+    try:  # both modules: other packages may have installed a part of opentelemetry
         there = all(map(find_spec, ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")))
     except ModuleNotFoundError:
         there = False
@@ -303,7 +308,7 @@ def need_otel() -> None:
 
 
 def _pace(store: Store, config: Config) -> Pace:
-    """The clock goes on from where it was; a new speed bends it from now on and never turns it back."""
+    """The stored clock. A changed speed takes effect from now on; scheduler time stays continuous."""
     pace, wall = queries.pace(store), time.time()
     if pace.speed != config.clock.speed or store.fact("clock") is None:
         pace = pace.with_speed(config.clock.speed, wall)

@@ -1,4 +1,4 @@
-"""The bus of a config: what its hints may do, and what it is told."""
+"""Assembles the bus from the config: the outbox, the MQTT connection and the handler of hints."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from starburst.store.store import Store
 
 
 def outbox_of(store: Store, bus: BusConfig) -> Outbox:
-    """The decision log as messages: for a broker, and for who listens in this process."""
+    """The decision log as messages, for a broker or for listeners in this process."""
     return Outbox(store, Topics(bus.cluster), decision=decision_keys, job=job_keys, keep_s=bus.keep)
 
 
 def bus_of(
     database: Path, bus: BusConfig, controller: str, scheduler: Scheduler, sites: Mapping[Site, RunSite]
 ) -> Companion:
-    """What goes on beside the scheduler to tell a broker. `controller` is the store's id.
+    """The companion that publishes to a broker and receives hints. `controller` is the store's id.
 
     Raises:
-        UserError: what it needs is not installed.
+        UserError: the extra is not installed.
     """
     if find_spec("aiomqtt") is None:
         raise UserError("bus.kind: mqtt: needs the extra: pip install 'starburst-scheduler[mqtt]'")
-    from starburst.bus.mqtt import Broker, MqttBus  # noqa: PLC0415 - its needs are an extra
+    from starburst.bus.mqtt import Broker, MqttBus  # noqa: PLC0415 - an optional dependency
 
     def path(name: str | None) -> Path | None:
         return None if name is None else Path(name)
@@ -71,7 +71,7 @@ def bus_of(
     )
 
     async def run(report: Report) -> None:
-        with Store.open(database) as store:  # of its own: the controller hears of what others write
+        with Store.open(database) as store:  # the controller notices only writes of other connections
             hints = hints_of(store, bus, scheduler, report, sites)
             outbox, topics = outbox_of(store, bus), Topics(bus.cluster)
             await MqttBus(broker, topics, outbox, hints=_heard(topics, bus), take=hints.take).run()
@@ -80,7 +80,7 @@ def bus_of(
 
 
 def _heard(topics: Topics, bus: BusConfig) -> list[str]:
-    """The topics of hints that are listened to."""
+    """The topics to subscribe to, by the config's accepted kinds of hints."""
     users = ["+", None] if bus.anybody else ["+"]
     return [topics.hint(kind, user) for kind in bus.accept for user in users]
 
@@ -88,7 +88,7 @@ def _heard(topics: Topics, bus: BusConfig) -> list[str]:
 def hints_of(
     store: Store, bus: BusConfig, scheduler: Scheduler, report: Report, sites: Mapping[Site, RunSite]
 ) -> Hints:
-    """Hints that do what the API would, over a connection of their own."""
+    """Hints that act on `store`, a connection of their own, as the API would."""
     return Hints(
         bus.accept,
         StoreHintHandler(store, scheduler, GangProgress(scheduler, report), sites),
@@ -98,7 +98,7 @@ def hints_of(
 
 @dataclass(frozen=True, slots=True)
 class StoreHintHandler:
-    """Where hints are handed in."""
+    """Executes hints by the store's requests and the scheduler's state."""
 
     store: Store
     scheduler: Scheduler
@@ -137,7 +137,9 @@ class StoreHintHandler:
         self.tasks.hear(hint)
 
     def heartbeat(self, hint: HeartbeatHint, user: str | None) -> None:
-        """Its site is asked now, not at its next round, if we believe that it is not up."""
+        """Poll the site at once if the run still counts as starting, or an instance as launching or
+        unreachable.
+        """
         fleet = self.scheduler.state.fleet.instances
         if hint.instance:
             machine = fleet.get(hint.instance)
@@ -166,6 +168,6 @@ def _is_doubted(machine: InstanceRecord) -> bool:
 
 
 def _refuse_others(user: str | None, owners: Iterable[str]) -> None:
-    """Refuse what is none of a user's."""
+    """Refuse a hint if the user owns none of the jobs; None owns all."""
     if user is not None and user not in owners:
         raise HintRefusedError(HintOutcome.REFUSED, f"it is not {user!r}'s")

@@ -1,4 +1,4 @@
-"""Assembles the cloud of SkyPilot from the config."""
+"""Assembles the SkyPilot cloud from the config."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from starburst.clouds.sky.runs.runner import RayRunner
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
 
-#: The owner label of every machine that any Starburst rents.
+#: The owner label of every instance that any Starburst rents.
 OWNER = "starburst"
 #: Names of AWS's zones in the user's account, read once per process.
 ZONES = ZoneNames()
@@ -39,9 +39,10 @@ def sky_cloud(
     max_log: int,
     inputs: RunInputs | None = None,
 ) -> SkyCloud:
-    """The cloud that the config describes; `checkpoints` is the directory that those of runs are brought to.
+    """The cloud that the config describes; checkpoints of its runs are fetched to `checkpoints`.
 
-    Keeps `max_log` bytes of the output of each task. `inputs` is what runs may take from the cluster.
+    `max_log` is the number of bytes kept of each task's output. `inputs` resolves ConfigMaps, Secrets and
+    volumes of the cluster for the runs.
 
     Raises:
         UserError: SkyPilot is not installed, or its catalog cannot be read.
@@ -80,7 +81,7 @@ def sky_cloud(
 
 
 def sky_offers(config: SkyConfig) -> list[Offer]:
-    """What may be rented: from SkyPilot's catalogs, or from the CSV file that the config names.
+    """The offers: from SkyPilot's catalogs, or from the CSV file that the config names.
 
     Raises:
         UserError: SkyPilot is not installed, or a catalog cannot be read.
@@ -112,10 +113,10 @@ def _read_and_warn(config: SkyConfig) -> list[Offer]:
 
 
 def need_sky() -> None:
-    """Check that SkyPilot is installed, before anything of it is used.
+    """Check that SkyPilot is installed; called before anything of it is used.
 
     Raises:
-        UserError: it is not.
+        UserError: it is not installed.
     """
     if find_spec("sky") is None:
         raise UserError("cloud.kind: skypilot: needs the extra: pip install 'starburst-scheduler[sky]'")

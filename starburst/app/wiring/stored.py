@@ -1,4 +1,4 @@
-"""The scheduler as the store has it, for commands and requests that ask a question and change nothing."""
+"""A copy of the scheduler from the store, for commands and requests that only read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from translator.carried import Carried
 def live_core(store: Store) -> Scheduler:
     """A copy of the running scheduler's core as last committed, at the present time.
 
-    In a home where nothing ran yet it is the core that the stored or default config would start with.
+    Without stored nodes, for example in a new home, it gets the nodes and offers of the stored or default
+    config.
     """
     config = stored_config(store)
     scheduler = restore(config.settings(), store.snapshot())
@@ -38,7 +39,9 @@ def stored_config(store: Store) -> Config:
 
 
 def carries(config: Config) -> Carried | None:
-    """What offloaded jobs are given of their cluster; None unless Kubernetes meets a real cloud."""
+    """What offloaded jobs get from their cluster; None unless the cluster is Kubernetes and the cloud
+    SkyPilot.
+    """
     if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
         return Carried(config.stores())
     return None

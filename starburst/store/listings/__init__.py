@@ -1,1 +1,1 @@
-"""Listings: jobs, machines, decisions and costs as rows, read without whole records."""
+"""Listings: jobs, instances, decisions and costs as rows, read without whole records."""

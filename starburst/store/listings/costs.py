@@ -1,4 +1,4 @@
-"""The cloud bill by user, queue, day, month, job or offer. Running machines are billed up to now."""
+"""The cloud bill by user, queue, day, month, job or offer. Running instances are billed up to now."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class CostSplit(str, Enum):
 
 TIMES = ("day", "month")
 
-#: Micro-dollars of ended machines, and of running ones.
+#: Micro-dollars of ended instances, and of running ones.
 Bills = tuple[Counter[str], Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """A line of the bill; `running_micro_usd` is the part of machines that have not ended yet."""
+    """A line of the bill; `running_micro_usd` is the part of instances that have not ended yet."""
 
     name: str
     micro_usd: int
@@ -94,7 +94,7 @@ def dearest_first(row: CostRow) -> tuple[int, int]:
 
 
 def settled_since(store: Store, cap: Cap, since: float) -> float:
-    """Micro-dollars that ended machines have cost the jobs of a cap from `since` on."""
+    """Micro-dollars that ended instances have cost the jobs of a cap from `since` on."""
     ended = select(t.instances.c.record).where(t.instances.c.ended_at > since, t.instances.c.micro_usd > 0)
     seconds: list[tuple[str, float]] = []
     with store.read() as conn:
@@ -113,7 +113,7 @@ def settled_since(store: Store, cap: Cap, since: float) -> float:
 
 
 def _by_machine(conn: Connection, by: str, now: float) -> Bills:
-    """The bill of a machine counts for its offer, and evenly over the time from launch to end."""
+    """The bill of an instance counts for its offer, and evenly over the time from launch to end."""
     c = t.instances.c
     settled, running = Counter[str](), Counter[str]()
     ended = select(c.offer_name, c.launched_at, c.ended_at, c.micro_usd).where(c.micro_usd > 0)
@@ -143,7 +143,7 @@ def _over(by: str, name: str, since: float, until: float, micro_usd: int) -> Ite
 
 
 def _by_job(conn: Connection, by: str, now: float) -> Bills:
-    """The bill of a job: its settled shares, and its shares of machines that still run."""
+    """The bill of a job: its settled shares, and its shares of instances that still run."""
     key = t.jobs.c.id if by == "job" else t.jobs.c[by]
     paid = select(key, func.sum(t.jobs.c.cloud_micro_usd)).where(t.jobs.c.cloud_micro_usd > 0).group_by(key)
     sharing = select(t.jobs.c.id, key.label("key")).where(t.jobs.c.open_bills > 0)

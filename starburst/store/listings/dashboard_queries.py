@@ -160,7 +160,7 @@ def search(conn: Connection, text: str, phases: Collection[str], limit: int) -> 
 
 
 def machine_phases(conn: Connection) -> dict[tuple[str, str], int]:
-    """Numbers of machines that have not ended, by phase and offer."""
+    """Numbers of instances that have not ended, by phase and offer."""
     c = t.instances.c
     key = (c.phase, c.offer_name)
     counted = select(*key, func.count()).where(c.phase.in_(LIVE_INSTANCES)).group_by(*key)
@@ -168,7 +168,7 @@ def machine_phases(conn: Connection) -> dict[tuple[str, str], int]:
 
 
 def ended_since(conn: Connection, since: float) -> int:
-    """Micro-dollars of ended machines since a time; bills that began earlier count in proportion."""
+    """Micro-dollars of ended instances since a time; bills that began earlier count in proportion."""
     c = t.instances.c
     share = case((c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at))
     ended = select(func.sum(c.micro_usd * share)).where(c.micro_usd > 0, c.ended_at > since)
@@ -176,7 +176,7 @@ def ended_since(conn: Connection, since: float) -> int:
 
 
 def running_since(machines: Collection[InstanceRecord], since: float, now: float) -> int:
-    """Micro-dollars of running machines since a time."""
+    """Micro-dollars of running instances since a time."""
     return sum(
         machine.rate.for_seconds(max(0.0, now - max(since, machine.launched_at))).micro_usd
         for machine in machines
@@ -187,7 +187,7 @@ def running_since(machines: Collection[InstanceRecord], since: float, now: float
 def unsettled(
     conn: Connection, machines: Collection[InstanceRecord], now: float
 ) -> Mapping[tuple[str, str], int]:
-    """Micro-dollars of machines that have not ended, by queue and user of the jobs on them."""
+    """Micro-dollars of instances that have not ended, by queue and user of the jobs on them."""
     c, owed = t.jobs.c, dict[tuple[str, str], int]()
     sharing = select(c.id, c.queue, c.user).where(c.open_bills > 0)
     whose = {row[0]: (row[1], row[2]) for row in conn.execute(sharing)}

@@ -103,7 +103,7 @@ def named(store: Store, names: Iterable[str], queues: QueueScope = None) -> list
 
 
 def among(store: Store, job_ids: Collection[str], queues: QueueScope) -> set[str]:
-    """The ids among `ids` whose jobs are in these queues."""
+    """The ids among `job_ids` whose jobs are in these queues."""
     if queues is None:
         return set(job_ids)
     found: set[str] = set()
@@ -207,7 +207,7 @@ def _arrays(store: Store, text: str, queues: QueueScope) -> dict[str, list[str]]
 
 
 def _of(table: Table, chosen: Choice, user: str | None, queues: QueueScope) -> Choice:
-    """Conditions for this user and these queues."""
+    """The query restricted to this user and these queues."""
     if user is not None:
         chosen = chosen.where(table.c.user == user)
     return chosen if queues is None else chosen.where(table.c.queue.in_(queues))

@@ -1,6 +1,6 @@
 """Listings: frozen rows whose field names are the keys of `-o json`. They read columns, not whole records.
 
-Times are scheduler seconds, amounts micro-dollars; null: does not apply (deadline: never).
+Times are scheduler seconds, amounts micro-dollars; null means not applicable (deadline: never).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JobRow:
     #: Order of arrival; None until the scheduler takes the job up.
     seq: int | None = None
     site: str | None = None
-    #: Nodes or machines of its present or last run.
+    #: Nodes or instances of its present or last run.
     runs_on: str = ""
     attempt: int = 0
     deadline: float | None = None
@@ -53,7 +53,7 @@ class JobRow:
     exit_code: int | None = None
     message: str = ""
     cloud_micro_usd: int = 0
-    #: Machines that the job pays for and that have not ended yet.
+    #: Instances that the job pays for and that have not ended yet.
     open_bills: int = 0
 
 
@@ -96,7 +96,7 @@ class PastJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PhaseCounts:
-    """Numbers of jobs and machines by phase."""
+    """Numbers of jobs and instances by phase."""
 
     jobs: dict[str, int]
     instances: dict[str, int]
@@ -221,7 +221,7 @@ def events(store: Store, *, after_seq: int = 0, limit: int | None = None) -> lis
 
 
 def instance_records(store: Store, *, include_ended: bool = False) -> list[InstanceRecord]:
-    """The scheduler's records of machines, in order of request."""
+    """The scheduler's records of instances, in order of request."""
     with store.read() as conn:
         return machines(conn, include_ended=include_ended)
 
@@ -241,7 +241,7 @@ def pace(store: Store) -> Pace:
 
 
 def summary(store: Store) -> PhaseCounts:
-    """Numbers of jobs and machines by phase."""
+    """Numbers of jobs and instances by phase."""
     with store.read() as conn:
         counts = _phases(conn, t.jobs)
         waiting = conn.scalar(select(func.count()).select_from(t.requests).where(_REQUESTED))
@@ -249,7 +249,7 @@ def summary(store: Store) -> PhaseCounts:
 
 
 def at_work(store: Store) -> bool:
-    """Whether jobs run or machines are rented, as far as the store knows."""
+    """Whether jobs run or instances are rented, as far as the store knows."""
     counts = summary(store)
     busy = {phase.value for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)}
     return not counts.instances.keys().isdisjoint(LIVE_INSTANCES) or not counts.jobs.keys().isdisjoint(busy)

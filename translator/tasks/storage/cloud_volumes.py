@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from translator.carried import Bucket, CloudStorage, SkyVolume
 from translator.field import Field, Fields
 
-#: Kinds of volumes that can be mapped, and how each is named as a key.
+#: Keys of volumes that can be mapped, as shown in messages.
 KEYS = "pvc/NAME, pvc/NAMESPACE/NAME, nfs:SERVER:/PATH or hostPath:/PATH"
 MODES = ("MOUNT", "MOUNT_CACHED", "COPY")
 
@@ -20,7 +20,7 @@ _VOLUME_FIELDS = Fields("a volume", read=("volume",))
 
 
 def read_stores(mapping: Field) -> dict[str, CloudStorage]:
-    """The mapping of a config file; what is wrong with it goes to the field's report."""
+    """The mapping of a config file; errors are recorded in the field's report."""
     found: dict[str, CloudStorage] = {}
     for key, entry in mapping.entries().items():
         if not _KEY.fullmatch(key) or "$" in key:
@@ -33,9 +33,9 @@ def read_stores(mapping: Field) -> dict[str, CloudStorage]:
 
 
 def at_home(stores: Mapping[str, CloudStorage], namespace: str) -> dict[str, CloudStorage]:
-    """The same, where pvc/NAME and pvc/NAMESPACE/NAME both name a claim of this namespace.
+    """The stores with both keys, pvc/NAME and pvc/NAMESPACE/NAME, for each claim of this namespace.
 
-    Without this the first is a claim of manifests that name no namespace, and of no other.
+    In `stores` itself, pvc/NAME applies only to manifests that name no namespace.
     """
     within = f"pvc/{namespace}/"
     found = dict(stores)
@@ -50,7 +50,7 @@ def at_home(stores: Mapping[str, CloudStorage], namespace: str) -> dict[str, Clo
 def stand_in(
     stores: Mapping[str, CloudStorage], source: Field, kind: str
 ) -> tuple[str, tuple[CloudStorage, str] | None]:
-    """The key that a volume's source has in the config; the store that is mapped, and the path within it."""
+    """The config key of a volume's source; and the mapped store with the path in it, None if unmapped."""
     if kind == "persistentVolumeClaim":
         namespace = source.report.namespace
         key = f"pvc/{namespace + '/' if namespace else ''}{source.at('claimName').text() or ''}"
@@ -61,7 +61,7 @@ def stand_in(
 
 
 def find_store(stores: Mapping[str, CloudStorage], kind: str, path: str) -> tuple[CloudStorage, str] | None:
-    """The store mapped to the nearest directory of a host's or server's path, and the rest of the path."""
+    """The store mapped to the path or its nearest parent directory, and the rest of the path."""
     rest: list[str] = []
     parts = path.strip("/").split("/") if path.strip("/") else []
     while True:

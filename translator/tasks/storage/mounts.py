@@ -1,7 +1,7 @@
-"""Volumes of a job on a machine that it shares with others: what its container sees of them, and where.
+"""Volumes of a job on an instance that it shares with other jobs: the mounts of its container.
 
-All that `cloud.volumes` maps is mounted on every machine, so of a job nothing is left to do but to say which
-part of which it sees at which path.
+All storage of `cloud.volumes` is mounted on every instance, so a mount only names a store, a path within it
+and the path in the container.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NOT_MOUNTED = "not mounted, paths are the machine's"
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """What a container sees at a path."""
+    """A mount of a container: storage at a path."""
 
     path: str
-    #: None is a directory of the attempt's own, empty at its start.
+    #: None is an initially empty directory of the attempt (emptyDir).
     store: CloudStorage | None
-    #: A path within that; of the attempt's directories the first part is the volume's number.
+    #: Path within the store; for the attempt's directories the first component is the volume's number.
     below: str
     read_only: bool
 
@@ -34,7 +34,7 @@ class Mount:
 def read_mounts(
     spec: Field, container: Field, stores: Mapping[str, CloudStorage], *, in_container: bool
 ) -> list[Mount]:
-    """The mounts of a pod; what is wrong with them, or is another thing in a cloud, goes to its report."""
+    """The mounts of a pod; errors, and notes on differences in the cloud, are recorded in its report."""
     volumes = {volume.at("name").text(): (n, volume) for n, volume in enumerate(spec.at("volumes").items())}
     mounts: list[tuple[str | None, Field]] = [
         (mount.at("name").text(), mount) for mount in container.at("volumeMounts").items()
@@ -53,7 +53,7 @@ def _volume(
     volume: Field, number: int, mounts: list[Field], stores: Mapping[str, CloudStorage], *, in_container: bool
 ) -> Iterator[Mount]:
     kinds = [key for key, found in volume.entries().items() if key != "name" and found.value is not None]
-    kind = kinds[0] if kinds else "emptyDir"  # as Kubernetes has it
+    kind = kinds[0] if kinds else "emptyDir"  # the default of Kubernetes
     source = volume.at(kind)
     if kind == "emptyDir" and in_container:
         if source.at("medium").value == "Memory":
@@ -103,5 +103,5 @@ def _mounted(source: Field, mounts: list[Field], store: CloudStorage | None, bel
 
 
 def told(store: CloudStorage) -> str:
-    """A store as its user knows it."""
+    """A store as shown to users."""
     return store.source if isinstance(store, Bucket) else f"SkyPilot's volume {store.name}"

@@ -1,4 +1,4 @@
-"""Volumes of a pod as SkyPilot has them: buckets, its own volumes, directories, and files of ConfigMaps."""
+"""Translates volumes of a pod to buckets, SkyPilot volumes, directories, and files of ConfigMaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITABLE = "it can be written to in the cloud"
 
 @dataclass(slots=True)
 class Storage:
-    """What a task needs of its volumes."""
+    """The storage of a task: mounts, and the directories and files that its script creates."""
 
     file_mounts: dict[str, Any] = field(default_factory=dict)
     volumes: dict[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Mounting:
     storage: Storage = field(default_factory=Storage)
 
     def read(self, spec: Field, container: Field) -> Storage:
-        """All volumes of a pod; those that the container does not mount go unused."""
+        """Translate the volumes of a pod; unmounted ones are dropped."""
         mounts = [mount for mount in container.at("volumeMounts").items() if self._is_sound(mount)]
         declared = {volume.at("name").text() for volume in spec.at("volumes").items()}
         for mount in mounts:
@@ -72,7 +72,7 @@ class Mounting:
         kinds = [key for key, found in volume.entries().items() if key != "name" and found.value is not None]
         kind = kinds[0] if kinds else ""
         source = volume.at(kind)
-        if kind in ("emptyDir", ""):  # absent is emptyDir to Kubernetes
+        if kind in ("emptyDir", ""):  # Kubernetes takes an absent source for emptyDir
             self._empty(volume.at("emptyDir"), volume, mounts)
         elif kind in ("configMap", "secret"):
             self._files(source, kind, mounts)
@@ -122,7 +122,7 @@ class Mounting:
             )
 
     def _files(self, source: Field, kind: str, mounts: list[Field]) -> None:
-        """The files of a ConfigMap or Secret, written before the command starts."""
+        """Add the files of a ConfigMap or Secret, which the script writes before the command starts."""
         name = source.at("secretName" if kind == "secret" else "name")
         data = self.lookup.data(SECRET if kind == "secret" else CONFIG_MAP, source, name)
         if data.values is None or data.absent:
