@@ -15,7 +15,7 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A job held a share of an instance (the largest over GPUs, CPUs and memory); times in scheduler seconds."""
+    """A job's share of an instance (the largest over GPUs, CPUs and memory); times in scheduler seconds."""
 
     job_id: str
     share: float

@@ -1,4 +1,4 @@
-"""Circuit breaker for a site that refuses several starts in a row: it is then probed with one job at a time."""
+"""Circuit breaker for a site that refuses several starts in a row: it is probed with one job at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Return policies: whether a job that runs in the cloud returns to the cluster. A job returns at most once."""
+"""Return policies: whether a job that runs in the cloud returns to the cluster; at most once per job."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class LiveDiscipline(Discipline, Protocol):
         """A job that this discipline did not start runs on the server; a call of `room` follows."""
 
     def room(self, server: int, room: int) -> None:
-        """The server's free room, including changes by work outside the discipline; from 0 to the capacity."""
+        """The server's free room (0 to the capacity), including changes by work outside the discipline."""
 
     def kept(self) -> Mapping[int, Configuration]:
         """Servers that keep a configuration until they are empty: the only state that must be stored."""

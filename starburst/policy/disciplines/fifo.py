@@ -9,7 +9,7 @@ from starburst.policy.disciplines.rooms import FirstRoom
 
 
 class FifoFirstFit:
-    """The baseline of section VII-B: the first job waits until a server holds it and blocks all later jobs."""
+    """The baseline of section VII-B: the first job waits until a server holds it and blocks later ones."""
 
     def __init__(self, servers: int, capacity: int) -> None:
         self._rooms = FirstRoom(servers, capacity)

@@ -1,4 +1,4 @@
-"""VQS-BF: configurations of VQS filled best-fit; remaining room is filled with any waiting jobs (section VI)."""
+"""VQS-BF: configurations of VQS filled best-fit; any waiting jobs fill the remaining room (section VI)."""
 
 from __future__ import annotations
 
