@@ -45,7 +45,7 @@ def why_not(spec: Spec) -> str:
 
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
-    """Run all jobs of the trace to their end. `estimate_h` are the run times as estimated by the scheduler."""
+    """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
     why = why_not(spec)
     if why:
         raise ValueError(why)

@@ -26,7 +26,7 @@ ENDS = ("succeeded", "failed", "cancelled")
 
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
-    """Run all jobs of the trace to their end. `estimate_h` are the run times as estimated by the scheduler."""
+    """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
     scheduler = Scheduler(spec.settings())
     if spec.backfill and spec.backfill_rule == "artifact":
         scheduler.state.walk = ArtifactBackfill(scheduler.state)

@@ -13,7 +13,7 @@ _MEND = "give the cluster more, or take the job out of the trace"
 
 
 def check_fits(trace: Trace, spec: Spec) -> None:
-    """Raise SimulationError that lists jobs the empty cluster does not hold, by id and number in the trace."""
+    """Raise SimulationError with the jobs that the empty cluster does not hold, by id and number."""
     problems = Problems("trace", "{file}: job {line}")
     gpus_per_task = np.where(trace.nodes > 1, -(-trace.gpus // trace.nodes), 0)
     limits = {

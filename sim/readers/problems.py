@@ -20,7 +20,7 @@ class Problems:
         self._count: Counter[str] = Counter()
 
     def add(self, line: int, field: str, value: object, mend: str) -> None:
-        """Record one problem. Those of a field arrive in order of lines, so only the first 20 are kept."""
+        """Record one problem. Those of a field come in order of lines, so only the first SHOWN are kept."""
         self._count[field] += 1
         if self._count[field] <= SHOWN:
             where = self._place.format(file=self.file, line=line)

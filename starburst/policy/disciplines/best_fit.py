@@ -133,7 +133,7 @@ class BestFitBoth:
                 self._left.add(server)
 
     def kept(self) -> Mapping[int, Configuration]:
-        """Always empty: no configuration survives `start`, as no waiting job fits any server afterwards."""
+        """Always empty: nothing needs to be stored, as no waiting job fits any server after `start`."""
         return {}
 
     def keep(self, server: int, configuration: Configuration) -> None:

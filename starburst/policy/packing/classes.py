@@ -67,7 +67,8 @@ class Classes:
     workload: tuple[str, ...]
     #: Throughput of a task of the row's class beside one of the column's, C × C.
     pair: Floats
-    #: Tasks not yet on an instance that no open offer holds, each with the lacking resource.
+    #: Tasks without a class, each with the lacking resource: no offer holds them, or only that of a running
+    #: instance and they are not on one.
     unplaced: tuple[tuple[Task, str], ...]
     #: Task key → index of its class.
     of: Mapping[TaskKey, int]

@@ -20,7 +20,7 @@ from starburst.policy.packing.throughput import NO_INTERFERENCE, Company, Throug
 Cells = npt.NDArray[Any]
 #: Largest value of 32 bits; 32-bit tables are filled twice as fast.
 SMALL = 2**31 - 1
-#: Enumeration stops above PARTIAL partial patterns per pattern wanted.
+#: Enumeration is abandoned above this number of partial patterns per pattern allowed.
 PARTIAL = 40
 #: Least throughput, so that its logarithm is finite.
 STANDSTILL = 1e-12

@@ -143,7 +143,7 @@ def carried_out(
     free: list[Rented],
     loads: dict[str, Ints],
 ) -> Plan:
-    """The plan in which running instances hold `given`; `machines` reuse `free` instances or are launched."""
+    """The plan in which running instances hold `given`, and `machines` reuse `free` ones or are launched."""
     more, launches = match(machines, free, loads, classes.market.offers)
     kept, new = settle(classes, situation.instances, {**given, **more}, launches)
     return assemble(situation, kept, new, unplaced=classes.unplaced)

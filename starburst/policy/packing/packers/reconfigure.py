@@ -87,7 +87,7 @@ class Filler:
             free[found[0]] -= 1
 
     def best(self, offer: int, filling: Filling, left: Ints) -> tuple[int, float] | None:
-        """The class whose task raises the TNRP most, and that TNRP; None if none fits or all would lower it."""
+        """The class whose task raises the TNRP most, and that TNRP; None if none fits or all lower it."""
         demand, capacity = self._classes.demand[offer], self._classes.market.capacity[offer]
         fits = (left > 0) & (demand <= filling.room).all(axis=1)
         if not fits.any():
