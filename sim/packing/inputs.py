@@ -26,9 +26,7 @@ class MachineType:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A workload: its rate alone on an instance, and the durations of the steps of starting and moving a
-    task.
-    """
+    """A workload: its rate alone on an instance, and the durations of starting and moving a task."""
 
     name: str
     #: Iterations per second.

@@ -181,9 +181,9 @@ def least_losses(items: Items) -> Ints:
     """Lower bound on the loss of tasks beside others: Σ u_i over the tasks of an instance of several, I.
 
     Of m tasks, task i keeps at most the mean of the throughputs that it has beside each other task alone;
-    this holds for products of pairs, and is assumed of recorded sets. If u_i + u_j is at most what i and j
-    lose beside each other, for all pairs, then m tasks lose at least Σ_{i<j} (u_i + u_j) / (m − 1) = Σ u_i. A
-    linear program finds the best u. Micro-dollars per hour.
+    this holds for products of pairs, and is assumed of recorded sets. If u_i + u_j is at most the loss of i
+    and j beside each other, for all pairs, then m tasks lose at least Σ_{i<j} (u_i + u_j) / (m − 1) = Σ u_i.
+    A linear program finds the best u. Micro-dollars per hour.
     """
     size = len(items.counts)
     if items.pair is None:
