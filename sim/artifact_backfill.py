@@ -83,7 +83,7 @@ class ArtifactBackfill(InOrder):
                 yield one.record, one.slots, self._behind(one.record, queue)
 
     def _place(self, queue: ShapeQueue, capacity: Capacity, *, strict: bool) -> Iterator[Start]:
-        """Jobs that fit beside reservations that begin before their end; `strict` ends at the first misfit."""
+        """Jobs that fit beside reservations that begin before their end; `strict` ends at the first other."""
         for record in list(queue):
             until = self._state.now + self._state.runtime_s(record.job)
             slots = self._beside(capacity, until).place(record.job)

@@ -64,7 +64,7 @@ class Account:
 
 
 def horizon_jobs(account: Account, load: Load) -> float:
-    """Number of jobs with a budget that makes the bank 1: few at first, to learn fast; grows with jobs seen."""
+    """Number of jobs with a budget that makes the bank 1; it grows with the jobs seen so far."""
     at_a_time = AT_A_TIME * load.tail * account.running
     return max(FIRST_JOBS, at_a_time) + SHARE * account.run_s / load.mean_runtime_s
 
