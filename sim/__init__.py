@@ -1,1 +1,1 @@
-"""The same core under a virtual clock, with a simulated cluster and cloud."""
+"""Simulator: the scheduler's core under a virtual clock, with a simulated cluster and cloud."""

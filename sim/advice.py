@@ -1,4 +1,4 @@
-"""Which budget to choose, from what each would have cost and delayed."""
+"""Recommendation of a wait budget from the simulated cost and delay of several budgets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BUDGETS = Axis("budget_percent", (5.0, 10.0, 25.0, 50.0, 100.0))
 class Advice:
     """A recommendation and its reasons."""
 
-    #: None: waiting would have saved nothing.
+    #: None: no budget would have lowered the cost.
     budget_percent: float | None
     sentences: tuple[str, str, str]
 
 
 def advise(points: Sequence[Point]) -> Advice:
-    """Choose the budget at the knee of cost against completion time, No-Wait being one of the choices."""
+    """Choose the budget at the knee of cost against mean completion time; No-Wait is one of the choices."""
     base, spec = points[0].no_wait, points[0].spec
     setting = (
         f"Without waiting, {base.jobs_counted:,} jobs on {spec.nodes} × {spec.gpus_per_node} GPUs "
@@ -47,7 +47,7 @@ def advise(points: Sequence[Point]) -> Advice:
 
 
 def _neighbours(points: Sequence[Point], at: int) -> str:
-    """What the next smaller and the next larger budget would have done instead."""
+    """The savings and delays of the next smaller and the next larger budget."""
     beside = [points[i] for i in (at - 1, at + 1) if 0 <= i < len(points)]
     told = [
         f"P = {p.spec.budget_percent:g} % would have saved {p.saved_percent:.1f} % at {p.jct_percent:+.1f} %"

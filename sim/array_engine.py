@@ -1,7 +1,7 @@
-"""A trace as columns through compiled code: what `sim.core_engine` does, bit for bit, much faster.
+"""Compiled engine: a trace as columns, with results bit for bit equal to `sim.core_engine`, much faster.
 
-Only the mechanism is written a second time (`sim/array/`); waits, orders and placement scores are those of
-`starburst.policy`, applied to columns or compiled.
+Only the event loop and the queue are implemented again (`sim/array/`); waits, orders and placement scores are
+those of `starburst.policy`, applied to columns or compiled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def why_not(spec: Spec) -> str:
-    """Why this engine cannot simulate it, in one sentence; empty if it can."""
+    """Why this engine cannot simulate the parameters, one sentence; empty if it can."""
     if find_spec("numba") is None:
         return "Numba is not installed (the extra `fast`)."
     if spec.t_max_h is not None:
@@ -45,11 +45,11 @@ def why_not(spec: Spec) -> str:
 
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
-    """Run all jobs of the trace to their end. `estimate_h` is what the scheduler believes of run times."""
+    """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
     why = why_not(spec)
     if why:
         raise ValueError(why)
-    kernel = import_module("sim.array.kernel")  # needs Numba, which is an extra
+    kernel = import_module("sim.array.kernel")  # requires Numba, an optional extra
     jobs = columns(trace, estimate_h, spec)
     nodes = kernel.cluster.cluster(spec, jobs)
     runs = kernel.runs(len(trace))
@@ -65,7 +65,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
 
 
 def _outcomes(trace: Trace, spec: Spec, nodes: Cluster, runs: Runs) -> Outcomes:
-    """Book the runs, as `sim.core_engine` does."""
+    """Convert the runs to outcomes, as `sim.core_engine` does."""
     cloud, start_h, end_h = runs.in_cloud, runs.start, runs.end
     never = np.isnan(start_h)
     wait_h = np.where(never, 0.0, start_h - trace.arrival_h)

@@ -1,15 +1,16 @@
-"""Backfill as in the simulator published with Starburst, to meet its figures; ours is `core.parts.passes`.
+"""Backfill as in the simulator published with Starburst, to reproduce its figures.
 
-It is called EASY there, but differs from Lifka's (`skyburst/cluster.py`, try_reserve and try_fit_v2):
+Starburst's own backfill is in `core.parts.passes`. The published rule is called EASY, but differs from
+Lifka's (`skyburst/cluster.py`, try_reserve and try_fit_v2):
 
-- The first job of the queue reserves certain GPUs, and keeps them: it is out of the queue and cannot expire.
-  Every pass may reserve for the job that is first then; there is a pass whenever a job arrives, a run on the
+- The first job of the queue reserves specific GPUs permanently: it leaves the queue and cannot expire.
+  Every pass may reserve for the job that is then first; a pass takes place when a job arrives, a run on the
   cluster ends or a wait expires, and at no other time.
-- It looks at the expected ends of runs in order, and takes the first nodes, by index, with *exactly* as many
-  GPUs as it asks for that are free by then and not reserved. More than that does not do. If they
-  never are just as many, it stops with an error; here nothing is reserved then.
-- An end after its own deadline comes too late: then nothing is reserved, and it goes on waiting.
-- Any other job may start now on GPUs that are not reserved before it ends.
+- Expected ends of runs are visited in order. The reservation takes the first nodes, by index, with *exactly*
+  the requested number of unreserved GPUs free by then; a larger number does not qualify. If the number never
+  matches, the published simulator stops with an error; here nothing is reserved then.
+- If that end is after the job's deadline, nothing is reserved and the job keeps waiting.
+- Any other job may start now on GPUs that are not reserved before its end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from starburst.core.parts.queue import Key, ShapeQueue
 from starburst.core.state import State
 from starburst.domain.job import Job
 
-#: GPUs of nodes by index.
+#: Node → indices of GPUs.
 Gpus = dict[str, list[int]]
 
 
@@ -34,18 +35,18 @@ class _Reservation:
     record: JobRecord
     slots: tuple[Slot, ...]
     gpus: Gpus
-    #: When it is expected to begin.
+    #: Expected start time.
     start: float
 
 
 class ArtifactBackfill(InOrder):
-    """A walk that knows which GPUs a run holds, and which are promised to whom."""
+    """A queue walk that tracks which GPUs each run holds and which are reserved for which job."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._held: dict[str, Gpus] = {}
         self._reserved: list[_Reservation] = []
-        #: Who was in the queue after the last pass; whether anybody joined since.
+        #: Jobs in the queue after the last pass; whether a job has joined since.
         self._waiting: list[JobRecord] = []
         self._joined = False
 
@@ -54,11 +55,11 @@ class ArtifactBackfill(InOrder):
         self._joined = True
 
     def walk(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
-        """Jobs to start, in order; what is reserved leaves the queue."""
+        """Jobs to start, in order; a job with a reservation leaves the queue."""
         held = {job_id: gpus for job_id, gpus in self._held.items() if self._runs(job_id)}
         expired = any(r.deadline <= self._state.now and r.id not in queue for r in self._waiting)
         if not (self._joined or expired or len(held) < len(self._held)):
-            return  # the core walks more often, when a run starts or one in the cloud ends
+            return  # the core also walks when a run starts or a cloud run ends
         self._held, self._joined = held, False
         yield from self._due(queue, capacity)
         yield from self._place(queue, capacity, strict=True)
@@ -73,16 +74,16 @@ class ArtifactBackfill(InOrder):
         return record is not None and record.alive
 
     def _due(self, queue: ShapeQueue, capacity: Capacity) -> Iterator[Start]:
-        """Reserved jobs all of whose GPUs are free now."""
+        """Start reserved jobs whose GPUs are now all free."""
         for one in list(self._reserved):
             if self._idle(one.gpus) == one.gpus and capacity.holds(one.slots):
                 self._reserved.remove(one)
                 self._held[one.record.id] = one.gpus
-                queue.add(one.record)  # whoever asked takes it out again
+                queue.add(one.record)  # the caller removes it again
                 yield one.record, one.slots, self._behind(one.record, queue)
 
     def _place(self, queue: ShapeQueue, capacity: Capacity, *, strict: bool) -> Iterator[Start]:
-        """Jobs that fit beside what is reserved until they end; strict stops at the first that does not."""
+        """Jobs that fit beside reservations that begin before their end; `strict` ends at the first other."""
         for record in list(queue):
             until = self._state.now + self._state.runtime_s(record.job)
             slots = self._beside(capacity, until).place(record.job)
@@ -114,7 +115,7 @@ class ArtifactBackfill(InOrder):
             yield start + self._state.runtime_s(record.job), gpus
 
     def _beside(self, capacity: Capacity, until: float) -> Capacity:
-        """What is free without what is reserved from before `until` on."""
+        """Free capacity minus the reservations that begin before `until`."""
         beside = capacity.copy()
         for one in self._reserved:
             if one.start < until:
@@ -124,13 +125,13 @@ class ArtifactBackfill(InOrder):
         return beside
 
     def _free(self, capacity: Capacity, until: float) -> Gpus:
-        """GPUs that nobody holds and that are not reserved from before `until` on."""
+        """GPUs that no run holds and that are not reserved before `until`."""
         every = {node.name: list(range(node.capacity.gpus)) for node in capacity.nodes}
         idle = self._idle(every)
         return {node: self._unreserved(node, indices, until) for node, indices in idle.items()}
 
     def _idle(self, gpus: Gpus) -> Gpus:
-        """Those of these GPUs that nobody holds."""
+        """Those of these GPUs that no run holds."""
         held = {(node, i) for run in self._held.values() for node, indices in run.items() for i in indices}
         return {node: [i for i in indices if (node, i) not in held] for node, indices in gpus.items()}
 
@@ -139,7 +140,7 @@ class ArtifactBackfill(InOrder):
         return [i for i in indices if i not in taken]
 
     def _behind(self, record: JobRecord, queue: ShapeQueue) -> str:
-        """The first earlier job that stays behind, if any."""
+        """Id of the first earlier job that is passed, or ""."""
         first = queue.first()
         waiting = [*(one.record for one in self._reserved), *[first] * (first is not None)]
         earlier = [(_key(r), r.id) for r in waiting if r is not None and _key(r) < _key(record)]
@@ -151,7 +152,7 @@ def _key(record: JobRecord) -> Key:
 
 
 def _lowest(free: Gpus, slots: tuple[Slot, ...]) -> Gpus:
-    """The GPUs that a job in these slots holds: of each node the lowest that are free. Uses `free` up."""
+    """The GPUs of a job in these slots: the lowest free ones of each node. Removes them from `free`."""
     gpus: Gpus = {}
     for slot in slots:
         size = slot.resources.gpus
@@ -161,7 +162,7 @@ def _lowest(free: Gpus, slots: tuple[Slot, ...]) -> Gpus:
 
 
 def _exact(job: Job, free: Gpus) -> tuple[Slot, ...]:
-    """A node of its own for every task with just as many free GPUs as it needs; empty if there are not."""
+    """A separate node for each task, with exactly the required number of free GPUs; empty if impossible."""
     slots: list[Slot] = []
     for rank, need in enumerate(job.tasks):
         used = {slot.where for slot in slots}

@@ -1,4 +1,4 @@
-"""A trace through the core itself, event by event: the reference that every faster engine is held to."""
+"""Reference engine: a trace run event by event through the core; all faster engines are tested against it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
-#: The simulated cloud sells one machine, which holds any job; bills come from the trace's cost column.
+#: The only offer of the simulated cloud holds any job; bills come from the trace's cost column.
 CLOUD = Offer("cloud", Resources.of(10**9, 10**9, 10**9), Money.of(1))
 
-#: Kinds of decisions that end a job.
+#: Kinds of decisions after which a job has ended.
 ENDS = ("succeeded", "failed", "cancelled")
 
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
-    """Run all jobs of the trace to their end. `estimate_h` is what the scheduler believes of run times."""
+    """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
     scheduler = Scheduler(spec.settings())
     if spec.backfill and spec.backfill_rule == "artifact":
         scheduler.state.walk = ArtifactBackfill(scheduler.state)
@@ -59,7 +59,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
 
 
 class _Book:
-    """Notes the end of every job, and what a job that came home left behind in the cloud."""
+    """Records the end of each job, and the cloud stay that preceded a return."""
 
     def __init__(self, trace: Trace, spec: Spec) -> None:
         n = len(trace)
@@ -77,7 +77,7 @@ class _Book:
         )
 
     def on_step(self, now: float, changes: Changes) -> None:
-        """Read one step's decisions."""
+        """Evaluate the decisions of one step."""
         for decision in changes.decisions:
             if decision.kind == "returning":
                 self._left_the_cloud(decision)

@@ -1,5 +1,5 @@
-"""What is wrong with a trace or a simulation's parameters."""
+"""Errors in a trace or in a simulation's parameters."""
 
 
 class SimulationError(Exception):
-    """One clear line (or several problems, a line each) with file, line, field, value and mend."""
+    """One line, or one line per problem, with file, line, field, value and remedy."""

@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Swept fields that change how much work there is per GPU.
+#: Swept fields that change the load per GPU.
 LOAD_AXES = ("nodes", "gpus-per-node")
 MARKS = "osD^v<>Ph8"
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of the points (cost, time) that no other beats in one without losing in the other; by cost.
-
-    Of equal points the first counts.
-    """
+    """Indices of the Pareto-optimal points (cost, time), sorted by cost; the first of equal points counts."""
     front: list[int] = []
     least = inf
     for index in sorted(range(len(points)), key=lambda i: (*points[i], i)):
@@ -37,7 +34,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def knee(points: Sequence[tuple[float, float]]) -> int:
-    """Index of the point of the front that is farthest below the chord of its ends, axes scaled to 1."""
+    """Index of the front's point farthest below the chord between its ends, with axes scaled to 1."""
     front = pareto_front(points)
     (x0, y0), (x1, y1) = points[front[0]], points[front[-1]]
     if len(front) < 3:
@@ -51,17 +48,17 @@ def knee(points: Sequence[tuple[float, float]]) -> int:
 
 
 def require_matplotlib() -> None:
-    """Ask for it before the long work that its figures need.
+    """Check for matplotlib before the simulations.
 
     Raises:
-        SimulationError: it is not installed.
+        SimulationError: matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
         raise SimulationError("--out: figures need matplotlib: pip install starburst-scheduler[plots]")
 
 
 def write_figures(points: Sequence[Point], out: Path) -> list[Path]:
-    """Draw what the sweep shows into a directory; says which files."""
+    """Write the figures of a sweep into a directory; returns the files."""
     written = _save(cost_against_jct(points), out / "cost-jct")
     if any(axis in points[0].changed for axis in LOAD_AXES):
         written += _save(cost_against_load(points), out / "cost-load")
@@ -71,10 +68,10 @@ def write_figures(points: Sequence[Point], out: Path) -> list[Path]:
 
 
 def cost_against_jct(points: Sequence[Point]) -> Figure:
-    """Every point of the grid, and a Pareto front for each cluster, from No-Wait on."""
+    """All points of the grid, and a Pareto front including No-Wait for each cluster."""
     figure, axes = _figure("mean completion time (h)", "cloud cost (GPU-hours)")
     clusters = _series(points, *(name for name in points[0].changed if name not in LOAD_AXES))
-    # The axis whose values stand beside the points; one cluster is needed for there to be room.
+    # The axis whose values label the points; with several clusters there is no room for labels.
     policies = [name for name in points[0].changed if name not in LOAD_AXES]
     beside = policies[-1] if policies and len(clusters) == 1 else ""
     for number, (name, series) in enumerate(_series(points, *LOAD_AXES, beside)):
@@ -102,7 +99,7 @@ def cost_against_jct(points: Sequence[Point]) -> Figure:
 
 
 def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
-    """Draw one cluster's Pareto front, with its No-Wait; says which points are on it, by cost."""
+    """Draw one cluster's Pareto front and its No-Wait; returns the points on the front, by cost."""
     base = points[0].no_wait
     pairs = [*map(_cost_and_jct, points), (base.cloud_cost, base.mean_jct_h)]
     front = pareto_front(pairs)
@@ -113,7 +110,7 @@ def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
 
 
 def cost_against_load(points: Sequence[Point]) -> Figure:
-    """A line per combination of what else was swept, and No-Wait, over the load that arrives."""
+    """Cost over offered load: a line per combination of the other swept fields, and No-Wait."""
     figure, axes = _figure("load (GPU-hours arriving per GPU-hour of the cluster)", "cloud cost (GPU-hours)")
     for number, (name, series) in enumerate(_series(points, *LOAD_AXES)):
         along = sorted(series, key=lambda p: p.load)
@@ -137,7 +134,7 @@ def _cost_and_jct(point: Point) -> tuple[float, float]:
 
 
 def _series(points: Sequence[Point], *without: str) -> list[tuple[str, list[Point]]]:
-    """Points that differ in these fields alone, with what they have in common as a name."""
+    """Groups of points that differ only in these fields, named by their common values."""
 
     def common(point: Point) -> str:
         return ", ".join(f"{k} {shown(v)}" for k, v in point.changed.items() if k not in without)
@@ -164,9 +161,9 @@ def _figure(x: str, y: str) -> tuple[Figure, Axes]:
 def _label(
     axes: Axes, named: Sequence[tuple[Point, str]], offset: tuple[int, int], side: Literal["left", "right"]
 ) -> None:
-    """Names beside points, without those that would hide one before.
+    """Write labels beside points, omitting those that would overlap an earlier one.
 
-    Below and to the left of a point of a front there is room: nothing beats it.
+    Below and to the left of a point of a front there is room, as no point dominates it.
     """
     axes.autoscale_view()
     taken: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""A schedule as a picture (SVG): a row per GPU of the cluster, one per rented machine, waits as lines."""
+"""Picture of a schedule (SVG): a row per cluster GPU, a row per instance, and lines for waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INK, FAINT, CLOUD = "#222", "#bbb", "#f3f7fc"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One run of a job on one node or machine. Times in scheduler seconds."""
+    """A run of a job on one node or instance. Times in scheduler seconds."""
 
     job_id: str
     where: str
@@ -27,7 +27,7 @@ class Span:
     gpus: int
     start: float
     end: float
-    #: Did not end by itself: stopped to come home, preempted, lost.
+    #: Ended early: stopped for a return, preempted or lost.
     cut: bool = False
 
 
@@ -43,7 +43,7 @@ class Wait:
 def gantt(
     title: str, subtitle: str, spans: Sequence[Span], waits: Sequence[Wait], nodes: Sequence[Node]
 ) -> str:
-    """The picture as SVG text. Same input, same bytes."""
+    """The picture as SVG text; deterministic."""
     begin = min((w.start for w in waits), default=min((s.start for s in spans), default=0.0))
     end = max((s.end for s in spans), default=begin + 1)
     colour = {
@@ -71,7 +71,7 @@ class _Rows:
         self._y += GAP
 
     def lanes(self, spans: list[Span], lanes: int, label: str, background: str) -> None:
-        """Bars in `lanes` rows; a span of g GPUs fills g rows that are free (GPU numbers are not told)."""
+        """Bars in `lanes` rows; a span of g GPUs fills g free rows (the actual GPU indices are unknown)."""
         free = [0.0] * lanes
         if background:
             self._parts.append(_rect(LEFT, self._y, WIDTH, ROW * lanes, background))
@@ -145,7 +145,7 @@ def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
 
 
 def _tick(length: float) -> float:
-    """A round step, for five to twelve marks."""
+    """A round tick interval that yields at most twelve intervals."""
     for step in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 604800):
         if length / step <= 12:
             return float(step)

@@ -1,4 +1,4 @@
-"""What became of every job, and the sums over those that count (semantics of the published simulator)."""
+"""Outcome of every job, and statistics over the counted jobs (semantics of the published simulator)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from sim.trace import Bools, Floats, Ints, Trace
 class Outcomes:
     """One entry per job of the trace; hours."""
 
-    #: Start of the run that ended the job; its end.
+    #: Start and end of the job's last run.
     start_h: Floats
     end_h: Floats
-    #: Time in the queue, over both waits of a job that came home.
+    #: Time in the queue, including the second wait of a returned job.
     wait_h: Floats
-    #: Where the run that ended the job took place.
+    #: Whether the job's last run was in the cloud.
     in_cloud: Bools
-    #: GPU-hours charged in the cloud, over all its stays.
+    #: GPU-hours charged in the cloud, over all cloud stays of the job.
     charged: Floats
     returned: Bools
-    #: Started before a job that came earlier.
+    #: Started out of order, before a job that arrived earlier.
     passed: Bools
     #: Index of the (first) node; -1 in the cloud.
     node: Ints
-    #: Begin and length of the stay in the cloud of every job that came home from it.
+    #: Start and length of the cloud stay of each returned job.
     stays: dict[int, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of one simulation over the jobs that count; `cloud_cost` is in GPU-hours."""
+    """Statistics of one simulation over the counted jobs; `cloud_cost` is in GPU-hours."""
 
     cloud_cost: float
     cloud_cost_usd: float
@@ -51,14 +51,14 @@ class Result:
     passed_jobs: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Stable keys, as in `-o json`."""
+        """All statistics under stable keys, as in `-o json`."""
         return asdict(self)
 
 
 def measure(trace: Trace, outcomes: Outcomes, spec: Spec) -> Result:
-    """Sums over jobs W ≤ i ≤ n − W (W = warm-up); utilisation over that window's arrivals, of all jobs.
+    """Statistics over jobs W ≤ i ≤ n − W (W = warm-up); utilisation over their arrival window, of all jobs.
 
-    Percentiles are jobs' own values, not interpolated.
+    Percentiles are values of single jobs, not interpolated.
     """
     n, warmup = len(trace), spec.warmup
     counted = slice(warmup, n - warmup + 1)
@@ -85,11 +85,11 @@ def measure(trace: Trace, outcomes: Outcomes, spec: Spec) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class QueueResult:
-    """The figures of one queue's jobs that count."""
+    """Statistics of one queue's counted jobs."""
 
     queue: str
     jobs: int
-    #: GPU-hours that they got on the cluster, and that were charged in the cloud.
+    #: GPU-hours used on the cluster, and charged in the cloud.
     cluster_gpu_hours: float
     cloud_cost: float
     mean_wait_h: float
@@ -97,7 +97,7 @@ class QueueResult:
 
 
 def measure_queues(trace: Trace, outcomes: Outcomes, spec: Spec) -> list[QueueResult]:
-    """Of each queue that the trace names, by name; none if it names no queues."""
+    """Statistics per queue, sorted by name; empty if the trace names no queues."""
     last = len(trace) - spec.warmup + 1
     names = np.array(trace.queues or [])[spec.warmup : last]
     rows = slice(spec.warmup, last)
@@ -118,7 +118,7 @@ def measure_queues(trace: Trace, outcomes: Outcomes, spec: Spec) -> list[QueueRe
 
 
 def _gpu_hours(trace: Trace, outcomes: Outcomes, warmup: int) -> tuple[float, float]:
-    """GPU-hours inside the window on the cluster and in the cloud, over all jobs' last runs."""
+    """GPU-hours within the window on the cluster and in the cloud, over the last runs of all jobs."""
     n = len(trace)
     first, last = trace.arrival_h[warmup], trace.arrival_h[n - warmup - 1]
     inside = np.minimum(outcomes.end_h, last) - np.maximum(outcomes.start_h, first)

@@ -1,4 +1,4 @@
-"""One simulation from trace to figures: run-time estimates, the choice of the engine, what it took."""
+"""One simulation of a trace: run-time estimates, choice of the engine, statistics and resource use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENGINES = ("auto", "core", "array")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one simulation gave and took."""
+    """Results and resource use of one simulation."""
 
     outcomes: Outcomes
     result: Result
@@ -35,7 +35,7 @@ class Run:
     max_rss_mb: float
 
     def as_dict(self, spec: Spec) -> dict[str, Any]:
-        """Stable keys, as in `-o json`; an infinite number becomes null."""
+        """Stable keys, as in `-o json`; infinity becomes null."""
         jobs = len(self.outcomes.start_h)
         told = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
         return {
@@ -51,10 +51,10 @@ class Run:
 
 
 def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
-    """Simulate the trace; the array engine where it can, unless an engine is named.
+    """Simulate the trace, by the array engine if possible unless an engine is named.
 
     Raises:
-        SimulationError: the spec cannot be simulated, or not by this engine, or leaves no job to count.
+        SimulationError: the spec cannot be simulated, or not by this engine, or no job is counted.
     """
     spec.check()
     _check_warmup(spec, len(trace))
@@ -69,7 +69,7 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
 
 
 def estimates(trace: Trace, spec: Spec) -> Floats:
-    """Run times as the scheduler believes them: off by up to `estimate_error` percent, never negative."""
+    """Run times assumed by the scheduler: off by up to `estimate_error` percent, never negative."""
     if not spec.estimate_error:
         return trace.duration_h
     most = spec.estimate_error / 100
@@ -91,7 +91,7 @@ def _engine(asked: str, spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec]
 
 
 def _array_engine(spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
-    """Why the array engine cannot be had for this spec ("" if it can), and its `simulate`."""
+    """Why the array engine cannot simulate this spec ("" if it can), and its `simulate`."""
     try:
         arrays = import_module("sim.array_engine")
     except ImportError:

@@ -1,19 +1,19 @@
-"""The world of the real core with a cloud whose machines jobs share: boot, fetch, interference, moves.
+"""Simulated cloud with instances shared by jobs: launch and fetch delays, interference and moves.
 
-The scheduler under test is the one that ships: it decides who leaves, joins running machines, packs leavers,
-moves running jobs where that pays and splits bills. This world only obeys, with the delays and the slow-downs
-that its files say:
+The scheduler under test is the real core: it offloads jobs, adds them to running instances, packs them,
+consolidates instances and divides bills. This world carries out its actions, with the delays and throughputs
+of its input files:
 
-- A machine costs money from `acquire_s` after it was asked for and takes jobs after the offer's `ready_s`; it
-  costs money until `terminate_s` after it was given back.
-- A task fetches what it needs at each start (`fetch_s`), the first of a workload's tasks on a machine also
-  builds the image (`build_s`); then the run counts as started, disturbs others, and makes progress after
+- An instance is billed from `acquire_s` after its request and accepts tasks after the offer's `ready_s`;
+  billing ends `terminate_s` after its termination is requested.
+- A task fetches its input at each start (`fetch_s`); the first task of a workload on an instance also builds
+  the image (`build_s`). The run then counts as started, interferes with others, and makes progress after
   `init_s`. A run that is told to stop leaves after `save_s` and keeps its progress.
-- A task runs at the throughput that the cloud's `truth` gives for what is active on its machine; a job runs
-  at the pace of its slowest task. Its run reports that pace once its company has been the same for
-  `SETTLED_S`, as runs do live, and that is how the scheduler learns who slows whom.
+- A task runs at the throughput that the cloud's `truth` gives for the active tasks of its instance; a job
+  runs at the rate of its slowest task. Once a run's rate has been constant for `SETTLED_S`, the run reports
+  it, and from these reports the scheduler learns interference.
 
-All times are seconds, on a clock of one second.
+All times are seconds; the scheduler's clock has a unit of one second.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from starburst.policy.packing.throughput import Company, throughputs
 
 @dataclass(slots=True)
 class JobAccount:
-    """What a job got of the cloud, over all its runs there."""
+    """Cloud usage of a job, over all its cloud runs."""
 
     work_s: float
-    #: Seconds in which all its tasks were up, and in which it made progress.
+    #: Seconds in which all its tasks were active, and in which it made progress.
     active_s: float = 0.0
     progress_s: float = 0.0
-    #: Tasks started on another machine than the last time.
+    #: Tasks started on a different instance than in the previous run.
     moves: int = 0
     slots: tuple[Slot, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
 class SharedRun:
-    """One attempt on rented machines."""
+    """One run of a job on rented instances."""
 
     start: StartRun
     kind: Kind
@@ -65,18 +65,19 @@ class SharedRun:
     left_s: float
     active_since: float | None = None
     ready: bool = False
-    #: Work done per second, since when, and a number that grows when it changes.
+    #: Rate (work per second), the time of the last settlement, and a version that grows when the rate
+    #: changes.
     rate: float = 0.0
     since: float = 0.0
     version: int = 0
 
     @property
     def machines(self) -> list[str]:
-        """Where its tasks are, each machine once."""
+        """Ids of the instances with its tasks, without duplicates."""
         return list(dict.fromkeys(slot.where for slot in self.start.slots))
 
     def settle(self, now: float) -> None:
-        """Account for the work done up to now."""
+        """Account for the work done until now."""
         if self.rate:
             self.left_s = max(0.0, self.left_s - self.rate * (now - self.since))
             self.account.progress_s += now - self.since
@@ -85,21 +86,21 @@ class SharedRun:
 
 @dataclass(slots=True)
 class SharedMachine:
-    """A machine from its request on."""
+    """An instance, from its request on."""
 
     type: MachineType
     billed_from: float
-    #: Workload → when its image is built.
+    #: Workload → time at which its image is built.
     image_at: dict[str, float] = field(default_factory=dict)
     active: dict[str, SharedRun] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class CloudUse:
-    """What was rented and what of it was used, over all machines."""
+    """Rented and used resources, over all instances."""
 
     instances: int = 0
-    #: Seconds paid for, and seconds of tasks on machines.
+    #: Instance-seconds paid for, and task-seconds on instances.
     paid_s: float = 0.0
     task_s: float = 0.0
     #: GPUs, milli-CPUs and MiB × seconds: paid for, and held by tasks.
@@ -108,7 +109,7 @@ class CloudUse:
 
 
 class SharedCloud(World):
-    """A cluster without delays, and a cloud as its files say."""
+    """A cluster without delays, and a cloud with the delays and throughputs of its input files."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class SharedCloud(World):
         cloud: Cloud,
         on_step: Callable[[float, Changes], None],
     ) -> None:
-        """`on_step` sees every step."""
+        """`on_step` is called after each step."""
         self._types = {machine.offer.name: machine for machine in cloud.catalog}
         offers = [machine.offer for machine in self._types.values()]
         super().__init__(scheduler, nodes, offers, on_step=on_step)
@@ -125,7 +126,7 @@ class SharedCloud(World):
         self._rates: dict[Company, dict[str, float]] = {}
         self._runs: dict[tuple[str, int], SharedRun] = {}
         self._machines: dict[str, SharedMachine] = {}
-        #: Jobs that were in the cloud.
+        #: Accounts of the jobs that have run in the cloud, by job id.
         self.accounts: dict[str, JobAccount] = {}
         self.use = CloudUse()
 
@@ -178,12 +179,12 @@ class SharedCloud(World):
         self._then(run, now + run.kind.fetch_s, self._fetched)
 
     def _then(self, run: SharedRun, when: float, then: Callable[[SharedRun, float], Event | None]) -> None:
-        """Go on with a run at a time, if it has not ended or been stopped by then."""
+        """Continue a run at `when`, unless it has ended or been stopped by then."""
         key = run.start.job_id, run.start.attempt
         self.at(when, Later(lambda now: then(run, now) if self._runs.get(key) is run else None))
 
     def _fetched(self, run: SharedRun, now: float) -> Event | None:
-        """The first of a workload's tasks on a machine has the image built there."""
+        """The first task of a workload on an instance starts the build of the image there."""
         built = [
             self._machines[name].image_at.setdefault(run.kind.name, now + run.kind.build_s)
             for name in run.machines
@@ -218,7 +219,7 @@ class SharedCloud(World):
         return RunEnded(run.start.job_id, run.start.attempt, RunEnd.EXITED, 0)
 
     def _leave(self, run: SharedRun, now: float) -> None:
-        """A run no longer makes progress nor disturbs others."""
+        """The run stops making progress and interfering with others."""
         run.settle(now)
         run.rate = 0.0
         if run.active_since is None:
@@ -229,7 +230,7 @@ class SharedCloud(World):
         self._company_changed(run, now)
 
     def _book(self, run: SharedRun, signed_at: float) -> None:
-        """Tasks hold their machines from `-signed_at` (a start) or until `signed_at` (an end)."""
+        """Add the time tasks hold instances: called with minus the start time, later with the end time."""
         for slot in run.start.slots:
             self.use.task_s += signed_at
             has = slot.resources
@@ -239,7 +240,7 @@ class SharedCloud(World):
     # Progress
 
     def _company_changed(self, run: SharedRun, now: float) -> None:
-        """A run came to its machines or left them: those who are there have another pace now."""
+        """Update the rates of all runs on this run's instances after it became active or left."""
         there = [other for name in run.machines for other in self._machines[name].active.values()]
         for other in dict.fromkeys(there):
             self._pace(other, now)
@@ -264,7 +265,7 @@ class SharedCloud(World):
             self._then(run, now + SETTLED_S, report)
 
     def _throughput(self, run: SharedRun, name: str) -> float:
-        """Of a run's tasks on a machine, the slowest; all tasks of a run do the same."""
+        """Throughput of a run's tasks on an instance; all tasks of a run have the same workload."""
         active = self._machines[name].active.values()
         company = tuple(sorted(r.kind.name for r in active for slot in r.start.slots if slot.where == name))
         if company not in self._rates:
@@ -272,5 +273,5 @@ class SharedCloud(World):
         return self._rates[company][run.kind.name]
 
     def _report(self, run: SharedRun) -> Event:
-        """The pace of a run in iterations per second, as the run itself would report it."""
+        """The rate of a run in iterations per second, as a live run reports it."""
         return Progress(run.start.job_id, run.start.attempt, 0.0, None, run.rate * run.kind.pace)

@@ -1,7 +1,7 @@
-"""What is simulated: the cluster, the policies and the cloud, as on the command line. Times in hours.
+"""Parameters of a simulation: cluster, policies and cloud, as on the command line. Times in hours.
 
-The core's clock has its unit in `Settings.unit_s`. Here one second of that clock is an hour of the trace, so
-every duration that goes into the core is a number of hours (`CLOCK_S`).
+The unit of the core's clock is `Settings.unit_s`. Here one second of that clock is an hour of the trace, so
+each duration passed to the core is a number of hours (`CLOCK_S`).
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ class Spec:
     nodes: int = 64
     gpus_per_node: int = 8
     cpus_per_node: float = 96
-    #: GiB; without a figure in the trace no job asks for any.
+    #: GiB; jobs request none if the trace has no memory column.
     memory_gib_per_node: float = 1e6
     waiting: str = "compute"
     #: The waiting policy's factor in hours (per GPU, …) or as a ratio; None derives it from the budget.
     factor: float | None = None
     budget_percent: float = 25.0
-    #: "open" or "calibrated": whether the factor follows what is really spent of the budget.
+    #: "open" or "calibrated": whether the factor is adjusted to the budget actually spent.
     budget_mode: str = "open"
-    #: "wait" or "leave": what a job does that cannot start before its wait ends, by estimates.
+    #: "wait" or "leave": handling of a job that, by estimates, cannot start before its deadline.
     hopeless: str = "wait"
-    #: Jobs without GPUs leave at arrival.
+    #: Jobs without GPUs offload on arrival.
     cpu_offload: bool = False
-    #: Shorter jobs leave at arrival; 0 is off.
+    #: Shorter jobs offload on arrival; 0 is off.
     no_short_jobs_h: float = 0.0
-    #: Star-Wait: a cloud run of this length is stopped and comes home; None is never.
+    #: Star-Wait: a cloud run of this length is stopped and the job returns; None is never.
     t_max_h: float | None = None
-    #: No wait is longer than this.
+    #: Upper bound of all waits.
     max_wait_h: float = float("inf")
     order: str = "fifo"
-    #: Without effect on the orders that are disciplines: they are never strict.
+    #: No effect on orders that are disciplines, which are never strict.
     out_of_order: bool = False
     backfill: bool = False
     #: "easy" (Lifka 1995) or "artifact": as in the simulator published with Starburst.
     backfill_rule: str = "easy"
     binpack: str = "first-fit"
     queue_cap: int | None = None
-    #: Jobs at the beginning and the end of the trace that run but do not count.
+    #: Number of jobs at each end of the trace that run but are not counted.
     warmup: int = 0
-    #: Estimates are off by up to this many percent, evenly spread.
+    #: Estimates are off by up to this many percent, uniformly distributed.
     estimate_error: float = 0.0
-    #: A job that will leave knows so at its arrival and leaves then: what waiting in vain costs.
+    #: A job that will offload does so on arrival: shows the cost of waiting in vain.
     oracle: bool = False
-    #: Hours that a job in the cloud takes longer, since its data must get there.
+    #: Additional hours of a cloud run for the transfer of its data.
     data_gravity_h: float = 0.0
-    #: Seconds from the decision to leave until the job runs in the cloud; billed.
+    #: Seconds from the offload decision to the start of the cloud run; billed.
     cloud_delay_s: float = 0.0
     price_per_gpu_hour: float = 2.5
     seed: int = 0
-    #: Under the order "fair": queues and their shares; those that are not named have 1.
+    #: Under the order "fair": queues and their shares; other queues have 1.
     shares: tuple[tuple[str, float], ...] = ()
 
     def check(self) -> None:
-        """Whether it can be simulated at all.
+        """Check that the parameters can be simulated.
 
         Raises:
             SimulationError: a line per problem, by the names of the command line's options.
@@ -113,7 +113,7 @@ class Spec:
 
     @property
     def title(self) -> str:
-        """What it is in a few words, for people."""
+        """A short description for display."""
         policy = WAITING[self.waiting]
         per_gpu = " h/GPU" if self.waiting in ("resource", "star") else ""
         unit = per_gpu or " h" * policy.factor_in_hours
@@ -129,7 +129,7 @@ class Spec:
         return ", ".join(parts)
 
     def settings(self, unit_s: float = CLOCK_S) -> Settings:
-        """For the core, on a clock of this unit; by default its second is an hour of the trace."""
+        """The core's settings, on a clock of this unit; by default one second is an hour of the trace."""
         hour = CLOCK_S / unit_s
         factor = self.factor
         if factor is not None and WAITING[self.waiting].factor_in_hours:
@@ -156,18 +156,18 @@ class Spec:
         )
 
     def cluster(self) -> tuple[Node, ...]:
-        """Homogeneous nodes, named by index."""
+        """Identical nodes, named by index."""
         capacity = Resources.of(self.gpus_per_node, self.cpus_per_node, self.memory_gib_per_node)
         return tuple(Node(str(index), capacity) for index in range(self.nodes))
 
 
 def option(field: str) -> str:
-    """A field's name on the command line."""
+    """A field's option on the command line."""
     return "--" + field.removesuffix("_percent").removesuffix("_h").removesuffix("_s").replace("_", "-")
 
 
 def _problem(field: str, value: object) -> str:
-    """What is wrong with one field's value and what to write instead; "" if nothing is."""
+    """The problem of a field's value and its remedy; "" if there is none."""
     if isinstance(value, str):
         return _unknown(value, CHOICES[field])
     if value is None or isinstance(value, bool | tuple):

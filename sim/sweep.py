@@ -1,4 +1,4 @@
-"""Many simulations of one trace: a grid over fields of the spec, run over the cores."""
+"""A grid of simulations of one trace over fields of the spec, run in parallel processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sim.window import picture
 
 Value = str | int | float | bool | None
 
-#: Called with the number of simulations done and of all.
+#: Called with the numbers of finished and of all simulations.
 Progress = Callable[[int, int], None]
 
-#: Fields that are not policy: they hold for No-Wait too.
+#: Fields that are not policy: No-Wait uses the same values.
 SURROUNDINGS = (
     *("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node", "binpack", "warmup"),
     *("data_gravity_h", "cloud_delay_s", "price_per_gpu_hour"),
@@ -36,14 +36,14 @@ SWITCH = {"on": True, "yes": True, "true": True, "off": False, "no": False, "fal
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A field of the spec and the values it takes in turn."""
+    """A field of the spec and its swept values."""
 
     field: str
     values: tuple[Value, ...]
 
     @property
     def name(self) -> str:
-        """As on the command line, without dashes."""
+        """Name of the option on the command line, without dashes."""
         return option(self.field).lstrip("-")
 
 
@@ -51,33 +51,33 @@ class Axis:
 class Point:
     """One simulation of a grid."""
 
-    #: The swept fields, by their names on the command line.
+    #: Swept fields, by their names on the command line.
     changed: Mapping[str, Value]
     spec: Spec
     result: Result
     #: No-Wait on the same cluster.
     no_wait: Result
-    #: GPU-hours that arrive per GPU-hour of the cluster.
+    #: Offered load: arriving GPU-hours per GPU-hour of the cluster.
     load: float
-    #: What `Run.as_dict` told.
+    #: Result of `Run.as_dict`.
     told: Mapping[str, Any]
     #: A window of the schedule (SVG).
     gantt: str
 
     @property
     def label(self) -> str:
-        """The swept fields as people read them."""
+        """The swept fields and values for display."""
         return ", ".join(f"{name} {shown(value)}" for name, value in self.changed.items())
 
     @property
     def saved_percent(self) -> float:
-        """Of No-Wait's cost."""
+        """Saving relative to No-Wait's cost, percent."""
         base = self.no_wait.cloud_cost
         return 100 * (1 - self.result.cloud_cost / base) if base else 0.0
 
     @property
     def jct_percent(self) -> float:
-        """By how much jobs take longer on average than under No-Wait."""
+        """Increase of the mean completion time over No-Wait, percent."""
         base = self.no_wait.mean_jct_h
         return 100 * (self.result.mean_jct_h / base - 1) if base else 0.0
 
@@ -94,10 +94,10 @@ class Point:
 
 
 def parse_axis(text: str) -> Axis:
-    """`budget=5,10,25` as an axis.
+    """Parse an axis such as `budget=5,10,25`.
 
     Raises:
-        SimulationError: there is no such option, or a value is none of its kind.
+        SimulationError: there is no such option, or a value has the wrong type.
     """
     name, _, values = text.partition("=")
     kinds = {option(field.name).lstrip("-"): field for field in fields(Spec) if field.name != "shares"}
@@ -130,7 +130,7 @@ def grid(base: Spec, axes: Sequence[Axis]) -> list[tuple[dict[str, Value], Spec]
 
 
 def no_wait(spec: Spec) -> Spec:
-    """What a spec is compared with: nothing waits, returns or is sent away; same cluster and cloud."""
+    """The baseline of a spec: no waits, no returns, no offloads by rule; same cluster and cloud."""
     kept = {name: getattr(spec, name) for name in SURROUNDINGS}
     return Spec(waiting="no-wait", **kept)
 
@@ -144,7 +144,7 @@ def sweep(
     workers: int | None = None,
     progress: Progress = lambda done, total: None,
 ) -> list[Point]:
-    """Simulate a grid, and No-Wait for every cluster in it; in the order of `grid`, whoever is done first.
+    """Simulate a grid, and No-Wait for each cluster in it; results are in the order of `grid`.
 
     Raises:
         SimulationError: see `grid` and `run`.
@@ -171,7 +171,7 @@ def sweep(
 
 
 def offered_load(trace: Trace, spec: Spec) -> float:
-    """GPU-hours that arrive per GPU-hour of the cluster, over the window that counts."""
+    """Arriving GPU-hours per GPU-hour of the cluster, over the counted window."""
     last = len(trace) - spec.warmup - 1
     span_h = trace.arrival_h[last] - trace.arrival_h[spec.warmup]
     capacity = spec.nodes * spec.gpus_per_node * span_h
@@ -181,7 +181,7 @@ def offered_load(trace: Trace, spec: Spec) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a worker sends back: no outcomes, which are as long as the trace."""
+    """Result sent by a worker process, without the outcomes, which are as long as the trace."""
 
     result: Result
     told: Mapping[str, Any]
@@ -194,7 +194,7 @@ def _over_the_cores(
     if workers == 1 or len(specs) == 1:
         yield from ((spec, _one(trace, spec, engine)) for spec in specs)
         return
-    # Fresh processes: numpy's threads do not survive a fork.
+    # New processes, because numpy's threads do not survive a fork.
     pool = ProcessPoolExecutor(
         min(workers, len(specs)), get_context("spawn"), initializer=_begin, initargs=(trace, engine)
     )
@@ -204,7 +204,7 @@ def _over_the_cores(
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:
-            # One has failed, or the user has had enough: do not wait for the rest.
+            # A simulation failed or the user interrupted: do not wait for the rest.
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children():
                 child.terminate()
@@ -216,12 +216,12 @@ def _one(trace: Trace, spec: Spec, engine: str) -> _Done:
     return _Done(done.result, done.as_dict(spec), picture(trace, done.outcomes, spec))
 
 
-#: A worker's own trace and engine.
+#: Trace and engine of a worker process.
 _given: list[tuple[Trace, str]] = []
 
 
 def _begin(trace: Trace, engine: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     _given.append((trace, engine))
 
 
@@ -247,7 +247,7 @@ def _parse(name: str, word: str, kind: str) -> Value:
 
 
 def shown(value: Value) -> str:
-    """A swept value in a table or a label."""
+    """A swept value as in a table or a label."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)

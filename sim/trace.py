@@ -1,7 +1,7 @@
-"""A trace in columns: what arrived when, how long it ran, what it needed. Times in hours.
+"""A trace in columns: arrivals, durations and demands of jobs. Times in hours.
 
-Hours are the simulator's unit of time throughout. It matters: completions and arrivals that tie exactly in
-whole seconds do not as hours in binary, and the published results were made with hours.
+Hours are the simulator's unit of time throughout. The unit affects results: events that tie in whole seconds
+need not tie as binary fractions of hours, and the published results were computed in hours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs in order of arrival; all columns have one entry per job."""
+    """Jobs in order of arrival; each column has one entry per job."""
 
     ids: list[str]
     arrival_h: Floats
@@ -29,20 +29,20 @@ class Trace:
     #: CPUs and GiB of the whole job.
     cpus: Floats
     memory_gib: Floats
-    #: Nodes it is to run on; one that needs more GPUs than a node has is split anyway.
+    #: Number of nodes requested; a one-node job with more GPUs than a node has is split.
     nodes: Ints
-    #: What it costs in the cloud, in GPU-hours.
+    #: Cost in the cloud, GPU-hours.
     cost: Floats
-    #: Whose queue each is in; None if nobody says, which is one queue.
+    #: Queue of each job; None puts all jobs into one queue.
     queues: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def tasks(self, index: int, gpus_per_node: int) -> tuple[Resources, ...]:
-        """A job as a gang: n nodes share its GPUs; a job of one node that needs more is split 8, 8, …, rest.
+        """A job as a gang: n nodes share its GPUs; a large one-node job becomes full nodes and the rest.
 
-        Every task asks for cpus / nodes and memory / nodes, as the published simulator does.
+        Each task requests cpus / nodes and memory / nodes, as in the published simulator.
         """
         gpus, nodes = int(self.gpus[index]), int(self.nodes[index])
         if nodes > 1:

@@ -1,4 +1,4 @@
-"""A window of a simulated schedule as a picture: a few nodes, the cloud beside them, and who waited."""
+"""Picture of a window of a simulated schedule: some nodes, cloud runs and waiting jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sim.spec import Spec
 from sim.trace import Trace
 from starburst.domain.node import Node
 
-#: How many nodes and rows of the cloud are shown at most, and about how many jobs on these nodes.
+#: Most nodes and cloud rows shown, and the approximate number of jobs on these nodes.
 NODES, CLOUD_ROWS, JOBS = 4, 16, 60
 HOUR_S = 3600.0
 
@@ -23,14 +23,14 @@ class _Visit(NamedTuple):
     job: int
     start_h: float
     end_h: float
-    #: Stopped to come home.
+    #: Stopped for a return.
     cut: bool = False
 
 
 def picture(trace: Trace, outcomes: Outcomes, spec: Spec) -> str:
-    """SVG of the middle of the trace (all of a short one), on the nodes where most begins.
+    """SVG of the middle of the trace (all of a short one), on the nodes with the most starts.
 
-    A gang is drawn on its first node. A stay in the cloud that ended with a return is dashed.
+    A gang is drawn on its first node. A cloud stay that ended with a return is dashed.
     """
     begin, end = _times(trace, outcomes, spec)
     seen = np.flatnonzero((outcomes.end_h > begin) & (outcomes.start_h < end))
@@ -68,7 +68,7 @@ def picture(trace: Trace, outcomes: Outcomes, spec: Spec) -> str:
 
 
 def _times(trace: Trace, outcomes: Outcomes, spec: Spec) -> tuple[float, float]:
-    """Begin and end of the window, in hours."""
+    """Start and end of the window, hours."""
     arrivals = JOBS * max(1, spec.nodes // NODES)
     first = (len(trace) - arrivals) // 2
     if first <= 0:
@@ -77,14 +77,14 @@ def _times(trace: Trace, outcomes: Outcomes, spec: Spec) -> tuple[float, float]:
 
 
 def _busiest(outcomes: Outcomes, spec: Spec, begin: float, end: float) -> list[int]:
-    """The nodes on which most jobs start in the window, in order."""
+    """The nodes with the most job starts in the window, in ascending order."""
     starts = outcomes.node[(outcomes.start_h >= begin) & (outcomes.start_h < end) & ~outcomes.in_cloud]
     counts = np.bincount(starts, minlength=spec.nodes)
     return sorted(np.argsort(-counts, kind="stable")[:NODES].tolist())
 
 
 def _waits(trace: Trace, outcomes: Outcomes, job: int, end: float) -> list[Wait]:
-    """Its time in the queue until `end`: before its run, or before its stay in the cloud and after it."""
+    """A job's waits until `end`: before its run, or before and after its cloud stay."""
     arrival_h, start_h = float(trace.arrival_h[job]), float(outcomes.start_h[job])
     left_h, stay_h = outcomes.stays.get(job, (start_h, 0.0))
     waits = [(arrival_h, left_h), (left_h + stay_h, start_h)][: 1 + (job in outcomes.stays)]
@@ -92,7 +92,7 @@ def _waits(trace: Trace, outcomes: Outcomes, job: int, end: float) -> list[Wait]
 
 
 def _visits(outcomes: Outcomes, begin: float, end: float) -> list[_Visit]:
-    """The runs that begin in the cloud in the window, in order."""
+    """The cloud runs that start in the window, in order."""
     starts = outcomes.start_h
     last = np.flatnonzero(outcomes.in_cloud & (starts >= begin) & (starts < end))
     visits = [_Visit(int(i), float(starts[i]), float(outcomes.end_h[i])) for i in last]
@@ -102,7 +102,7 @@ def _visits(outcomes: Outcomes, begin: float, end: float) -> list[_Visit]:
 
 
 def _rows(visits: list[_Visit]) -> dict[_Visit, str]:
-    """A row of the picture for each run in the cloud, used again after its end, as far as rows go."""
+    """Picture rows of the cloud runs; a row is reused after a run's end. Runs beyond CLOUD_ROWS get none."""
     free_from: list[float] = []
     rows = {}
     for visit in visits:

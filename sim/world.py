@@ -1,4 +1,4 @@
-"""A virtual world around the core: a heap of things to come, and a cluster and cloud that obey."""
+"""Discrete-event world around the core: an event heap, and a cluster and cloud that carry out its actions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from starburst.domain.node import Node
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """A job, when it arrives (scheduler seconds) and how long its command takes (seconds)."""
+    """A job, its arrival (scheduler seconds) and the duration of its command (seconds)."""
 
     job: Job
     arrival_s: float
@@ -39,13 +39,13 @@ class SimJob:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Something that the world does at a time of its own; it may tell the scheduler an event."""
+    """A callback at a given time; it may return an event for the scheduler."""
 
     happen: Callable[[float], Event | None]
 
 
 class World:
-    """Runs a scheduler to the end of its jobs. Nothing in it is random, nothing reads a clock."""
+    """Runs a scheduler until all jobs have ended; deterministic, without a real clock."""
 
     def __init__(
         self,
@@ -57,8 +57,10 @@ class World:
         cloud_extra_s: float = 0.0,
         on_step: Callable[[float, Changes], None] | None = None,
     ) -> None:
-        """`boot_s`: seconds from launch to ready by offer name (0 if absent); `cloud_extra_s`: how much
-        longer a run in the cloud takes; `on_step` sees every step.
+        """Times in scheduler seconds.
+
+        `boot_s`: time from launch to ready by offer name (0 if absent); `cloud_extra_s`: additional run time
+        in the cloud; `on_step` is called after each step.
         """
         self.scheduler = scheduler
         self._boot_s = boot_s or {}
@@ -68,23 +70,23 @@ class World:
         self._seq = count()
         self._work_s: dict[str, float] = {}
         self._launched: dict[str, tuple[str, float]] = {}
-        #: Attempt → when it started; absent once it ended.
+        #: (job id, attempt) → start time; removed when the run ends.
         self._running: dict[tuple[str, int], float] = {}
         self.at(0.0, NodesChanged(tuple(nodes)))
         self.at(0.0, OffersChanged(tuple(offers)))
 
     def at(self, when: float, event: Event | Later) -> None:
-        """Let something happen at a time."""
+        """Schedule an event or a callback."""
         heappush(self._heap, (when, next(self._seq), event))
 
     def submit(self, jobs: Iterable[SimJob]) -> None:
-        """Let jobs arrive."""
+        """Schedule the arrivals of jobs."""
         for item in jobs:
             self._work_s[item.job.id] = item.duration_s
             self.at(item.arrival_s, JobSubmitted(item.job))
 
     def run(self) -> float:
-        """Go on until nothing more will happen; returns the time of the last event."""
+        """Process events until none is left; returns the time of the last one."""
         now, heap = 0.0, self._heap
         while True:
             scheduler = self.scheduler  # another one after a restart
@@ -104,9 +106,7 @@ class World:
                 self._on_step(now, changes)
 
     def _due(self, event: Event | Later, now: float) -> Event | None:
-        """What the scheduler is told when an event's time has come; None for the end of a run that was
-        stopped.
-        """
+        """The event to pass to the scheduler; None for the planned end of a run that was stopped before."""
         if isinstance(event, Later):
             return event.happen(now)
         if type(event) is RunEnded and self._running.pop((event.job_id, event.attempt), None) is None:

@@ -1,1 +1,1 @@
-"""The mechanism of the core over columns, compiled by Numba; `sim.array_engine` is the way in."""
+"""The core's event loop over columns, compiled by Numba; the entry point is `sim.array_engine`."""

@@ -1,4 +1,4 @@
-"""Free capacity of every node, and where a gang would go: the core's rules with the very same scores."""
+"""Free resources of every node and placement of gangs, with the core's rules and the policy's own scores."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ best_fit = compiled(policy.best_fit)
 worst_fit = compiled(policy.worst_fit)
 tetris = compiled(policy.tetris)
 
-#: Numba keeps no code that is given a function, so it is given a number.
+#: Numba caches no code that takes a function as argument, so placements are passed as integers.
 FIRST_FIT, BEST_FIT, WORST_FIT, TETRIS = range(4)
 CODES = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "worst-fit": WORST_FIT, "tetris": TETRIS}
 
 
 class Cluster(NamedTuple):
-    """Nodes by number; amounts are rows of GPUs, milli-CPUs and MiB."""
+    """Nodes by index; amounts are rows of GPUs, milli-CPUs and MiB."""
 
     capacity: Ints
     free: Ints
-    #: Nodes of job j's tasks, in order: entries from `slot_first[j]` on.
+    #: Nodes of the tasks of job j, in order, from entry `slot_first[j]` on.
     slots: Ints
     slot_first: Ints
-    #: By shape: one job of it, and whether it fits at all.
+    #: Per shape: the index of one job of it, and whether the empty cluster holds it.
     example: Ints
     ever: Bools
 
 
 def cluster(spec: Spec, jobs: Columns) -> Cluster:
-    """All nodes empty."""
+    """The cluster with all nodes empty."""
     capacity = np.array([amount(node.capacity) for node in spec.cluster()], np.int64).reshape(-1, 3)
     width = np.diff(jobs.task_first)[jobs.shape]
     slot_first = np.cumsum(width) - width
@@ -49,7 +49,7 @@ def cluster(spec: Spec, jobs: Columns) -> Cluster:
 
 @compiled
 def _better(placement: int, demand: Amount, free: Amount, size: Amount, than: tuple[Amount, Amount]) -> bool:
-    """Whether the policy prefers a node of this free amount and size to one of `than`."""
+    """Whether the placement prefers a node with this free amount and capacity to the one of `than`."""
     if placement == FIRST_FIT:
         return bool(first_fit(free, size, demand) < first_fit(than[0], than[1], demand))
     if placement == BEST_FIT:
@@ -80,7 +80,7 @@ def _best(placement: int, demand: Amount, nodes: Cluster) -> int:
 
 @compiled
 def take(placement: int, jobs: Columns, job: int, nodes: Cluster) -> bool:
-    """Place a job's tasks one after the other, all or none; whether they had room."""
+    """Place a job's tasks in turn, all or none; returns whether they were placed."""
     first = jobs.task_first[jobs.shape[job]]
     count = jobs.task_first[jobs.shape[job] + 1] - first
     slots = nodes.slots[nodes.slot_first[job] : nodes.slot_first[job] + count]
@@ -98,7 +98,7 @@ def take(placement: int, jobs: Columns, job: int, nodes: Cluster) -> bool:
 
 @compiled
 def give(jobs: Columns, job: int, nodes: Cluster) -> None:
-    """Free a job's room."""
+    """Free a job's resources."""
     first = jobs.task_first[jobs.shape[job]]
     count = jobs.task_first[jobs.shape[job] + 1] - first
     _give(jobs, first, nodes.slots[nodes.slot_first[job] : nodes.slot_first[job] + count], nodes)

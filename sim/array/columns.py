@@ -1,7 +1,8 @@
-"""What the policies say of every job, ahead of time: one column for each answer.
+"""The policies' results for all jobs, computed in advance: one column per quantity.
 
-No policy is written here: the waiting policies and orders are plain arithmetic and take columns for numbers.
-That is possible because nothing they look at depends on how the simulation goes (see `learns_run_times`).
+The functions of `starburst.policy` are applied unchanged: waiting policies and orders are plain arithmetic
+and accept arrays. This is possible because their inputs do not depend on the course of the simulation (see
+`learns_run_times` for the exception).
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Columns(NamedTuple):
     arrival: Floats
     duration: Floats
     cloud_duration: Floats
-    #: When the job leaves for the cloud.
+    #: Deadline: the job then offloads.
     deadline: Floats
-    #: Leaves at its arrival whatever the cluster is like.
+    #: Whether the job offloads on arrival, whatever capacity is free.
     leaves: Bools
-    #: Its place among all jobs of the trace in the queue's order; `last` is that order backwards.
+    #: Position in the queue's order among all jobs of the trace; `last` is the reverse order.
     rank: Ints
     last: Ints
     shape: Ints
@@ -42,19 +43,19 @@ class Columns(NamedTuple):
 
 
 def learns_run_times(spec: Spec) -> bool:
-    """Whether the factor follows from a budget and the run times seen so far."""
+    """Whether the waiting factor depends on the budget and on run times observed so far."""
     return spec.factor is None and isnan(WAITING[spec.waiting].factor(spec.budget_percent, Load(1.0, nan)))
 
 
 def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> Columns:
-    """Ask every policy about every job."""
+    """Evaluate all policies for all jobs."""
     settings = spec.settings()
     shape, shapes = _shapes(trace, spec.gpus_per_node)
     whole = [Job("", "", tasks).resources for tasks in shapes]
     gpus = np.array([need.gpus for need in whole], np.int64)[shape]
     size = np.array([need.gpu_equivalents(settings.cpus_per_gpu) for need in whole], np.float64)[shape]
     wait = _waits(settings, size, gpus, estimate_h)
-    # By way of when it is due, as in the core.
+    # Computed from the due time for the same rounding as in the core.
     deadline = (trace.arrival_h + wait + estimate_h) - estimate_h
     leaves = np.zeros(len(trace), bool)
     if settings.offload_cpu_only:
@@ -77,7 +78,7 @@ def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> Columns:
 
 
 def _shapes(trace: Trace, gpus_per_node: int) -> tuple[Ints, list[tuple[Resources, ...]]]:
-    """Every job's shape by number, and the gangs these numbers stand for."""
+    """The shape index of every job, and the gang of each shape."""
     code, first = np.zeros(len(trace), np.int64), np.zeros(min(len(trace), 1), np.int64)
     for column in (trace.gpus, trace.nodes, trace.cpus, trace.memory_gib):
         values, index = np.unique(column, return_inverse=True)
@@ -89,7 +90,7 @@ def _shapes(trace: Trace, gpus_per_node: int) -> tuple[Ints, list[tuple[Resource
 
 
 def _waits(settings: Settings, size: Any, gpus: Any, estimate_h: Any) -> Floats:
-    """Hours each job may wait; a budget's factor follows the mean size of the jobs up to this one."""
+    """Hours each job may wait; a budget's factor uses the mean size of the jobs up to this one."""
     policy, n = WAITING[settings.waiting], len(size)
     factor: Any = settings.factor
     if factor is None:
@@ -101,7 +102,7 @@ def _waits(settings: Settings, size: Any, gpus: Any, estimate_h: Any) -> Floats:
 
 
 def _ranks(settings: Settings, estimate_h: Any, deadline: Any) -> Ints:
-    """Every job's place in the queue's order; ties go to whoever came first."""
+    """Every job's position in the queue's order; ties go to the earlier arrival."""
     n = len(deadline)
     came: Any = np.arange(n)
     key = ORDERS[settings.order](Candidate(came, estimate_h, deadline, priority=0))

@@ -1,4 +1,4 @@
-"""Numba's decorator with types, and a cache of compiled code that cannot be stale or in the way."""
+"""Numba's decorator with types, and a cache of compiled code that is never stale and needs no setup."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """Compile as part of what calls it: as a call, each would count references to dozens of arrays."""
+    """Compile inline into the caller: a real call would count references to dozens of arrays."""
     return cast(F, numba.njit(forceinline=True)(function))
 
 
 def kept(function: F) -> F:
-    """Compile at the first call and keep the code on disk: beside the source, or in the user's cache.
+    """Compile at the first call and cache the code on disk, beside the source or in the user's cache.
 
-    Where neither may be written to it is compiled anew in every process.
+    If neither is writable, the code is compiled anew in each process.
     """
     try:
         return cast(F, numba.njit(cache=True)(function))
-    except RuntimeError:  # Numba found no place for it
+    except RuntimeError:  # no writable cache directory
         return cast(F, numba.njit(function))
 
 
 def digest(files: Iterable[str | None]) -> str:
-    """Of the text of these files. Numba itself notices only a change of the one file with the entry."""
+    """SHA-256 of these files. Numba itself detects only changes of the file with the entry point."""
     text = b"".join(Path(file).read_bytes() for file in files if file is not None)
     return hashlib.sha256(text).hexdigest()

@@ -1,6 +1,6 @@
-"""Binary heaps of job or group numbers in plain arrays.
+"""Binary heaps of job or group indices in plain arrays.
 
-Entry 0 is the number of entries; `key` says how an entry compares and must not change while it is in.
+Entry 0 is the size; `key` gives the sort key of an entry and must not change while the entry is in the heap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def push(heap: Ints, key: Keys, item: int) -> None:
 
 @compiled
 def pop(heap: Ints, key: Keys) -> int:
-    """Take the smallest entry out."""
+    """Remove and return the smallest entry."""
     smallest = heap[1]
     last = heap[heap[0]]
     heap[0] -= 1
@@ -35,7 +35,7 @@ def pop(heap: Ints, key: Keys) -> int:
 
 @compiled
 def _sink(heap: Ints, key: Keys, spot: int, item: int) -> None:
-    """Put an item at or below a spot that is free."""
+    """Insert an item at a free position or below it."""
     while 2 * spot <= heap[0]:
         child = 2 * spot
         if child < heap[0] and key[heap[child + 1]] < key[heap[child]]:
@@ -49,14 +49,14 @@ def _sink(heap: Ints, key: Keys, spot: int, item: int) -> None:
 
 @compiled
 def prune(heap: Ints, key: Keys, valid: Bools) -> None:
-    """Drop invalid entries from the top."""
+    """Remove invalid entries from the top."""
     while heap[0] and not valid[heap[1]]:
         pop(heap, key)
 
 
 @compiled
 def sweep(heap: Ints, key: Keys, valid: Bools, count: int) -> None:
-    """Drop all invalid entries once they outnumber the `count` valid ones: O(1) per entry in the long run."""
+    """Remove all invalid entries once they outnumber the `count` valid ones; amortised O(1) per entry."""
     if heap[0] <= 64 or heap[0] <= 2 * count:
         return
     size = 0

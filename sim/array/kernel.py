@@ -1,4 +1,4 @@
-"""The loop over instants: what the core and its virtual world do, without objects."""
+"""The event loop of the core and its virtual world, on arrays."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from starburst.policy import placement
 
 
 class Rules(NamedTuple):
-    """How this simulation goes about it."""
+    """Parameters of the simulation."""
 
     placement: int
     out_of_order: bool
-    #: Q_max; the number of jobs if there is none.
+    #: Q_max (queue cap); the number of jobs if there is no cap.
     limit: int
     cloud_delay: float
 
 
 class Runs(NamedTuple):
-    """What becomes of every job; hours."""
+    """Runs of all jobs; hours."""
 
     start: Floats
     end: Floats
     in_cloud: Bools
     passed: Bools
-    #: Heap of the jobs on the cluster, by their end.
+    #: Heap of the jobs on the cluster, by end time.
     running: Ints
 
 
 def runs(n: int) -> Runs:
-    """Nothing has run yet."""
+    """The state before any run."""
     never = np.full((2, n), np.nan)
     return Runs(never[0], never[1], np.zeros(n, bool), np.zeros(n, bool), np.zeros(n + 1, np.int64))
 
 
 class Simulation(NamedTuple):
-    """All there is to one."""
+    """The complete state of a simulation."""
 
     jobs: Columns
     nodes: Cluster
@@ -55,7 +55,7 @@ class Simulation(NamedTuple):
 
 @compiled.compiled
 def _loop(sim: Simulation) -> None:
-    """Go on until nothing more will happen."""
+    """Process instants until no event is left."""
     jobs, waiting, out = sim.jobs, sim.waiting, sim.out
     n, arrived = len(jobs.arrival), 0
     _try_empty(sim)
@@ -85,7 +85,7 @@ def _loop(sim: Simulation) -> None:
 
 @compiled.compiled
 def _try_empty(sim: Simulation) -> None:
-    """Note of every shape whether the empty cluster holds it."""
+    """Record for each shape whether the empty cluster holds it."""
     for shape in range(len(sim.nodes.ever)):
         job = sim.nodes.example[shape]
         sim.nodes.ever[shape] = take(sim.rules.placement, sim.jobs, job, sim.nodes)
@@ -95,7 +95,7 @@ def _try_empty(sim: Simulation) -> None:
 
 @compiled.compiled
 def _end(sim: Simulation, now: float) -> bool:
-    """What ended frees its room; whether anything did."""
+    """Free the resources of runs that have ended; returns whether there were any."""
     running, end = sim.out.running, sim.out.end
     grew = False
     while running[0] and end[running[1]] <= now:
@@ -106,7 +106,7 @@ def _end(sim: Simulation, now: float) -> bool:
 
 @compiled.compiled
 def _leave(sim: Simulation, job: int, now: float) -> None:
-    """Off to the cloud, where every job has a machine of its own."""
+    """Offload a job to an instance of its own."""
     sim.out.in_cloud[job] = True
     sim.out.start[job] = now + sim.rules.cloud_delay
     sim.out.end[job] = sim.out.start[job] + sim.jobs.cloud_duration[job]
@@ -114,7 +114,7 @@ def _leave(sim: Simulation, job: int, now: float) -> None:
 
 @compiled.compiled
 def _expire(sim: Simulation, now: float) -> bool:
-    """Send off every job whose wait is over; whether there was one."""
+    """Offload every job whose deadline has passed; returns whether there were any."""
     deadline, due = sim.jobs.deadline, sim.waiting.deadlines
     any_due = False
     while due[0] and deadline[due[1]] <= now:
@@ -128,7 +128,7 @@ def _expire(sim: Simulation, now: float) -> bool:
 
 @compiled.compiled
 def _trim(sim: Simulation, now: float) -> None:
-    """While the queue is longer than Q_max its last job leaves."""
+    """Offload the last job while the queue is longer than Q_max."""
     while sim.waiting.length[0] > sim.rules.limit:
         job = pop(sim.waiting.tail, sim.jobs.last)
         if sim.waiting.waits[job]:
@@ -138,7 +138,7 @@ def _trim(sim: Simulation, now: float) -> None:
 
 @compiled.compiled
 def _walk(sim: Simulation, now: float) -> None:
-    """Start what fits. In strict order the one group is tried at every walk, and a failure ends it."""
+    """Start the jobs that fit. In strict order the only group is always tried, until a job does not fit."""
     jobs, waiting, out = sim.jobs, sim.waiting, sim.out
     if not sim.rules.out_of_order:
         try_all(waiting)
@@ -169,11 +169,11 @@ def _walk(sim: Simulation, now: float) -> None:
 
 def _entry(sources: str) -> Callable[[Simulation], None]:
     def run(sim: Simulation) -> None:
-        assert sources  # part of the key under which Numba keeps the code
+        assert sources  # part of Numba's cache key
         _loop(sim)
 
     return compiled.kept(run)
 
 
-#: Runs all jobs to their end and fills `out` and the cluster's slots.
+#: Runs all jobs to their end; fills `out` and the cluster's slots.
 run = _entry(compiled.digest(m.__file__ for m in (cluster, columns, compiled, heaps, placement, queue, sets)))

@@ -1,7 +1,7 @@
-"""The waiting jobs: a heap per group, of which a walk looks at the first job only.
+"""The waiting jobs: one heap per group; a pass considers only the first job of each group.
 
 Out of order a group is a shape, as in the core: jobs of one shape fit or fail together. In strict order all
-jobs are one group. Removal is lazy; heaps that hold mostly jobs that have left are swept.
+jobs form one group. Removal is lazy; a heap in which removed jobs outnumber the others is swept.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from sim.trace import Bools, Ints
 
 
 class Queue(NamedTuple):
-    """Jobs by their number in the trace."""
+    """Waiting jobs by index in the trace."""
 
     waits: Bools
-    #: How many wait (one entry).
+    #: Number of waiting jobs (one entry).
     length: Ints
     group: Ints
-    #: The heap of group g lies between `heap_first[g]` and `heap_first[g + 1]`.
+    #: The heap of group g is at `heap_first[g]` to `heap_first[g + 1]`.
     heaps: Ints
     heap_first: Ints
-    #: All that wait, by deadline, and last first.
+    #: All waiting jobs by deadline, and in reverse order.
     deadlines: Ints
     tail: Ints
-    #: Sets of groups: with a job waiting; blocked until capacity grows, as they did not fit; to be tried.
+    #: Sets of groups: with a waiting job; blocked until capacity grows, because the first job did not fit; to
+    #: be tried.
     present: Ints
     blocked: Ints
     untried: Ints
-    #: For one walk: the first jobs' ranks by group, and a heap of groups by it.
+    #: During one pass: rank of the first job per group, and a heap of groups by it.
     head: Ints
     heads: Ints
 
 
 def queue(jobs: Columns, out_of_order: bool) -> Queue:
-    """Nobody waits yet."""
+    """The empty queue."""
     n, groups = len(jobs.arrival), len(jobs.task_first) - 1 if out_of_order else 1
     group = jobs.shape if out_of_order else np.zeros(n, np.int64)
     heap_sizes = 1 + np.bincount(group, minlength=groups)
@@ -67,13 +68,13 @@ def _heap(waiting: Queue, group: int) -> Ints:
 
 @compiled
 def first_of(waiting: Queue, group: int) -> int:
-    """The first job of a group that has one."""
+    """The first job of a non-empty group."""
     return int(waiting.heaps[waiting.heap_first[group] + 1])
 
 
 @compiled
 def join(jobs: Columns, waiting: Queue, job: int) -> None:
-    """Take a place in the queue."""
+    """Add a job to the queue."""
     group = waiting.group[job]
     waiting.waits[job] = True
     waiting.length[0] += 1
@@ -88,7 +89,7 @@ def join(jobs: Columns, waiting: Queue, job: int) -> None:
 
 @compiled
 def remove(jobs: Columns, waiting: Queue, job: int) -> None:
-    """Leave the queue."""
+    """Remove a job from the queue."""
     group = waiting.group[job]
     waiting.waits[job] = False
     waiting.length[0] -= 1
@@ -102,7 +103,7 @@ def remove(jobs: Columns, waiting: Queue, job: int) -> None:
 
 @compiled
 def try_all(waiting: Queue) -> None:
-    """Everything is worth a try again."""
+    """Unblock all groups and mark those with waiting jobs to be tried."""
     sets.clear(waiting.blocked)
     for spot in range(1, waiting.present[0, 0] + 1):
         sets.add(waiting.untried, waiting.present[0, spot])
@@ -110,7 +111,7 @@ def try_all(waiting: Queue) -> None:
 
 @compiled
 def first_blocked(jobs: Columns, waiting: Queue) -> int:
-    """Rank of the first job of the blocked groups; beyond all ranks if there is none."""
+    """Least rank of the first jobs of blocked groups; beyond all ranks if there is none."""
     rank = len(jobs.rank)
     for spot in range(1, waiting.blocked[0, 0] + 1):
         group = waiting.blocked[0, spot]

@@ -1,6 +1,6 @@
-"""Sets of small numbers that can be walked over: row 0 holds the members, row 1 where each of them stands.
+"""Iterable sets of small integers: row 0 holds the members, row 1 the position of each member.
 
-Column 0 of row 0 is their count; a number stands nowhere (0) while it is out.
+Column 0 of row 0 is the size; position 0 means that the integer is not a member.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def empty(size: int) -> Ints:
 
 @compiled
 def has(members: Ints, item: int) -> bool:
-    """Whether it is in."""
+    """Whether the item is a member."""
     return bool(members[1, item] > 0)
 
 
 @compiled
 def add(members: Ints, item: int) -> None:
-    """Put it in, if it is not."""
+    """Add an item if it is not a member."""
     if members[1, item] == 0:
         members[0, 0] += 1
         members[0, members[0, 0]] = item
@@ -33,7 +33,7 @@ def add(members: Ints, item: int) -> None:
 
 @compiled
 def discard(members: Ints, item: int) -> None:
-    """Take it out, if it is in; the last one takes its place."""
+    """Remove an item if it is a member; the last member takes its position."""
     spot = members[1, item]
     if spot:
         last = members[0, members[0, 0]]
@@ -45,7 +45,7 @@ def discard(members: Ints, item: int) -> None:
 
 @compiled
 def clear(members: Ints) -> None:
-    """Take all out."""
+    """Remove all members."""
     for spot in range(1, members[0, 0] + 1):
         members[1, members[0, spot]] = 0
     members[0, 0] = 0

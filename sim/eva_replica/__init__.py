@@ -1,6 +1,6 @@
-"""A replica of Eva's simulator (EuroSys'25, section 5), kept for the published tables only.
+"""A replica of Eva's simulator (EuroSys'25, section 5), kept only for the published tables.
 
-It reproduces the published cost of one machine per task to the cent. Its fleet is not the one that ships:
-every task is replanned in rounds, nothing joins, no move is weighed against what a job still has to run, and
-bills are not split. What a user's own scheduler would do is simulated with the core (`sim/shared_cloud.py`).
+It reproduces the published cost of one instance per task to the cent. It differs from Starburst's cloud: all
+tasks are replanned in rounds, no task joins an instance between rounds, moves are not weighed against a job's
+remaining time, and bills are not divided. `sim/shared_cloud.py` simulates the real core instead.
 """

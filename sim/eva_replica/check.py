@@ -1,4 +1,4 @@
-"""Whether a packer's plan can be carried out. One that cannot is a mistake in the packer."""
+"""Checks of a packer's plan; a violation is a defect of the packer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _MEND = "take it out or extend the catalog"
 
 
 class PlanError(Exception):
-    """A plan breaks the rules of packing; the message names the machine and the task."""
+    """A plan violates the rules of packing; the message names the instance and the task."""
 
 
 def check_fits(jobs: Iterable[PackedJob], offers: Sequence[Offer]) -> None:
-    """Whether some offer holds each task alone.
+    """Check that some offer holds each task alone.
 
     Raises:
-        SimulationError: it is not so; names the first jobs.
+        SimulationError: some task fits no offer; lists the first jobs.
     """
     why: dict[object, str] = {}
     lines = []
@@ -41,11 +41,11 @@ def check_fits(jobs: Iterable[PackedJob], offers: Sequence[Offer]) -> None:
 
 
 def check_plan(plan: Plan, situation: Situation) -> None:
-    """Each task once, on machines that exist and hold all their tasks at once.
+    """Check that each task is placed once, on existing instances that hold all their tasks together.
 
     Raises:
-        PlanError: it is not so.
-        SimulationError: a task fits no machine that can be rented.
+        PlanError: the plan violates this.
+        SimulationError: a task fits no instance that can be rented.
     """
     if plan.unplaced:
         lines = [f"job {task.job_id}: task {task.rank}: {why}: {_MEND}" for task, why in plan.unplaced]

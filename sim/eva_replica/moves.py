@@ -1,4 +1,4 @@
-"""Which jobs can begin to move."""
+"""Selection of the jobs that can start to move."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from sim.eva_replica.state import Machine, Member, Run, amounts
 
 
 def movable(movers: Iterable[Member]) -> list[Run]:
-    """Jobs whose movers all have a place to go to, or get one as others begin to move with them.
+    """Jobs whose moving tasks all have room on their targets, or get it when other movable jobs leave.
 
-    Until then a job goes on where it is: nobody stops for a machine that is not there yet. Jobs that want
-    each other's places on running machines move at once; a plan never wants more on a machine than it holds.
+    Other jobs keep running where they are; in particular no job stops for an instance that is not ready. Jobs
+    that want each other's places on running instances move at the same time; a plan never assigns more to an
+    instance than it holds.
     """
     moves: dict[Run, list[Member]] = {}
     for member in movers:
@@ -29,7 +30,7 @@ def movable(movers: Iterable[Member]) -> list[Run]:
 
 
 def _has_place(machine: Machine, stuck: Collection[Run]) -> bool:
-    """Whether all who are meant to be on it fit beside those who want to leave and cannot."""
+    """Whether the assigned tasks fit beside the tasks that should leave but are stuck."""
     free = amounts(machine.type.offer.resources)
     stay = [member for member in machine.on.values() if member.moving and member.run in stuck]
     for member in [*machine.held.values(), *stay]:

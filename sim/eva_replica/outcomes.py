@@ -1,4 +1,4 @@
-"""What a packed cloud cost and how its jobs fared."""
+"""Cost of a packed cloud and outcomes of its jobs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MICRO = 1e6
 
 @dataclass(slots=True)
 class Meter:
-    """Adds up what happens."""
+    """Accumulates costs, usage and outcomes during the simulation."""
 
     #: Micro-dollars per hour × seconds.
     bill: float = 0.0
     instances: int = 0
     migrations: int = 0
-    #: Seconds paid for; task-seconds on machines.
+    #: Instance-seconds paid for; task-seconds on instances.
     paid_s: float = 0.0
     task_s: float = 0.0
     #: GPUs, milli-CPUs and MiB × seconds: paid for and taken.
@@ -29,14 +29,14 @@ class Meter:
     taken: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     plans: int = 0
     full: int = 0
-    #: Lower bound in force, since when, and what it came to (micro-dollars per hour × seconds).
+    #: Current lower bound, since when, and its integral over time (micro-dollars per hour × seconds).
     bound: float | None = 0.0
     _bound_rate: int = 0
     _bound_since: float = 0.0
     jobs: list[JobOutcome] = field(default_factory=list)
 
     def gone(self, machine: Machine, now: float) -> None:
-        """A machine was ended."""
+        """An instance was terminated."""
         if now < machine.billed_from:
             return
         lasted = now + machine.type.terminate_s - machine.billed_from
@@ -48,20 +48,20 @@ class Meter:
             self.paid[k] += amount * lasted
 
     def left(self, member: Member, machine: Machine, now: float) -> None:
-        """A task is no longer on a machine."""
+        """A task left an instance."""
         lasted = now - member.since
         self.task_s += lasted
         for k, amount in enumerate(amounts(member.demand(machine))):
             self.taken[k] += amount * lasted
 
     def planned(self, plan: Plan, now: float) -> None:
-        """A plan came into force."""
+        """A plan takes effect."""
         self.plans += 1
         self.full += plan.reason.lower().startswith("full")
         self.bound_is(None if plan.lower_bound is None else plan.lower_bound.micro_usd, now)
 
     def bound_is(self, rate: int | None, now: float) -> None:
-        """From now on nothing costs less than this, micro-dollars per hour."""
+        """Set the lower bound on cost from now on, micro-dollars per hour."""
         if self.bound is not None:
             self.bound += self._bound_rate * (now - self._bound_since)
         if rate is None:
@@ -69,7 +69,7 @@ class Meter:
         self._bound_rate, self._bound_since = rate or 0, now
 
     def ended(self, run: Run, now: float) -> None:
-        """A job is done."""
+        """A job has ended."""
         arrival = run.job.arrival_s
         moves = sum(member.task.moves for member in run.members)
         idle_s = now - arrival - run.active_s
@@ -77,7 +77,7 @@ class Meter:
         self.jobs.append(JobOutcome(run.job.id, arrival, now, idle_s, throughput, moves))
 
     def result(self, order: Sequence[str], cpu_seconds: float, packer_cpu_seconds: float) -> PackedResult:
-        """The figures, with the jobs in this order."""
+        """The statistics, with the jobs in this order."""
         place = {job: n for n, job in enumerate(order)}
         jobs = sorted(self.jobs, key=lambda job: place[job.id])
         gpu, cpu, ram = (t / p if p else 0.0 for t, p in zip(self.taken, self.paid, strict=True))

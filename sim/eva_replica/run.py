@@ -1,4 +1,4 @@
-"""Simulate one packer on one trace."""
+"""Simulation of one packer on one trace."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def simulate_packed(
 ) -> PackedResult:
     """Run the trace to its end with this packer.
 
-    `migration_delay`: how many times as long moves take (Eva, section 6.5). `uniform_throughput`: true
-    throughput of every pair, instead of `colocation` (section 6.4). `sees`: the throughputs shown to the
-    packer; None is a table learnt on the way. `estimates`: whether it is told how long tasks still need.
+    `migration_delay`: factor on the duration of moves (Eva, section 6.5). `uniform_throughput`: true
+    throughput of every pair, instead of `colocation` (section 6.4). `sees`: the throughputs given to the
+    packer; None uses a table learnt during the simulation. `estimates`: whether the packer gets the remaining
+    time of tasks.
 
     Raises:
-        SimulationError: a parameter is not possible, or a task fits no machine.
+        SimulationError: a parameter is out of range, or a task fits no instance.
         PlanError: the packer made a plan that cannot be carried out.
     """
     before = process_time()

@@ -1,4 +1,4 @@
-"""Jobs, their tasks and machines while a packed cloud is simulated."""
+"""Jobs, tasks and instances of the simulated packed cloud."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from starburst.policy.packing.plan import TaskKey
 
 
 class Stage(Enum):
-    """What a task is doing. On a machine it is in all but the first, active in STARTING and RUNNING."""
+    """Stage of a task. It occupies an instance in all but DOWN, and is active in STARTING and RUNNING."""
 
     DOWN = auto()
-    LAUNCHING = auto()  # fetching, and waiting for the machine's image
-    STARTING = auto()  # no progress yet, but in the way of others
+    LAUNCHING = auto()  # fetching, and waiting for the instance's image
+    STARTING = auto()  # no progress yet, but interferes with others
     RUNNING = auto()
-    LEAVING = auto()  # told to end, saving its state
+    LEAVING = auto()  # told to stop, saving its state
 
 
 ACTIVE = (Stage.STARTING, Stage.RUNNING)
@@ -26,32 +26,32 @@ ACTIVE = (Stage.STARTING, Stage.RUNNING)
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A task of a job in the simulation."""
+    """A task of a job during the simulation."""
 
-    #: As packers see it.
+    #: The task as given to packers.
     task: Task
     run: Run
-    #: Where the last plan wants it.
+    #: Instance assigned by the last plan.
     target: Machine | None = None
-    #: Where it is.
+    #: Current instance.
     machine: Machine | None = None
     stage: Stage = Stage.DOWN
-    #: Grows with each change of stage, so that steps of a stage that was cut short are told.
+    #: Grows with each change of stage, so that pending events of an interrupted stage are recognised.
     step: int = 0
-    #: Since when it has been on its machine.
+    #: Time at which it was placed on its current instance.
     since: float = 0.0
-    #: True normalised throughput by what is active beside it; its job runs at the lowest of its tasks.
+    #: True normalised throughput beside the active tasks; a job runs at the lowest of its tasks.
     throughput: float = 1.0
 
     @property
     def moving(self) -> bool:
-        """Whether it is still where it is not wanted."""
+        """Whether it occupies an instance other than its target and is not leaving yet."""
         return (
             self.machine is not None and self.machine is not self.target and self.stage is not Stage.LEAVING
         )
 
     def demand(self, machine: Machine) -> Resources:
-        """What it takes of this machine."""
+        """Resources that it needs on this instance."""
         wanted = self.task.demand(machine.type.offer.family)
         assert wanted is not None
         return wanted
@@ -59,26 +59,26 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job in the simulation. Work is in seconds alone on a machine."""
+    """A job during the simulation. Work is in seconds of undisturbed run time."""
 
     job: PackedJob
     kind: Kind
     work_s: float
     left_s: float
     members: list[Member] = field(default_factory=list)
-    #: Work done per second, and since when.
+    #: Rate (work per second), and the time of the last settlement.
     rate: float = 0.0
     since: float = 0.0
-    #: Since when all its tasks have been active; None if they are not.
+    #: Time since which all its tasks are active; None if they are not.
     active_since: float | None = None
     active_s: float = 0.0
-    #: Seconds in which there was progress.
+    #: Seconds with progress.
     running_s: float = 0.0
-    #: Grows when the rate changes, so that ends that were foreseen with another are told.
+    #: Grows when the rate changes, so that ends scheduled at an earlier rate are recognised.
     version: int = 0
 
     def settle(self, now: float) -> None:
-        """Account for the work done up to now. It may have been over before: jobs end on whole seconds."""
+        """Account for the work done until now. The work may have ended before: jobs end on whole seconds."""
         if self.rate > 0:
             ran_s = min(now - self.since, self.left_s / self.rate)
             self.left_s = max(self.left_s - self.rate * ran_s, 0.0)
@@ -97,30 +97,30 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Machine:
-    """A rented machine in the simulation."""
+    """A rented instance during the simulation."""
 
     id: str
     type: MachineType
-    #: When it begins to cost money.
+    #: Time from which it is billed.
     billed_from: float
     ready: bool = False
-    #: Who is meant to be on it, and who is.
+    #: Tasks assigned to it, and tasks that occupy it.
     held: dict[TaskKey, Member] = field(default_factory=dict)
     on: dict[TaskKey, Member] = field(default_factory=dict)
-    #: When its image is built; None until somebody needs it.
+    #: Time at which its image is built; None until a task needs it.
     image_at: float | None = None
-    #: GPUs, milli-CPUs and MiB that are not taken by those on it.
+    #: Free GPUs, milli-CPUs and MiB.
     free: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.free = amounts(self.type.offer.resources)
 
     def has_room(self, demand: Resources) -> bool:
-        """Whether a task fits beside those that are on it."""
+        """Whether a task fits beside the tasks that occupy it."""
         return all(want <= have for want, have in zip(amounts(demand), self.free, strict=True))
 
     def take(self, demand: Resources, times: int) -> None:
-        """Take an amount (1) or give it back (-1)."""
+        """Occupy (1) or free (-1) an amount."""
         self.free = [have - times * want for have, want in zip(self.free, amounts(demand), strict=True)]
 
 

@@ -1,9 +1,9 @@
-"""The virtual time of a packed cloud: rounds in which a packer is asked, and what happens between them.
+"""Discrete-event simulation of a packed cloud: the packer plans in rounds, events occur between them.
 
-The rules are those of Eva's simulator (EuroSys'25, section 5) as its results for one machine per task show
-them: those come out to the cent. A task goes on where it is until the machine it is meant for is up.
-Time is in seconds. At one instant jobs arrive first, then comes the round, then all else; jobs end on a
-whole second.
+The rules are those of Eva's simulator (EuroSys'25, section 5), inferred from its results for one instance per
+task, which are reproduced to the cent. A task keeps running until its target instance is ready. Time is in
+seconds. At one instant, arrivals precede the round, and the round precedes all else; jobs end on whole
+seconds.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situatio
 from starburst.policy.packing.throughput import Company, Throughput, throughputs
 
 _ARRIVAL, _ROUND, _LATER = range(3)
-#: Seconds by which rounding of binary fractions may be off; a completion falls on the next whole second.
+#: Tolerance for floating-point rounding, seconds; a job's end is rounded up to a whole second.
 _SLACK_S = 1e-6
 
 
 class PackedWorld:
-    """Runs jobs to their ends on machines that a packer rents."""
+    """Runs jobs to their ends on instances chosen by a packer."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class PackedWorld:
         sees: Throughput | None = None,
         estimates: bool = False,
     ) -> None:
-        """`sees`: the throughputs that the packer is shown; None is a table learnt on the way. `estimates`:
-        tell it how long tasks still need.
+        """`sees`: the throughputs given to the packer; None uses a table learnt during the simulation.
+
+        `estimates`: give the packer the remaining time of tasks.
         """
         self.meter = Meter()
         self.packer_cpu_seconds = 0.0
@@ -63,10 +64,10 @@ class PackedWorld:
         self._seq = count()
         self._members: dict[TaskKey, Member] = {}
         self._machines: dict[str, Machine] = {}
-        #: Tasks that are on another machine than the one they are meant for.
+        #: Tasks that occupy an instance other than their target.
         self._movers: dict[Member, None] = {}
         self._rates: dict[Company, dict[str, float]] = {}
-        #: Jobs that run beside others than when they were last observed.
+        #: Jobs whose neighbours have changed since they were last observed.
         self._fresh: dict[Run, None] = {}
         self._version = 0
         self._changed = False
@@ -77,7 +78,7 @@ class PackedWorld:
             self._at(job.arrival_s, _run_of(job, kinds[job.workload], self._arrive), _ARRIVAL)
 
     def run(self) -> None:
-        """Go on until all jobs are done and all machines gone."""
+        """Process events until all jobs have ended and all instances are gone."""
         self._call_round(self._heap[0][0] if self._heap else 0.0)
         while self._heap:
             now, _, _, happen = heappop(self._heap)
@@ -89,7 +90,7 @@ class PackedWorld:
     # Rounds
 
     def _call_round(self, earliest: float) -> None:
-        """The next round, at `earliest` or after."""
+        """Schedule the next round at or after `earliest`."""
         self._next_round = max(self._next_round, ceil(earliest / self._period_s - _SLACK_S))
         self._at(self._next_round * self._period_s, self._round, _ROUND)
 
@@ -162,13 +163,13 @@ class PackedWorld:
         self._fill(machine, now)
 
     def _fill(self, machine: Machine, now: float) -> None:
-        """Start who waits for room on it."""
+        """Start the tasks that wait for room on this instance."""
         for member in machine.held.values():
             if member.stage is Stage.DOWN:
                 self._start(member, now)
 
     def _end_machines(self, now: float) -> None:
-        """Give back machines that are empty and that the plan has no use for."""
+        """Terminate instances without tasks and without assigned tasks."""
         for machine in [m for m in self._machines.values() if not m.held and not m.on]:
             del self._machines[machine.id]
             self.meter.gone(machine, now)
@@ -184,7 +185,7 @@ class PackedWorld:
     def _step(
         self, member: Member, stage: Stage, seconds: float, now: float, then: Callable[..., None]
     ) -> None:
-        """Enter a stage, and do `then` after so many seconds unless it was cut short."""
+        """Enter a stage, and call `then` after `seconds` unless the stage is interrupted."""
         member.stage = stage
         member.step += 1
         step = member.step
@@ -196,7 +197,7 @@ class PackedWorld:
         self._at(now + seconds, happen)
 
     def _start(self, member: Member, now: float) -> None:
-        """Start a task on the machine it is meant for, if that is up and has room."""
+        """Start a task on its target instance, if that is ready and has room."""
         machine = member.target
         if machine is None or not machine.ready or not machine.has_room(member.demand(machine)):
             return
@@ -206,7 +207,7 @@ class PackedWorld:
         self._step(member, Stage.LAUNCHING, member.run.kind.fetch_s, now, self._fetched)
 
     def _fetched(self, member: Member, now: float) -> None:
-        """The first to come this far has the machine's image built."""
+        """The first task to get here starts the build of the instance's image."""
         machine = member.machine
         assert machine is not None
         if machine.image_at is None:
@@ -224,7 +225,7 @@ class PackedWorld:
         self._pace(member.run, now)
 
     def _move(self, now: float) -> None:
-        """Stop the jobs that can go to where the plan wants them: all their tasks, as the job runs as one."""
+        """Stop the jobs that can move: all tasks of the job, as a gang stops and starts together."""
         for run in movable(self._movers) if self._movers else ():
             for member in run.members:
                 if member.moving:
@@ -239,7 +240,7 @@ class PackedWorld:
             self._pace(run, now)
 
     def _left(self, member: Member, now: float) -> None:
-        """A task that was told to leave is off its machine."""
+        """A task that was told to leave has left its instance."""
         machine = self._take_off(member, now)
         self._start(member, now)
         self._fill(machine, now)
@@ -256,7 +257,7 @@ class PackedWorld:
     # Progress
 
     def _company_changed(self, machine: Machine, now: float) -> None:
-        """Tasks on a machine became active or stopped being so."""
+        """Update the rates of the active tasks on an instance after one became active or inactive."""
         active = [member for member in machine.on.values() if member.stage in ACTIVE]
         rates = self._true_rates(active)
         for member in active:
@@ -271,7 +272,7 @@ class PackedWorld:
         return self._rates[company]
 
     def _pace(self, run: Run, now: float) -> None:
-        """A job runs when all its tasks do, at the pace of the slowest."""
+        """A job progresses when all its tasks run, at the rate of the slowest."""
         run.watch_active(now)
         running = all(member.stage is Stage.RUNNING for member in run.members)
         rate = min(member.throughput for member in run.members) if running else 0.0
@@ -313,12 +314,13 @@ class PackedWorld:
     # Learning
 
     def _observe(self, now: float) -> None:
-        """Show the learnt table what runs at which throughput beside whom."""
+        """Record in the learnt table the throughputs of jobs and the workloads beside their tasks."""
         if self._sees is not self._learnt:
             return
         table, runs = self._learnt, dict(self._fresh)
         if table.version != self._version:
-            # What was deduced of gangs may read otherwise now; a single task's observation would only repeat.
+            # After a change of the table, the attribution of gangs may differ; single tasks would only
+            # repeat.
             gangs = (m.run for m in self._members.values() if m.task.rank == 0 and len(m.run.members) > 1)
             runs.update(dict.fromkeys(gangs))
         self._version = table.version
@@ -331,13 +333,13 @@ class PackedWorld:
 
 
 def _beside(member: Member) -> list[str]:
-    """The workloads that are active beside a task."""
+    """The workloads active beside a task."""
     assert member.machine is not None
     return [m.task.workload for m in member.machine.on.values() if m.stage in ACTIVE and m is not member]
 
 
 def _run_of(job: PackedJob, kind: Kind, arrive: Callable[[Run, float], None]) -> Callable[[float], None]:
-    """A job's arrival. Its work is a whole number of iterations."""
+    """The arrival event of a job, whose work is a whole number of iterations."""
     iterations = int(job.duration_s * kind.pace) if job.iterations is None else job.iterations
     run = Run(job, kind, iterations / kind.pace, iterations / kind.pace)
     run.members = [Member(replace(task, move_s=kind.move_s), run) for task in job.tasks]

@@ -1,1 +1,1 @@
-"""Rented machines that jobs share: what can be rented, what runs on it, and the cluster in front of it."""
+"""Shared cloud instances: offers, workloads, and the cluster whose jobs offload to them."""

@@ -1,4 +1,4 @@
-"""The scheduler that ships, with its packer, over a trace: a cluster, and a cloud of shared machines."""
+"""Simulation of the real core with its packer over a trace: a cluster, and a cloud of shared instances."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ from starburst.policy.packing.registry import packer
 
 
 def counted(jobs: int, warmup: int) -> slice:
-    """The rows that count, as in `sim.outcomes.measure`."""
+    """The counted rows, as in `sim.outcomes.measure`."""
     return slice(warmup, jobs - warmup + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """The figures of a cluster and the shared machines of its cloud, over the jobs that count."""
+    """Statistics of a cluster and the shared instances of its cloud, over the counted jobs."""
 
-    #: Of all jobs; its bill is in GPU-hours, as if each job had its own machines.
+    #: All jobs; its bill is in GPU-hours, as if each job had its own instances.
     front: Run
     packed: PackedResult
-    #: Of each job that counts, from its arrival to its end.
+    #: Completion time of each counted job.
     jct_h: Floats
-    #: If nothing waited for the cluster and each job ran in the cloud at once and undisturbed.
+    #: Mean completion time if each job ran in the cloud at once and undisturbed.
     no_wait_jct_h: float
 
     @property
     def cost(self) -> float:
-        """The cloud's bill for the jobs that count, dollars."""
+        """The cloud's bill for the counted jobs, dollars."""
         return self.packed.cost
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of the simulation, the packer's included."""
+        """CPU time of the simulation, including the packer."""
         return self.front.cpu_seconds + self.packed.cpu_seconds
 
     @property
     def mean_jct_h(self) -> float:
-        """Over all jobs that count."""
+        """Mean completion time of the counted jobs."""
         return float(np.mean(self.jct_h))
 
     @property
     def jct_increase_percent(self) -> float:
-        """By how much jobs take longer than that: waits, start-ups and slow-downs."""
+        """Increase of the mean completion time over `no_wait_jct_h`: waits, startups and slow-downs."""
         return 100 * (self.mean_jct_h / self.no_wait_jct_h - 1) if self.no_wait_jct_h else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Both:
 
 @dataclass(slots=True)
 class CountedPacker:
-    """A packer, and how often it was asked and how long it took."""
+    """A packer that counts its plans and measures its CPU time."""
 
     packer: Packer
     plans: int = 0
@@ -98,7 +98,7 @@ class CountedPacker:
     cpu_seconds: float = 0.0
 
     def plan(self, situation: Situation) -> Plan:
-        """What the packer says."""
+        """The wrapped packer's plan."""
         before = time.process_time()
         plan = self.packer.plan(situation)
         self.cpu_seconds += time.process_time() - before
@@ -109,14 +109,14 @@ class CountedPacker:
 
 @dataclass(slots=True)
 class JobJournal:
-    """What became of each job, by its row in the trace; scheduler seconds."""
+    """Outcome of each job, by its row in the trace; scheduler seconds."""
 
     ended: dict[int, JobRecord] = field(default_factory=dict)
     left_at: dict[int, float] = field(default_factory=dict)
     micro_usd: dict[int, int] = field(default_factory=dict)
 
     def on_step(self, now: float, changes: Changes) -> None:
-        """See what one step did."""
+        """Record the effects of one step."""
         for decision in changes.decisions:
             if decision.kind == "offloaded":
                 self.left_at[int(decision.subject)] = decision.at
@@ -139,9 +139,9 @@ def simulate_burst(
 ) -> Both:
     """Run the trace to its end: `policy.packer` is `packer_name`, `policy.pack_period` is `period_s`.
 
-    `job_of`: what the job of a row asks for and runs; every job saves its progress. `knows_colocation`: the
-    scheduler begins with the true table of who slows whom, and does not learn. `no_wait_jct_h`: the mean
-    completion time that others are compared with.
+    `job_of`: demands and workload of the job of a row; every job checkpoints. `knows_colocation`: the
+    scheduler starts with the true throughput table and does not learn. `no_wait_jct_h`: the baseline of mean
+    completion time.
     """
     began = time.process_time()
     counting = CountedPacker(packer(packer_name))
@@ -190,7 +190,7 @@ def _sim_job(trace: Trace, row: int, packed: PackedJob, estimate_h: Floats, clou
 
 
 def _outcomes(trace: Trace, journal: JobJournal) -> Outcomes:
-    """In hours; a job in the cloud starts when it leaves the queue for it."""
+    """In hours; a cloud job's start is the time of its offload."""
     n = len(trace)
     records = [journal.ended[row] for row in range(n)]
     in_cloud = np.array([record.site is Site.CLOUD for record in records])
@@ -213,7 +213,7 @@ def _outcomes(trace: Trace, journal: JobJournal) -> Outcomes:
 def _packed(
     trace: Trace, journal: JobJournal, world: SharedCloud, packer: CountedPacker, rows: range
 ) -> PackedResult:
-    """The bill and the jobs are those that count; machines, tasks on them and plans are of all jobs."""
+    """Bill and jobs are those counted; instances, tasks on them and plans are those of all jobs."""
     use = world.use
     jobs = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a packed cloud is made of, as its files say."""
+"""The simulated cloud as read from its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starburst.domain.cloud import Offer
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """Machines, workloads, and how fast these run beside each other."""
+    """Instance types, workloads, and their throughputs beside each other."""
 
     catalog: list[MachineType]
     kinds: dict[str, Kind]
@@ -28,7 +28,7 @@ class Cloud:
         cpu_column: str | None = None,
         uniform_throughput: float | None = None,
     ) -> Cloud:
-        """Without a file of throughputs every pair has the uniform one, or does not slow at all.
+        """Read the files; without a file of throughputs each pair has the uniform one (default 1).
 
         Raises:
             SimulationError: with file, line and column of all that is wrong.
@@ -42,16 +42,16 @@ class Cloud:
 
     @property
     def offers(self) -> list[Offer]:
-        """What can be rented."""
+        """The offers of the catalog."""
         return [machine.offer for machine in self.catalog]
 
     @property
     def most_gpus(self) -> int:
-        """Of the largest machine."""
+        """GPUs of the largest offer."""
         return max((offer.resources.gpus for offer in self.offers), default=0)
 
     @property
     def measured(self) -> list[str]:
-        """The workloads whose throughputs beside others are known; all if none is."""
+        """Workloads with known throughputs beside others; all workloads if there are none."""
         known = {workload for pair in self.truth.values for workload in pair}
         return [name for name in self.kinds if name in known] or list(self.kinds)

@@ -1,4 +1,4 @@
-"""Jobs of a cluster's trace as a cloud with shared machines sees them: their tasks, demands and workloads."""
+"""Jobs of a cluster's trace as jobs of the packed cloud: tasks, demands and workloads."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from starburst.domain.job import Task
 from starburst.domain.resources import MIB_PER_GIB, MILLI, Resources
 
 _HOUR = 3600.0
-#: Row of a trace → its job in the packed cloud, as if it left on arrival.
+#: Row of a trace → its job in the packed cloud, as if it offloaded on arrival.
 JobOf = Callable[[int], PackedJob]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job asks for per GPU where its trace does not say; without GPUs it asks for as much as with one.
+    """Demand per GPU where the trace gives none; a job without GPUs requests as much as for one GPU.
 
-    The defaults are half of what a GPU comes with on EC2's p3 (8 vCPUs, 61 GiB), less a bit of the memory, so
-    that something is left to pack there.
+    The defaults are half of the amounts per GPU of EC2's p3 (8 vCPUs, 61 GiB), with slightly less memory, so
+    that tasks can share instances there.
     """
 
     cpus: float = 4.0
@@ -31,8 +31,10 @@ class Share:
 
 
 def job_maker(trace: Trace, workloads: Sequence[str], most_gpus: int, share: Share) -> JobOf:
-    """For a trace of a cluster: a job runs `workloads[row]`, is a gang as `Trace.tasks` splits it over nodes
-    of `most_gpus`, and its CPUs and memory are split as its GPUs are. Its work is in seconds (`in_seconds`).
+    """Jobs of a cluster's trace: workload `workloads[row]`, and tasks as in `Trace.tasks`.
+
+    Nodes have `most_gpus` GPUs; CPUs and memory are divided in proportion to GPUs. Work is in seconds
+    (`in_seconds`).
     """
 
     def make(row: int) -> PackedJob:
@@ -58,12 +60,12 @@ def gpus_per_task(trace: Trace, most_gpus: int) -> Ints:
 
 
 def in_seconds(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
-    """Workloads whose iterations last a second each: for jobs of which only the run time is known."""
+    """Workloads with one iteration per second, for jobs of which only the run time is known."""
     return {name: replace(kind, pace=1.0) for name, kind in kinds.items()}
 
 
 def as_trace(jobs: Sequence[PackedJob]) -> Trace:
-    """Jobs with demands and workloads as a cluster sees them; a gang has a node for each task."""
+    """Packed jobs as a trace for the cluster; a gang has a node for each task."""
     wants = [[task.resources for task in job.tasks] for job in jobs]
     return trace_of(
         [job.id for job in jobs],

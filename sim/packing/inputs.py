@@ -1,4 +1,4 @@
-"""What a simulation of a packed cloud is made of: machine types, workloads, jobs, true throughputs."""
+"""Inputs of a packed cloud's simulation: instance types, workloads, jobs, true throughputs."""
 
 from __future__ import annotations
 
@@ -12,71 +12,71 @@ from starburst.policy.packing.throughput import DEFAULT_PAIR, Company
 
 @dataclass(frozen=True, slots=True)
 class MachineType:
-    """What can be rented, and how long each step of its life takes (seconds)."""
+    """An offer, and the durations of an instance's startup and termination steps (seconds)."""
 
     #: `ready_s` is the sum of acquisition, setup and registration.
     offer: Offer
-    #: From asking until it exists and costs money.
+    #: From the request until the instance exists and is billed.
     acquire_s: float = 0.0
     setup_s: float = 0.0
     register_s: float = 0.0
-    #: From ending it until it costs nothing.
+    #: From the termination request until billing ends.
     terminate_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A workload: its pace alone on a machine, and the seconds that starting and moving a task take."""
+    """A workload: its rate alone on an instance, and the durations of starting and moving a task."""
 
     name: str
     #: Iterations per second.
     pace: float
-    #: Getting what the task needs, at each start.
+    #: Fetching the task's input, at each start.
     fetch_s: float = 0.0
-    #: Once per machine.
+    #: Building the image, once per instance.
     build_s: float = 0.0
-    #: Telling the task to end, then saving its state.
+    #: Stopping the task, then saving its state.
     kill_s: float = 0.0
     upload_s: float = 0.0
-    #: On the machine, before the first iteration.
+    #: Initialisation before the first iteration.
     init_s: float = 0.0
 
     @property
     def save_s(self) -> float:
-        """From telling a task to end until it has left its machine."""
+        """From the request to stop until the task has left its instance."""
         return self.kill_s + self.upload_s
 
     @property
     def move_s(self) -> float:
-        """Seconds without progress that a move to a running machine costs."""
+        """Seconds without progress during a move to a running instance."""
         return self.save_s + self.fetch_s + self.init_s
 
     def slowed(self, times: float) -> Kind:
-        """With all that a move is made of taking so many times as long (Eva, section 6.5)."""
+        """The workload with all steps of a move taking `times` as long (Eva, section 6.5)."""
         steps = {name: getattr(self, name) * times for name in ("fetch_s", "kill_s", "upload_s", "init_s")}
         return replace(self, **steps)
 
 
 @dataclass(frozen=True, slots=True)
 class PackedJob:
-    """A gang of like tasks, when it arrives and how long it takes when each is alone on a machine."""
+    """A gang of equal tasks, its arrival, and its duration when each task is alone on an instance."""
 
     id: str
     arrival_s: float
     duration_s: float
     tasks: tuple[Task, ...]
-    #: Work in iterations; None is duration × pace, cut to a whole number.
+    #: Work in iterations; None is duration × pace, rounded down.
     iterations: int | None = None
 
     @property
     def workload(self) -> str:
-        """What all its tasks run."""
+        """The workload of all its tasks."""
         return self.tasks[0].workload
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """True throughputs of pairs; a set of more than two runs at the product over its pairs."""
+    """True throughputs of pairs; in a larger set a task's throughput is the product over its pairs."""
 
     values: Mapping[tuple[str, str], float] = field(default_factory=dict)
     default: float = DEFAULT_PAIR
@@ -86,5 +86,5 @@ class Pairs:
         return self.values.get((workload, beside), self.default)
 
     def exact(self, company: Company) -> Mapping[str, float] | None:
-        """Nothing is recorded beyond pairs."""
+        """Always None: only pairs are recorded."""
         return None

@@ -1,4 +1,4 @@
-"""Which workload each job of a cluster's trace runs: what the trace says, else drawn."""
+"""The workload of each job of a cluster's trace: as given in the trace, else drawn at random."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from sim.readers.problems import Problems
 from sim.readers.table import Table
 from sim.trace import Ints
 
-#: More than this of a first line is not looked at.
+#: Most characters read of a first line.
 _PEEK = 4096
 
 
 def header(path: Path) -> list[str]:
-    """The cells of a file's first line, whatever the file is."""
+    """The cells of a file's first line, for any file."""
     with open_text(path) as text:
         return [name.strip() for name in next(csv.reader([text.readline(_PEEK)]), [])]
 
 
 def is_packed(path: Path) -> bool:
-    """Whether it is a trace with demands and workloads, for `sim.readers.packing.read_jobs`."""
+    """Whether it is a trace with demands and workloads, as `sim.readers.packing.read_jobs` reads."""
     columns = header(path)
     return {"job_id", "workload", "gpu", "ram_gb"} <= {*columns} and "gpus" not in columns
 
 
 def told_of(path: Path, ids: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Job → its workload, where a CSV trace has a column of that name and says.
+    """Job → workload, from a CSV trace's column `workload` where it is given.
 
     Raises:
         SimulationError: a workload is none of `names`.
@@ -72,10 +72,10 @@ def gpus_of(path: Path) -> dict[str, int]:
 
 
 def drawn(names: Sequence[str], gpus: Mapping[str, int], wanted: Ints, seed: int) -> list[str]:
-    """A workload for each job whose tasks want so many GPUs: those with most GPUs up to that, evenly.
+    """Draw a workload for each job: among those with the most GPUs not exceeding its tasks' GPUs, uniformly.
 
-    A job's draw depends on the seed and its place in the trace only. Where no workload has as few GPUs, or
-    it is not known how many they have, all are drawn from.
+    A job's draw depends only on the seed and its position in the trace. If no workload has so few GPUs, or
+    their GPUs are unknown, all workloads are candidates.
     """
     choices = {want: _fitting(names, gpus, want) for want in np.unique(wanted).tolist()}
     luck = np.random.default_rng(seed).random(len(wanted))

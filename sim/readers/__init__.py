@@ -1,4 +1,4 @@
-"""Trace readers: the common public formats, our own CSV, generated workloads and recorded history."""
+"""Trace readers: common public formats, Starburst's CSV, generated workloads and recorded history."""
 
 from sim.readers.fits import check_fits
 from sim.readers.formats import FORMATS, Read, read

@@ -19,7 +19,7 @@ _MAYBE = ("scheduled_time", "deletion_time")
 
 
 def read_alibaba(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
-    """A pod arrives at its creation and runs from scheduling to deletion; a share of a GPU becomes one."""
+    """A pod arrives at its creation and runs from scheduling to deletion; a GPU share becomes a whole GPU."""
     problems = Problems(str(path))
     with open_text(path) as text:
         table = Table(text, problems)

@@ -1,4 +1,4 @@
-"""What every column must satisfy, and a trace made of columns."""
+"""Checks of columns, and construction of traces from columns."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sim.errors import SimulationError
 from sim.readers.problems import Problems, named
 from sim.trace import Bools, Floats, Ints, Trace
 
-#: CPUs that cost as much as a GPU (Starburst's W_cpu : W_gpu).
+#: CPUs of the same cost as one GPU (Starburst's W_cpu : W_gpu).
 CPUS_PER_GPU = 53
-#: Sums and products of columns stay finite and whole numbers exact below it.
+#: Below this limit, sums and products of columns stay finite and integers exact.
 LARGEST = 1e12
 
 
 def check_numbers(
     problems: Problems, lines: Ints, field: str, values: Floats, *, lowest: int = 0, whole: bool = False
 ) -> None:
-    """Every number in [lowest, LARGEST], and whole if it must; NaN was reported where it was read."""
+    """Check that numbers are in [lowest, LARGEST], and integers if `whole`; NaN was reported on reading."""
     bad = (values < lowest) | (values > LARGEST)
     if whole:
         bad |= values != np.where(np.isnan(values), values, np.floor(values))
@@ -34,7 +34,7 @@ def check_numbers(
 
 
 def check_ids(problems: Problems, lines: Ints, field: str, ids: Sequence[str]) -> None:
-    """Every job has an id of its own."""
+    """Check that ids are unique and not blank."""
     if len(set(ids)) == len(ids) and all(map(str.strip, ids)):
         return
     seen: set[str] = set()
@@ -57,7 +57,7 @@ def trace_of(
     nodes: Floats | None = None,
     cost: Floats | None = None,
 ) -> Trace:
-    """Columns as a trace. By default no CPUs, no memory, one node, a cost of (GPUs + CPUs / 53) · hours."""
+    """Columns as a trace. Defaults: no CPUs, no memory, one node, a cost of (GPUs + CPUs / 53) · hours."""
     cpus = np.zeros(len(ids)) if cpus is None else cpus
     return Trace(
         ids,
@@ -87,7 +87,7 @@ def chosen(trace: Trace, rows: Ints) -> Trace:
 
 
 def by_arrival(trace: Trace, keep: Bools, file: str, limit: int | None) -> Trace:
-    """The jobs to keep, sorted by arrival (ties as given) from hour 0 on, and of these the first `limit`."""
+    """The first `limit` of the jobs to keep, sorted by arrival (stable); the first arrives at hour 0."""
     rows = np.flatnonzero(keep)
     if not len(rows):
         raise SimulationError(f"{file}: no jobs: there must be one that ran")
@@ -97,10 +97,10 @@ def by_arrival(trace: Trace, keep: Bools, file: str, limit: int | None) -> Trace
 
 
 def note(jobs: Sequence[str], what: str) -> list[str]:
-    """A note that counts jobs and names the first few; none for no jobs."""
+    """A note with the number of jobs and the first few ids; empty if there are none."""
     return [f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} {what}: {named(jobs)}"] if jobs else []
 
 
 def marked(ids: Sequence[str], marks: Bools) -> list[str]:
-    """The ids that are marked."""
+    """The ids whose mark is set."""
     return [ids[int(row)] for row in np.flatnonzero(marks)]

@@ -1,4 +1,4 @@
-"""Text of a trace file, gzipped or not; what is wrong with the file itself is one clear error."""
+"""Text of a trace file, gzipped or plain; a fault of the file itself raises one SimulationError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GZIP = b"\x1f\x8b"
 
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
-    """The file's text, unpacked if it is gzipped, whatever its name."""
+    """The file's text, unzipped if its content is gzip, whatever its name."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(len(_GZIP)) == _GZIP

@@ -1,4 +1,4 @@
-"""Whether every job of a trace can run on the cluster when it is empty."""
+"""Check that the empty cluster holds every job of a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEND = "give the cluster more, or take the job out of the trace"
 
 
 def check_fits(trace: Trace, spec: Spec) -> None:
-    """Raise SimulationError with the jobs that no empty cluster holds, by id and number in the trace."""
+    """Raise SimulationError with the jobs that the empty cluster does not hold, by id and number."""
     problems = Problems("trace", "{file}: job {line}")
     gpus_per_task = np.where(trace.nodes > 1, -(-trace.gpus // trace.nodes), 0)
     limits = {
@@ -42,7 +42,7 @@ def check_fits(trace: Trace, spec: Spec) -> None:
 
 
 def _gang_fits(tasks: tuple[Resources, ...], spec: Spec) -> bool:
-    """First fit, largest first, as gangs are placed."""
+    """Whether first fit places all tasks, largest first, as for gangs."""
     if len(tasks) <= spec.nodes:
         return True
     free = [[n.gpus, n.cpu_milli, n.memory_mib] for n in (node.capacity for node in spec.cluster())]

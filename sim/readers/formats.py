@@ -1,4 +1,4 @@
-"""Which reader a file needs, told from its first bytes and its name."""
+"""Choice of the reader by a file's first bytes and its name."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PEEK = 4096
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A trace, and what had to be left out of the file or changed."""
+    """A trace, and notes on jobs that were left out or changed."""
 
     trace: Trace
     notes: list[str] = field(default_factory=list)
 
 
 def read(path: str | Path, fmt: str | None = None, *, limit: int | None = None) -> Read:
-    """Read a trace: a file, or a generator's parameters given in place as `{…}`. The first `limit` jobs.
+    """Read a trace from a file or from generator parameters given inline as `{…}`; the first `limit` jobs.
 
-    `fmt` is one of FORMATS; None tells it from the file.
+    `fmt` is one of FORMATS; None detects it from the file.
     """
     if fmt is not None and fmt not in FORMATS:
         raise SimulationError(f"{path}: format: {fmt}: must be one of {', '.join(FORMATS)}")

@@ -1,4 +1,4 @@
-"""Made-up workloads: arrivals, durations and GPUs drawn from distributions, the same for the same seed."""
+"""Synthetic workloads: arrivals, durations and GPUs drawn from distributions, reproducible by seed."""
 
 from __future__ import annotations
 

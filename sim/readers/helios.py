@@ -23,7 +23,7 @@ COLUMNS: dict[str, Convert] = {
 
 
 def read_helios(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
-    """Jobs of any final state count; those that never started are left out."""
+    """Jobs of any final state are read; those that never started are left out."""
     problems = Problems(str(path))
     with open_text(path) as text:
         table = Table(text, problems)

@@ -1,4 +1,4 @@
-"""Recorded jobs as a trace: what really arrived and how long it really ran."""
+"""Recorded jobs as a trace, with their actual arrivals and run times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Record = tuple[str, float, float, int, float, float, str]
 
 
 def from_records(rows: Iterable[Record]) -> Trace:
-    """Jobs in any order; submissions in Unix seconds, the trace from the first of them on."""
+    """A trace of jobs in any order; submissions in Unix seconds, counted from the first one."""
     records = list(rows)
     problems = Problems("history", "{file}: job {line}")
     lines = np.arange(1, len(records) + 1)
@@ -37,9 +37,10 @@ def from_records(rows: Iterable[Record]) -> Trace:
 
 
 def spread(trace: Trace, spec: Spec) -> tuple[Trace, int]:
-    """The jobs on as few nodes as hold them, and how many this cluster cannot hold and are left out.
+    """The jobs on the fewest nodes that hold them, and the number of jobs too large for the cluster.
 
-    The store tells a job's resources in all. One that needs more than a node has must have been a gang.
+    The store records only a job's total resources. A job that exceeds a node is treated as a gang; jobs too
+    large for the cluster are left out.
     """
     demands = (
         (trace.gpus, spec.gpus_per_node),

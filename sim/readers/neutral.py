@@ -1,4 +1,4 @@
-"""Our own CSV: one job a row, in order of arrival, in hours or seconds."""
+"""Starburst's CSV: one job per row, in order of arrival, in hours or seconds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _hours(table: Table, name: str) -> Floats:
 
 
 def _check_order(problems: Problems, arrival: str, table: Table) -> None:
-    """Only the first job that is too early: sorting mends all."""
+    """Report the first job that arrives too early; sorting the rows resolves all."""
     values = table[arrival]
     early = np.flatnonzero(np.diff(values) < 0)
     if len(early):

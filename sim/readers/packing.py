@@ -1,4 +1,4 @@
-"""CSV files of a packed cloud: catalog, workloads, true throughputs, tasks and traces of jobs."""
+"""CSV files of packing simulations: catalog, workloads, true throughputs, tasks and traces of jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from starburst.domain.job import Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
-#: What columns of CPUs by family begin with; the family follows.
+#: Prefix of CPU columns per family; the family's name follows.
 PREFIX = "cpu_"
 
 
@@ -82,7 +82,7 @@ def read_workloads(path: str | Path) -> dict[str, Kind]:
 
 
 def read_throughput(path: str | Path) -> Pairs:
-    """Columns workload, colocated_with, throughput: of one beside one task of the other.
+    """Columns workload, colocated_with, throughput: of the first beside one task of the second.
 
     Raises:
         SimulationError: with file, line and column of all that is wrong.
@@ -103,9 +103,10 @@ def read_throughput(path: str | Path) -> Pairs:
 
 
 def read_tasks(path: str | Path, *, prefix: str = PREFIX) -> list[Task]:
-    """Columns task_id, gpu, ram_gb, cpu or `prefix`<family>; maybe job_id (else each is a job) and workload.
+    """Columns task_id, gpu, ram_gb, cpu or `prefix`<family>; optional job_id (default: task_id) and workload.
 
-    An empty cell of a family says that the task does not run there. Tasks of a job are ranked as listed.
+    An empty cell of a family means that the task cannot run on it. Tasks of a job are ranked in order of
+    rows.
 
     Raises:
         SimulationError: with file, line and column of all that is wrong.
@@ -156,12 +157,12 @@ def read_jobs(
     return sorted(jobs, key=lambda job: job.arrival_s)
 
 
-#: Family → its column of CPUs.
+#: Family → name of its CPU column.
 _Demands = dict[str, str]
 
 
 def _demand_columns(sheet: _Sheet, prefix: str) -> _Demands:
-    """Ask for the columns of what a task needs; those by family."""
+    """Request the demand columns; returns the CPU columns per family."""
     columns = [name for name in sheet.header if name.startswith(prefix) and name != prefix]
     sheet.numbers("gpu", whole=True)
     sheet.numbers("ram_gb")
@@ -191,7 +192,7 @@ def _task(sheet: _Sheet, row: int, demands: _Demands, job: str, rank: int) -> Ta
 
 
 class _Sheet:
-    """The columns asked for, checked; then its cells by column and row."""
+    """Requested columns of a CSV file, checked on reading; gives access to cells by column and row."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -203,7 +204,7 @@ class _Sheet:
         self._columns: dict[str, Floats] = {}
 
     def words(self, name: str, *, optional: bool = False) -> None:
-        """Ask for a column of text, which an optional one may lack or leave empty."""
+        """Request a text column; an optional one may be missing or have empty cells."""
         if not optional or name in self.header:
             self._words[name] = _Codes(optional)
 
@@ -215,13 +216,13 @@ class _Sheet:
         positive: bool = False,
         convert: Convert = float,
     ) -> None:
-        """Ask for columns of numbers of 0 or more."""
+        """Request columns of numbers ≥ 0."""
         for name in names:
             if not optional or name in self.header:
                 self._numbers[name] = convert, whole, positive
 
     def read(self, ids: str, what: str, limit: int | None = None) -> None:
-        """Read the file; without `what` an id may come twice."""
+        """Read and check the file; without `what` ids may repeat."""
         converts: dict[str, Convert] = {name: convert for name, (convert, _, _) in self._numbers.items()}
         with open_text(self.path) as text:
             table = Table(text, self.problems)
@@ -240,11 +241,11 @@ class _Sheet:
             raise SimulationError(f"{self.path}: no rows: add one for each {what or ids}")
 
     def word(self, name: str, row: int) -> str:
-        """A cell of text; empty if there is no such column."""
+        """A text cell; empty if the column is missing."""
         return self._words[name].texts[int(self._columns[name][row])] if name in self._words else ""
 
     def number(self, name: str, row: int) -> float:
-        """A cell of numbers; 0 if there is no such column."""
+        """A numeric cell; 0 if the column is missing."""
         return float(self._columns[name][row]) if name in self._numbers else 0.0
 
     def _check(self, name: str, convert: Convert, whole: bool, positive: bool) -> None:
@@ -256,7 +257,7 @@ class _Sheet:
 
 
 class _Codes:
-    """Text as numbers, so that a table of numbers holds it."""
+    """Encodes text as numbers, so that a numeric table can hold it."""
 
     def __init__(self, optional: bool) -> None:
         self.optional = optional
@@ -265,7 +266,7 @@ class _Codes:
 
     @property
     def empty(self) -> int:
-        """The code of an empty cell; -1 if there was none."""
+        """The code of the empty text; -1 if it did not occur."""
         return self._codes.get("", -1)
 
     def __call__(self, text: str) -> float:

@@ -1,8 +1,8 @@
 """Philly's `cluster_job_log` (Microsoft, ATC'19): JSON, a list of jobs. Local times, taken as written.
 
 A job's duration is the sum over its attempts; its GPUs are those of the last attempt. An attempt without a
-start or an end, or with an end before its start, adds nothing. A job without a timed attempt is left out.
-Where the GPUs happened to be is not a wish, so every job asks for one node and is split if it must be.
+start or an end, or with an end before its start, adds nothing. A job without a timed attempt is left out. The
+recorded placement is not a request, so each job requests one node and is split if necessary.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sim.trace import Trace
 
 
 def read_philly(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
-    """Every job with at least one attempt that has a start and an end."""
+    """All jobs with at least one attempt that has a start and an end."""
     problems = Problems(str(path), "{file}: job {line}")
     reader = _Jobs(problems)
     for number, job in enumerate(_jobs(path), 1):
@@ -54,7 +54,7 @@ def _jobs(path: Path) -> list[object]:
 
 
 class _Jobs:
-    """The columns, as they grow job by job."""
+    """Columns, filled job by job."""
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
@@ -67,7 +67,7 @@ class _Jobs:
         self.partly: list[str] = []
 
     def add(self, number: int, job: object) -> None:
-        """Add one job, or note what is wrong with it."""
+        """Add one job, or report its problem."""
         job = job if isinstance(job, Mapping) else {}
         attempts = job.get("attempts")
         try:
@@ -92,6 +92,6 @@ class _Jobs:
 
 
 def _duration_s(attempt: Mapping[str, object]) -> float:
-    """Seconds an attempt ran, negative if that is not known."""
+    """Run time of an attempt, seconds; negative if unknown."""
     start, end = (seconds_if_known(str(attempt[key])) for key in ("start_time", "end_time"))
     return UNKNOWN if UNKNOWN in (start, end) else end - start

@@ -1,4 +1,4 @@
-"""What is wrong with a file, gathered so that all of it can be mended at once."""
+"""Problems of a file, collected so that they are reported together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN = 20
 
 
 class Problems:
-    """The first problems of a file by place, and how many there are."""
+    """The first problems of a file with their places, and the total number."""
 
     def __init__(self, file: str, place: str = "{file}:{line}") -> None:
         self.file = file
@@ -20,19 +20,19 @@ class Problems:
         self._count: Counter[str] = Counter()
 
     def add(self, line: int, field: str, value: object, mend: str) -> None:
-        """Note one problem. Those of a field come in order of lines, so the first 20 are enough to keep."""
+        """Record one problem. Those of a field come in order of lines, so only the first SHOWN are kept."""
         self._count[field] += 1
         if self._count[field] <= SHOWN:
             where = self._place.format(file=self.file, line=line)
             self._found.append((line, f"{where}: {field}: {shown(value)}: {mend}"))
 
     def stop(self, line: int, field: str, value: object, mend: str) -> SimulationError:
-        """The error of a problem after which nothing more can be read, with all that came before."""
+        """The error for a problem that ends reading, together with all earlier ones."""
         self.add(line, field, value, mend)
         return self._error()
 
     def check(self) -> None:
-        """Raise if there are any."""
+        """Raise SimulationError if there are problems."""
         if self._found:
             raise self._error()
 
@@ -43,7 +43,7 @@ class Problems:
 
 
 def shown(value: object) -> str:
-    """A value on one short line."""
+    """A value on one line, shortened."""
     if isinstance(value, float):
         return f"{value:.15g}"
     text = str(value)
@@ -53,6 +53,6 @@ def shown(value: object) -> str:
 
 
 def named(ids: Sequence[str], limit: int = 5) -> str:
-    """The first few of many ids."""
+    """The first few ids, and the number of the others."""
     more = len(ids) - limit
     return ", ".join(ids[:limit]) + (f" and {more} more" if more > 0 else "")

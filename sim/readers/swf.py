@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a job, -1 is unknown."""
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers per job, -1 for unknown."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sim.readers.table import UNKNOWN
 from sim.trace import Trace
 
 FIELDS = 18
-#: Fields used, by their place in a line; memory is in KiB per processor.
+#: Fields used, by position in the line; memory is in KiB per processor.
 USED = {"submit": 1, "run": 3, "allocated": 4, "used memory": 6, "requested": 7, "requested memory": 9}
 KIB_PER_GIB = 1024 * 1024
 
 
 def read_swf(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
-    """Processors and memory as requested, else as allocated and used, else none; no GPUs."""
+    """Processors and memory as requested, else as allocated and used, else 0; no GPUs."""
     problems = Problems(str(path))
     ids: list[str] = []
     places = array("q")

@@ -1,4 +1,4 @@
-"""CSV into columns, a chunk at a time, so that a million rows never are in memory as rows."""
+"""CSV into columns, in chunks, so that a million rows are never in memory as rows."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ import numpy as np
 from sim.readers.problems import Problems
 from sim.trace import Floats, Ints
 
-#: Rows at a time: few, so that they stay in the processor's cache.
+#: Rows per chunk; small enough for the processor's cache.
 CHUNK = 1_000
-#: Stands for "not recorded" where a format allows that, as it does in the Standard Workload Format.
+#: Value for "not recorded", as in the Standard Workload Format.
 UNKNOWN = -1.0
 _BLANK = {"", "none", "nan", "null"}
 
-#: Text → number; a ValueError or a number that is not finite is a problem of the file.
+#: Text → number; a ValueError or a non-finite number is reported as a problem.
 Convert = Callable[[str], float]
 
 
 def number_if_known(text: str) -> float:
-    """A number; UNKNOWN if there is none."""
+    """A number; UNKNOWN for a blank cell."""
     return UNKNOWN if text.strip().lower() in _BLANK else float(text)
 
 
 def seconds(text: str) -> float:
-    """A date and time as seconds, with local times taken as written."""
+    """A date and time in Unix seconds; a time without zone is taken as UTC."""
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def seconds_if_known(text: str) -> float:
-    """A date and time as seconds; UNKNOWN if there is none."""
+    """A date and time in Unix seconds; UNKNOWN for a blank cell."""
     return UNKNOWN if text.strip().lower() in _BLANK else seconds(text)
 
 
@@ -69,7 +69,7 @@ class Table:
 
     @property
     def lines(self) -> Ints:
-        """Each row's line in the file."""
+        """Line number of each row."""
         return np.array(self._lines, np.int64)
 
     def __getitem__(self, name: str) -> Floats:
@@ -78,7 +78,7 @@ class Table:
     def read(
         self, ids: str, columns: Mapping[str, Convert], limit: int | None = None, words: str | None = None
     ) -> None:
-        """Read the column of ids, columns of numbers, perhaps one of few words, of at most `limit` rows."""
+        """Read the id column, numeric columns and optionally one text column, at most `limit` rows."""
         for name in (ids, *columns):
             if name not in self.header:
                 self._problems.add(1, name, "no such column", "add it to the first line and to every row")
@@ -107,7 +107,7 @@ class Table:
             raise self._problems.stop(self._rows.line_num, "row", error, mend) from None
 
     def _places(self, rows: Sequence[Sequence[str]], before: int) -> Sequence[int]:
-        """Lines of rows; a quoted cell may hold line ends."""
+        """Line numbers of rows; a quoted cell may contain line breaks."""
         if self._rows.line_num - before == len(rows):
             return range(before + 1, before + len(rows) + 1)
         heights = [1 + sum(cell.count("\n") for cell in row) for row in rows]
@@ -116,7 +116,7 @@ class Table:
     def _whole(
         self, rows: list[list[str]], lines: Sequence[int]
     ) -> tuple[Sequence[int], list[tuple[str, ...]]]:
-        """The rows as columns, without blank lines and rows of a wrong length."""
+        """The rows as columns; blank lines are skipped and rows of wrong length reported."""
         width = len(self.header)
         if set(map(len, rows)) != {width}:
             for line, row in zip(lines, rows, strict=True):

@@ -1,4 +1,4 @@
-"""One run of a workload under a discipline (section II): only slots in which something happens take time."""
+"""One run of a workload under a discipline (section II); slots without events take no computing time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from starburst.policy.disciplines.discipline import Discipline
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of a run."""
 
-    #: Slot in which each job started; -1 for those still waiting at the end.
+    #: Slot in which each job started; -1 for jobs that still wait at the end.
     started: Ints
-    #: Server each ran on; -1 likewise.
+    #: Server of each job; -1 likewise.
     server: Ints
     #: Waiting jobs at the end of the slots of `sampled`.
     sampled: Ints
@@ -29,10 +29,10 @@ class Outcome:
 def run(
     workload: Workload, discipline: Discipline, *, slots: int, warmup: int = 0, samples: int = 200
 ) -> Outcome:
-    """Run for so many slots; the average leaves the first `warmup` out.
+    """Run for `slots` slots; the average excludes the first `warmup`.
 
-    In a slot first the jobs leave that are done, then jobs arrive, then the discipline starts some. A job
-    that starts in slot t and runs for n slots leaves at the beginning of slot t + n.
+    In each slot ended jobs leave, then jobs arrive, then the discipline starts jobs. A job that starts in
+    slot t and runs for n slots leaves at the beginning of slot t + n.
     """
     arrival, size, service = workload.arrival.tolist(), workload.size.tolist(), workload.service.tolist()
     started, server_of = [-1] * len(arrival), [-1] * len(arrival)

@@ -1,4 +1,4 @@
-"""What arrives: the jobs of a slotted run, in order of arrival."""
+"""The jobs of a slotted run, in order of arrival."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A row per job: the slot it arrives in, its size in units of `capacity`, and the slots it runs for."""
+    """Per job: the slot of arrival, the size in units of `capacity`, and the service time in slots."""
 
     arrival: Ints
     size: Ints
     service: Ints
-    #: Of a server.
+    #: Capacity of a server.
     capacity: int
 
     def __post_init__(self) -> None:
@@ -37,15 +37,15 @@ class Workload:
 
 
 def poisson(rng: np.random.Generator, rate: float, slots: int) -> Ints:
-    """Slots of arrival of a Poisson number of jobs a slot with this mean, over so many slots."""
+    """Slots of arrival: a Poisson number of jobs per slot with mean `rate`, over `slots` slots."""
     return np.repeat(np.arange(slots), rng.poisson(rate, slots))
 
 
 def geometric(rng: np.random.Generator, mean: float, jobs: int) -> Ints:
-    """Service that ends in every slot with probability 1/mean, whatever went before."""
+    """Geometric service times: a job ends in each slot with probability 1/mean, independent of the past."""
     return rng.geometric(1 / mean, jobs)
 
 
 def fixed(slots: int, jobs: int) -> Ints:
-    """Service of the same length for all."""
+    """Equal service times for all jobs."""
     return np.full(jobs, slots)

@@ -1,1 +1,1 @@
-"""`starburst demo`: forty real jobs, a small cluster and cloud, and the bill beside what others would pay."""
+"""`starburst demo`: forty real jobs, a small cluster and cloud, and the bill compared with other policies."""

@@ -1,4 +1,4 @@
-"""What other policies would have paid for the same jobs: the same core, replayed in virtual time."""
+"""Bills of other policies for the same jobs: the same core, replayed in virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starburst.domain.node import Node
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """A policy's result on a list of jobs; times in scheduler seconds."""
+    """Result of a policy for a list of jobs; times in scheduler seconds."""
 
     policy: str
     cloud_cost: Money
@@ -50,7 +50,7 @@ def replay(
 
 
 def rivals(settings: Settings) -> list[tuple[str, Settings]]:
-    """No-Wait, and Constant-Wait with the same budget P, in order as they are usually run."""
+    """No-Wait, and Constant-Wait with the same budget P; both in strict order, without returns."""
     plain = replace(settings, returns="never", out_of_order=False, factor=None)
     return [
         ("No-Wait", replace(plain, waiting="no-wait")),

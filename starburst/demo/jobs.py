@@ -1,4 +1,4 @@
-"""The demo's forty jobs: a burst on Monday morning, as Kubernetes manifests. Same seed, same jobs."""
+"""The demo's forty jobs: a burst, as Kubernetes manifests; deterministic for a seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from translator.manifests.manifest import read_manifests
 
 #: Scheduler seconds per wall second: one second is ten minutes.
 SPEED = 600.0
-#: The burst lasts this many wall seconds.
+#: Duration of the burst, wall seconds.
 BURST_S = 28.0
 USERS = ("ada", "grace", "alan")
 NAMES = ("bert-tune", "resnet", "vit-sweep", "asr-train", "gnn-embed", "llm-lora", "diffusion", "rec-ranker")
@@ -25,7 +25,7 @@ NAMES = ("bert-tune", "resnet", "vit-sweep", "asr-train", "gnn-embed", "llm-lora
 
 @dataclass(frozen=True, slots=True)
 class DemoJob:
-    """One job, when it arrives and how long it works, both in wall seconds."""
+    """A submission, its arrival and its duration of work, both in wall seconds."""
 
     submission: Submission
     arrival_s: float
@@ -35,8 +35,8 @@ class DemoJob:
 def demo_jobs(count: int, seed: int, witness: Path) -> list[DemoJob]:
     """Jobs in order of arrival. Sizes follow the Philly trace's mix; run times are exponential.
 
-    The mix has a few of each kind that shows something: CPU-only jobs, gangs over two nodes, long
-    checkpointing jobs that may come home from the cloud.
+    The mix includes jobs for each feature: CPU-only jobs, gangs of two tasks, and long checkpointing jobs
+    that may return from the cloud.
     """
     draw = random.Random(seed)
     jobs = []

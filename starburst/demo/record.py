@@ -1,4 +1,4 @@
-"""What the demo's run left behind: runs and waits for the picture, and the sums for the summary."""
+"""Evaluation of the demo: runs and waits for the picture, and checks for the summary."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from starburst.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Every run and wait of a store's jobs; scheduler seconds."""
+    """All runs and waits of a store's jobs; scheduler seconds."""
 
     spans: tuple[Span, ...]
     waits: tuple[Wait, ...]
 
 
 def history(store: Store) -> History:
-    """Rebuild the runs from the event log and the decision log."""
+    """Reconstruct the runs and waits from the event log and the decision log."""
     jobs = {row.id: row for row in queries.jobs(store)}
     gpus = {job_id: record.job for job_id in jobs if (record := queries.record(store, job_id)) is not None}
     started: dict[tuple[str, int], tuple[float, str]] = {}
@@ -50,7 +50,7 @@ def history(store: Store) -> History:
 
 
 def worked_s(spans: Sequence[Span]) -> dict[str, float]:
-    """How long each job ran in all, over its runs; scheduler seconds."""
+    """Run time of each job, summed over its runs; scheduler seconds."""
     runs: dict[str, set[tuple[float, float]]] = defaultdict(set)
     for span in spans:
         runs[span.job_id].add((span.start, span.end))
@@ -58,7 +58,7 @@ def worked_s(spans: Sequence[Span]) -> dict[str, float]:
 
 
 def ran_twice(witness: Path) -> list[str]:
-    """Jobs that lived twice at one time or finished twice, by what they themselves noted."""
+    """Jobs with concurrent runs, or that finished or ran an attempt twice, by their own witness notes."""
     notes = [json.loads(line) for line in witness.read_text().splitlines()] if witness.exists() else []
     seen: Counter[tuple[str, ...]] = Counter()
     for note in notes:
@@ -76,6 +76,6 @@ def ran_twice(witness: Path) -> list[str]:
 
 
 def lost(store: Store, submitted: Sequence[str]) -> list[str]:
-    """Jobs that were submitted and never came to an end."""
+    """Jobs that were submitted and did not end."""
     over = {row.id for row in queries.jobs(store) if is_over(row.phase)}
     return sorted(set(submitted) - over)

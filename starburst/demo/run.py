@@ -1,4 +1,4 @@
-"""Runs the demo: a real Starburst in a home of its own, forty jobs in a burst, then the summary."""
+"""The demo: a real Starburst in its own home directory, a burst of forty jobs, then the summary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from starburst.runs.ports import Cloud
 from starburst.store.listings import queries
 from starburst.store.store import Store
 
-#: Wall seconds after which the demo gives up.
+#: Wall seconds after which the demo is aborted.
 LIMIT_S = 85.0
 FRAMES_PER_S = 6
 DEMO_CONFIG = {
@@ -48,7 +48,7 @@ DEMO_CONFIG = {
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What `--json` writes. Money in dollars, times in scheduler seconds."""
+    """Content of the `--json` output. Money in dollars, times in scheduler seconds."""
 
     submitted: int
     succeeded: int
@@ -72,8 +72,8 @@ class Summary:
 
 
 def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
-    """Run it in the directory `out`, showing it on `console`: a live screen, or lines where that is none."""
-    out = out.absolute()  # jobs have working directories of their own
+    """Run the demo in the directory `out`; `console` shows a live screen, or lines if it is no terminal."""
+    out = out.absolute()  # jobs have other working directories
     out.mkdir(parents=True, exist_ok=True)
     home = Home(out / f"home-{int(time.time())}")
     config = parse_config(DEMO_CONFIG, "demo")
@@ -86,7 +86,7 @@ def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
 
 
 class _Demo:
-    """One run in this process: the controller, someone who submits, and the screen."""
+    """A run of the demo in this process: controller, submitter and screen."""
 
     def __init__(
         self, home: Home, config: Config, store: Store, jobs: list[DemoJob], console: Console
@@ -113,7 +113,7 @@ class _Demo:
                 await controller
 
     async def _submit(self) -> None:
-        """As another process would: over a connection of its own."""
+        """Submit the jobs over a separate connection, as another process would."""
         began = time.monotonic()
         with Store.open(self._database) as store:
             for job in self.jobs:
@@ -134,14 +134,14 @@ class _Demo:
         return all_in and not scheduler.state.jobs and not scheduler.state.fleet.instances
 
     def stepped(self, step: CommittedStep) -> None:
-        """Show what was decided."""
+        """Display the decisions of a step."""
         self._view.hear(step.changes.decisions)
         if not self._console.is_terminal:
             for decision in step.changes.decisions:
                 self._console.print(line(decision, self._start), markup=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Nothing is kept that would have to be closed."""
+        """Nothing to close."""
 
     def _screen(self) -> AbstractContextManager[Live | None]:
         if not self._console.is_terminal:
@@ -188,7 +188,7 @@ def _summarise(demo: _Demo, out: Path, store: Store, *, seed: int, wall_s: float
 
 
 def _bills(demo: _Demo, rows: list[queries.JobRow], worked: dict[str, float]) -> list[Bill]:
-    """No-Wait and Constant-Wait on the same jobs, with the arrival and run times that were measured."""
+    """No-Wait and Constant-Wait on the same jobs, with the measured arrival and run times."""
     start = min(row.submitted_at for row in rows)
     submitted = {job.submission.job.id: job.submission.job for job in demo.jobs}
     jobs = [SimJob(submitted[row.id], row.submitted_at - start, worked.get(row.id, 0.0)) for row in rows]
@@ -205,7 +205,7 @@ async def _leaked(cloud: Cloud) -> int:
 
 
 def _percent(paid: Money, rival: Bill) -> str:
-    """How much less than a rival, for people."""
+    """Comparison with a rival's bill, in words."""
     if not rival.cloud_cost.micro_usd:
         return f"and {rival.policy} would have paid nothing"
     less = 1 - paid.micro_usd / rival.cloud_cost.micro_usd
@@ -213,7 +213,7 @@ def _percent(paid: Money, rival: Bill) -> str:
 
 
 def tell(summary: Summary, console: Console) -> None:
-    """The end of the story, for people."""
+    """Print the summary."""
     s = summary
     paid, no_wait, constant = (Money.of(x) for x in (s.cloud_cost, s.no_wait_cost, s.constant_wait_cost))
     console.print(

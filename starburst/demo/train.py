@@ -1,6 +1,6 @@
-"""A stand-in for a training job: a little real work per step, a loss, a checkpoint it goes on from.
+"""Stand-in for a training job: some work per step, a loss, and a checkpoint to resume from.
 
-Run as a program by the demo's jobs, with nothing but the standard library. Wall seconds.
+The demo's jobs run it as a program; it uses only the standard library. Wall seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STEP_S = 0.1
 
 
 def main() -> int:
-    """Work for `--seconds` in all, over as many runs as it takes."""
+    """Work for `--seconds` in total, over any number of runs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--checkpoint", action="store_true", help="save on SIGTERM and go on from there")
@@ -53,12 +53,12 @@ def main() -> int:
             print(f"step {step}/{steps}: loss {loss:.4f}", flush=True)
         due += STEP_S
         time.sleep(max(0.0, due - time.monotonic()))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it is over one way or the other, not both
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # from here the outcome is fixed
     if stop and step < steps:
         state.write_text(json.dumps({"step": step}))
         print(f"step {step}/{steps}: saved a checkpoint on SIGTERM", flush=True)
         return 143
-    if args.checkpoint:  # its last: told to stop only now, it need not work again
+    if args.checkpoint:  # final checkpoint: a stop from here on loses no work
         state.write_text(json.dumps({"step": step}))
     note(args.witness, "end")
     print(f"step {steps}/{steps}: done", flush=True)
@@ -66,12 +66,12 @@ def main() -> int:
 
 
 def work(step: int) -> float:
-    """A few hundred microseconds of arithmetic, and a loss that falls."""
+    """A few hundred microseconds of arithmetic, and a decreasing loss."""
     return 2.0 * math.exp(-step / 50) + sum(math.sin(i * step) ** 2 for i in range(2000)) / 1e5
 
 
 def twin_lives(witness: Path) -> bool:
-    """Whether another run of this very task is alive: it must never be."""
+    """Whether another run of this task is alive, which must never happen."""
     if not witness.exists():
         return False
     me = (os.environ["STARBURST_JOB"], os.environ["STARBURST_RANK"])
@@ -81,7 +81,7 @@ def twin_lives(witness: Path) -> bool:
 
 
 def environment(pid: int) -> bytes:
-    """The environment of a process; empty once it is dead."""
+    """The environment of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -89,7 +89,7 @@ def environment(pid: int) -> bytes:
 
 
 def note(witness: Path, what: str) -> None:
-    """Add a line to the witness file; appends of this size are atomic."""
+    """Append a line to the witness file; appends of this size are atomic."""
     keys = ("STARBURST_JOB", "STARBURST_ATTEMPT", "STARBURST_RANK", "STARBURST_SITE")
     line = {"what": what, "at": time.time(), "pid": os.getpid(), **{key: os.environ[key] for key in keys}}
     with witness.open("a") as file:

@@ -1,4 +1,4 @@
-"""The demo on a terminal: nodes with their GPUs, the cloud, the queue with deadlines, decisions, money."""
+"""Terminal screen of the demo: nodes with GPUs, cloud, queue with deadlines, decisions and costs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ COLOURS = (
     "bright_green",
 )
 NEWS = 14
-#: Lines of the screen beside the decisions, at least.
+#: Least number of screen lines for everything but the decisions.
 REST = 12
-#: Rows that say what a decision was about, not that something began or ended as decided.
+#: Kinds of decisions that are shown; mere confirmations of starts and ends are omitted.
 TELLING = {"waits", "placed", "offloaded", "returning", "stays-away", "no-offer", "lost", "failed", "gone"}
 
 
 class View:
-    """Keeps the last decisions and draws the scheduler as it is now."""
+    """Keeps the latest decisions and draws the scheduler's current state."""
 
     def __init__(self, scheduler: Scheduler, start: float, total: int) -> None:
         self._scheduler = scheduler
@@ -46,12 +46,12 @@ class View:
         self._ended = 0
 
     def hear(self, decisions: list[Decision]) -> None:
-        """Take in what was just decided."""
+        """Add the decisions of a step."""
         self._news.extend(d for d in decisions if d.kind in TELLING)
         self._ended += sum(d.kind in ("succeeded", "failed", "cancelled") for d in decisions)
 
     def draw(self, now: float, height: int) -> RenderableType:
-        """The whole screen, `height` lines, at a scheduler time."""
+        """The whole screen, `height` lines, at scheduler time `now`."""
         layout = Layout()
         news = max(3, min(NEWS, height - REST))
         layout.split_column(
@@ -131,5 +131,5 @@ def _colour(seq: int) -> str:
 
 
 def line(decision: Decision, start: float) -> str:
-    """A decision as one line, for output that is no terminal."""
+    """A decision as one line, for output that is not a terminal."""
     return f"{hours(decision.at - start):>8}  {decision.subject:<14} {decision.kind:<12} {decision.reason}"

@@ -1,1 +1,1 @@
-"""Pure decisions, one idea a file. A policy is a small class; adding one is its file and a registry line."""
+"""Pure decision functions and small classes. A new policy needs one file and one line in a registry."""

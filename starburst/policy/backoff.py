@@ -1,4 +1,4 @@
-"""How long a job that failed pauses before its next try."""
+"""Backoff of a failed job before its next run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ FIRST_S, MOST_S = 10.0, 360.0
 
 
 def pause_s(failures: int) -> float:
-    """10 s, 20 s, 40 s, … and never more than six minutes, as Kubernetes' Job controller pauses.
+    """Exponential backoff as in Kubernetes' Job controller: 10 s, 20 s, 40 s, …, at most 360 s.
 
     Source: Kubernetes documentation, Concepts, Jobs, "Pod backoff failure policy".
     """

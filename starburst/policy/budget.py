@@ -1,17 +1,18 @@
-"""A budget that means what it says: online control of the waiting factor.
+"""Online control of the waiting factor, so that the realised delay matches the wait budget P.
 
-The factors of `waiting.py` are open-loop: they spend the budget only if every job waits to its end, and most
-start earlier, so a fraction of P is used. Here a multiplier on the factor follows what is really spent. Under
-No-Wait a job starts when it arrives, so all delay of our making is an increase over it, and the increase of
-mean JCT is Σ delay / Σ run time. Both sums grow at every instant by (jobs waiting now)·dt and (jobs running
-now)·dt, as in Little's law: nothing need be known in advance, and jobs that still wait count for what they
-have waited so far.
+The factors of `waiting.py` are open-loop: they spend the budget only if every job waits until its deadline.
+Most jobs start earlier, so only a fraction of P is used. The controller multiplies the factor according to
+the delay measured so far. Under No-Wait a job starts on arrival, so every second of waiting is an increase
+over No-Wait, and the increase of mean JCT is Σ delay / Σ run time. At every instant the sums grow by (waiting
+jobs)·dt and (running jobs)·dt, as in Little's law. They therefore need no predictions, and a job that still
+waits counts with its wait so far.
 
-The bank is what was earned and not spent, P/100·Σ run time − Σ delay, and the multiplier is e^(gain·bank +
-trend): the bank pulls the whole past to P, the trend (its integral) learns the multiplier that the workload
-needs. Time is counted in run time of jobs, and the bank fades over a long window: a surplus of long ago is
-not spent. A cluster that runs many jobs at a time decides on many before it sees what longer waits did, and
-where few long jobs are most of the work both sums hang on those, so the control is slower there.
+The bank is the unspent budget, P/100·Σ run time − Σ delay. The multiplier is e^(gain·bank + trend): the bank
+corrects the deviation of the whole past from P, and the trend (its integral) learns the multiplier that the
+workload needs. The time axis is the run time of jobs; the bank fades over WINDOW_JOBS jobs, so an old surplus
+is not spent. Control is slower (a longer horizon) where many jobs run at a time, because many decisions
+precede the first effect of a change, and where the run times have a heavy tail, because a few long jobs
+dominate both sums.
 """
 
 from __future__ import annotations
@@ -21,61 +22,62 @@ from math import exp, log
 
 from starburst.policy.waiting import Load
 
-#: The multiplier's bounds.
+#: Bounds of the multiplier.
 LEAST, MOST = 1 / 8, 64.0
-#: The bank is 1 when the budget of this many jobs of mean run time, or of so many for every job that runs at
-#: a time (more if the tail of run times is heavy), and of this share of all, is unspent.
+#: The bank is 1 when the unspent budget is that of max(FIRST_JOBS, AT_A_TIME · tail · jobs running at a time)
+#: jobs of mean run time, plus SHARE of all jobs counted so far (`horizon_jobs`).
 FIRST_JOBS = 25.0
 AT_A_TIME = 2.0
 SHARE = 0.05
-#: Jobs after which the past counts e times less.
+#: Jobs of mean run time after which older sums have faded by a factor of e.
 WINDOW_JOBS = 3000.0
-#: Log of the multiplier per bank.
+#: Gain: logarithm of the multiplier per unit of bank.
 GAIN = 0.5
-#: What the trend learns per bank: over as many jobs as the bank is of, and from each job that leaves.
+#: Learning rates of the trend, per unit of bank: LOWER over one horizon of jobs while the bank is negative;
+#: RAISE, divided by the horizon, per offloaded job while the bank is positive.
 LOWER = 0.07
 RAISE = 0.75
-#: A bank beyond ± this changes nothing more: one burst or one lull must not turn everything over.
+#: The bank is clipped to ± this value, so that one burst or lull has a bounded effect.
 BANK_LIMIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The state of the control. Seconds of run time and of delay, summed over jobs, older ones faded."""
+    """State of the controller: run time and delay in seconds, summed over jobs, with older amounts faded."""
 
     run_s: float = 0.0
     delay_s: float = 0.0
     #: Learnt logarithm of the multiplier.
     trend: float = 0.0
-    #: Seconds that passed meanwhile.
+    #: Elapsed seconds over which the sums were collected, faded likewise.
     passed_s: float = 0.0
 
     @property
     def running(self) -> float:
-        """How many jobs run at a time, on average."""
+        """Mean number of jobs running at a time."""
         return self.run_s / self.passed_s if self.passed_s > 0 else 0.0
 
     @property
     def spent_percent(self) -> float:
-        """Realised increase of mean JCT over No-Wait."""
+        """Realised increase of mean JCT over No-Wait, percent."""
         return 100 * self.delay_s / self.run_s if self.run_s > 0 else 0.0
 
 
 def horizon_jobs(account: Account, load: Load) -> float:
-    """How many jobs' budget makes the bank 1: few at first, to learn fast, more as more was seen."""
+    """Number of jobs with a budget that makes the bank 1; it grows with the jobs seen so far."""
     at_a_time = AT_A_TIME * load.tail * account.running
     return max(FIRST_JOBS, at_a_time) + SHARE * account.run_s / load.mean_runtime_s
 
 
 def bank(account: Account, budget_percent: float, load: Load) -> float:
-    """Budget earned and not spent, in budgets of the horizon, within ± BANK_LIMIT."""
+    """Unspent budget in units of the horizon's budget, clipped to ± BANK_LIMIT."""
     unspent_s = account.run_s - account.delay_s * 100 / budget_percent
     share = unspent_s / (horizon_jobs(account, load) * load.mean_runtime_s)
     return min(max(share, -BANK_LIMIT), BANK_LIMIT)
 
 
 def multiplier(account: Account, budget_percent: float, load: Load) -> float:
-    """What the open-loop factor is to be multiplied by now."""
+    """Current multiplier of the open-loop factor."""
     return exp(_within(GAIN * bank(account, budget_percent, load) + account.trend))
 
 
@@ -88,9 +90,9 @@ def spend(
     *,
     passed_s: float = 0.0,
 ) -> Account:
-    """The account after `passed_s` seconds in which jobs ran and were delayed (seconds, summed over jobs).
+    """The account after `passed_s` seconds of running and waiting (both in seconds, summed over jobs).
 
-    A run that turns out to have been for nothing is taken back by a negative `run_s`.
+    A negative `run_s` takes back a run whose work turned out to be lost.
     """
     jobs = max(run_s, 0.0) / load.mean_runtime_s
     keep = exp(-jobs / WINDOW_JOBS)
@@ -102,9 +104,9 @@ def spend(
 
 
 def left(account: Account, budget_percent: float, load: Load) -> Account:
-    """The account after a job left, its wait too short: while there is budget, others may wait longer.
+    """The account after a job offloaded because its wait was too short; unspent budget then raises the trend.
 
-    Only then: if nobody leaves, longer waits would spend nothing now, and too much when the load grows.
+    Without offloads longer waits would spend nothing now, and too much once the load grows.
     """
     unspent = max(bank(account, budget_percent, load), 0.0)
     share = RAISE * unspent / horizon_jobs(account, load)

@@ -1,4 +1,4 @@
-"""Caps on spending: whom one covers, and in which window of the UTC calendar its money is counted."""
+"""Caps on spending: the jobs that a cap covers and the UTC calendar window in which their cost is counted."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from starburst.domain.money import Money
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
-#: What windows there are.
+#: Lengths of a cap's window.
 PERIODS = ("hour", "day", "month")
-#: What a cap that is reached does: let runs end, fetch those that lose nothing by it, or stop all.
+#: Effect of a reached cap on runs: let them finish, return those that lose no work by it, or stop all.
 STEPS = ("finish", "return", "stop")
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """No more than `limit` per window for the jobs of a queue, of a user, of both, or for all jobs."""
+    """A limit on the spending per window of a queue's jobs, a user's jobs, the jobs of both, or all jobs."""
 
     limit: Money
     #: One of PERIODS.
     per: str
     queue: str | None = None
     user: str | None = None
-    #: The share of the limit at which people are warned.
+    #: Share of the limit at which a warning is issued.
     warn_at: float = 0.8
     #: One of STEPS.
     then: str = "stop"
 
     @property
     def name(self) -> str:
-        """Its name in logs and books, the same whatever its limit is: cap/day, cap/month/queue=research."""
+        """Name in logs and ledgers, independent of the limit: cap/day, cap/month/queue=research."""
         parts = (f"{key}={value}" for key, value in (("queue", self.queue), ("user", self.user)) if value)
         return "/".join(["cap", self.per, *parts])
 
     @property
     def title(self) -> str:
-        """As people read it: the $100.00 per month of queue research."""
+        """Name in messages: the $100.00 per month of queue research."""
         whose = [f"{key} {value}" for key, value in (("user", self.user), ("queue", self.queue)) if value]
         return f"the {self.limit} per {self.per} of {' in '.join(whose) or 'everybody'}"
 
     def covers(self, job: Job) -> bool:
-        """Whether what the job spends counts."""
+        """Whether the job's cost counts against this cap."""
         return self.queue in (None, job.queue) and self.user in (None, job.user)
 
     def window(self, at: float) -> tuple[float, float]:
-        """Beginning and end of the window that `at` is in; seconds since the epoch."""
+        """Start and end of the window that contains `at`; seconds since the epoch."""
         return window(self.per, at)
 
 
 def window(per: str, at: float) -> tuple[float, float]:
-    """The hour, day or month of the UTC calendar that a time is in; seconds since the epoch."""
+    """Start and end of the UTC hour, day or month that contains `at`; seconds since the epoch."""
     if per != "month":
         length_s = HOUR_S if per == "hour" else DAY_S
         start = at // length_s * length_s
@@ -65,7 +65,7 @@ def window(per: str, at: float) -> tuple[float, float]:
 
 
 def named_twice(caps: Iterable[Cap]) -> str | None:
-    """The name of a second cap on the same spending in the same windows; None if there is none."""
+    """The first name shared by two caps (same period, queue and user); None if all names differ."""
     seen: set[str] = set()
     for cap in caps:
         if cap.name in seen:
@@ -75,5 +75,5 @@ def named_twice(caps: Iterable[Cap]) -> str | None:
 
 
 def utc(at: float) -> str:
-    """A time as people read it wherever they are: 2026-11-22 00:00 UTC."""
+    """A time formatted in UTC: 2026-11-22 00:00 UTC."""
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

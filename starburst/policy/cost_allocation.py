@@ -1,7 +1,8 @@
-"""Who pays for a shared machine: moment by moment those who have it, by their largest share of it.
+"""Cost allocation of a shared instance: each moment is charged to the jobs on it by their shares.
 
-So what was charged is never taken back, it grows evenly as long as nobody comes or goes, and what falls into
-a window of time does not depend on what happens after it: caps on spending need all three.
+A job's share is its largest over GPUs, CPUs and memory. The allocation has three properties that spending
+caps need: an amount once charged never changes, charges grow linearly while the set of jobs is unchanged, and
+the charge within a time window does not depend on later events.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A job had a share of a machine, the largest over GPUs, CPUs and memory; scheduler seconds."""
+    """A job's share of an instance (the largest over GPUs, CPUs and memory); times in scheduler seconds."""
 
     job_id: str
     share: float
@@ -23,10 +24,11 @@ class Use:
 
 
 def divide(uses: Sequence[Use], since: float, until: float) -> dict[str, float]:
-    """The seconds from `since` to `until` as they fall to each job; they add up.
+    """The seconds from `since` to `until`, divided among the jobs; the parts add up to the whole.
 
-    Who has it bears what nobody has of it. While nobody has any of it, those bear it who left it last, or,
-    before anybody came, who came first.
+    Unused shares are charged to the jobs present, in proportion to their own shares. Time without any job is
+    charged likewise to the jobs that ended last before it or, before the first job, to those that started
+    first.
     """
     seconds: dict[str, float] = {}
     if until <= since:

@@ -1,14 +1,14 @@
-"""Weighted fair order between queues: start-time fair queueing over GPU-seconds.
+"""Weighted fair order between queues: start-time fair queueing over GPU seconds.
 
-Source: Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996); for several jobs in service at a time
-the virtual time is the largest start tag that was dispatched (Jin, Chase, Kaur, "Interposed proportional
-sharing for a storage service utility", SIGMETRICS 2004, SFQ(D)). Of job j of queue q, of l GPU-seconds by
-estimate, and share r of the queue:
+Source: Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996). With several jobs in service at a time
+the virtual time v is the largest start tag dispatched so far (Jin, Chase, Kaur, "Interposed proportional
+sharing for a storage service utility", SIGMETRICS 2004, SFQ(D)). For job j of queue q with an estimate of l
+GPU seconds, and share r of the queue:
 
-    S_j = max(v, F_q),   F_q = S_j + l / r,   and who has the smallest S goes first.
+    S_j = max(v, F_q),   F_q = S_j + l / r;   the smallest S goes first.
 
-Tags are given at arrival and stay, so that the order of the queue is static. Once nobody waits, what queues
-had before is forgotten: v is then the largest F there was.
+Tags are assigned on arrival and never change, so the order is static. When a job arrives and no other job
+waits, v is set to the largest F and all F are cleared: past use of a queue is then forgotten.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-#: Priorities of queues, and by how many GPU-seconds one goes before the next: more than a thousand GPUs
-#: compute in thirty years, and still fine enough for tags of a hundredth of a second beside it.
+#: Largest queue priority, and the GPU seconds by which one priority level precedes the next. 2⁴⁰ GPU seconds
+#: are more than a thousand GPUs deliver in thirty years; a double still resolves tags to a hundredth of a
+#: second beside 100 such steps.
 MOST_PRIORITY = 100
 PRIORITY_STEP = 2.0**40
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What an admin says of a queue."""
+    """Configured properties of a queue."""
 
     name: str
-    #: Of the cluster, in proportion to those of the other queues that want it at the time.
+    #: Share of the cluster, relative to the other queues that have demand at the time.
     share: float = 1.0
-    #: Under the order "fair" queues of a higher one go first, whatever their shares.
+    #: Under the order "fair" queues of higher priority go first, whatever their shares.
     priority: int = 0
-    #: P of its jobs; None is the P of all.
+    #: Wait budget P of the queue's jobs, percent; None uses the global P.
     budget_percent: float | None = None
 
 
 @dataclass(slots=True)
 class Tags:
-    """The virtual time v, and F of each queue, in GPU-seconds per share."""
+    """The virtual time v, and the finish tag F of each queue, in GPU seconds per share."""
 
     virtual: float = 0.0
     finishes: dict[str, float] = field(default_factory=dict)
 
     def arrive(self, queue: str, gpu_s: float, share: float, *, alone: bool) -> float:
-        """The start tag of a job that comes; `alone`: nobody else waits."""
+        """The start tag of an arriving job; `alone` means that no other job waits."""
         if alone:
             self.virtual = max((self.virtual, *self.finishes.values()))
             self.finishes.clear()
@@ -52,21 +53,21 @@ class Tags:
         return start
 
     def dispatch(self, start: float) -> None:
-        """A job of this start tag has its place."""
+        """Advance the virtual time to the start tag of a job that got its placement."""
         self.virtual = max(self.virtual, start)
 
     def copy(self) -> Tags:
-        """The same, cut off from it."""
+        """An independent copy."""
         return Tags(self.virtual, dict(self.finishes))
 
 
 def fair_key(tag: float, priority: int) -> float:
-    """The order key of a job: first the priority of its queue, then its tag."""
+    """Order key of a job: the priority of its queue first, then its start tag."""
     return tag - priority * PRIORITY_STEP
 
 
 def named_twice(queues: Iterable[Queue]) -> str | None:
-    """A name that two queues have."""
+    """The first name shared by two queues; None if all names differ."""
     seen: set[str] = set()
     for queue in queues:
         if queue.name in seen:

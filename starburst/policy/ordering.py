@@ -1,7 +1,7 @@
-"""Who goes first: the sort key of the queue. Smaller goes first; ties go to whoever came first.
+"""Sort keys of the queue. The smallest key goes first; ties are broken by order of arrival.
 
-Under a discipline (`policy.disciplines`) the key only says who came first of equals, and who is last when the
-queue is too long.
+Under a discipline (`policy.disciplines`) the key is the order of arrival: it breaks ties between jobs of
+equal rank and selects the last jobs when the queue exceeds its cap.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from starburst.policy.disciplines.registry import DISCIPLINES
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What an order may look at."""
+    """The attributes of a job that an order may use."""
 
-    #: Position in order of arrival; a job that comes back keeps it.
+    #: Position in order of arrival; a job that returns to the queue keeps it.
     seq: int
     runtime_s: float
-    #: When it leaves for the cloud, seconds; may be infinite.
+    #: Deadline at which the job offloads, seconds; may be infinite.
     deadline: float
     priority: int
-    #: Of its queue's priority and its start tag (policy/fair.py), given at its arrival.
+    #: Fair key from its queue's priority and its start tag (policy/fair.py), assigned on arrival.
     fair: float = 0.0
 
 
@@ -40,7 +40,7 @@ def sjf(job: Candidate) -> float:
 
 
 def edf(job: Candidate) -> float:
-    """Earliest due first: a job is due when its wait and its estimated run time are over (a + w + d)."""
+    """Earliest due first: arrival, allowed wait and estimated run time (a + w + d)."""
     return job.deadline + job.runtime_s
 
 
@@ -50,7 +50,7 @@ def priority(job: Candidate) -> float:
 
 
 def fair(job: Candidate) -> float:
-    """By turns between queues, in proportion to their shares (start-time fair queueing)."""
+    """Start-time fair queueing: queues alternate in proportion to their shares."""
     return job.fair
 
 

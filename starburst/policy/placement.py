@@ -1,7 +1,7 @@
-"""Which node a task goes to. A score is computed for every node that holds the task; the smallest wins.
+"""Choice of a node for a task: each node that holds the task gets a score, and the smallest score wins.
 
-Free amounts and demands are triples (GPUs, milli-CPUs, MiB); ties go to the node that comes first.
-Plain arithmetic on triples: the simulator compiles these functions with Numba.
+Free amounts and demands are triples (GPUs, milli-CPUs, MiB); ties go to the first node. The functions use
+plain arithmetic on triples because the simulator compiles them with Numba.
 """
 
 from __future__ import annotations

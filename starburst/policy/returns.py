@@ -1,11 +1,11 @@
-"""Whether a job that runs in the cloud should come home. It does so at most once."""
+"""Return policies: whether a job that runs in the cloud returns to the cluster; at most once per job."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-#: A return must save a share of the job's cost at least this many times the share of its work it throws away.
+#: Least ratio of the remaining share of the run (saved) to the completed share that is lost.
 MIN_SAVING_PER_DISRUPTION = 1.0
 
 
@@ -14,15 +14,15 @@ class CloudRun:
     """A cloud run past T_max. Times in seconds."""
 
     elapsed_s: float
-    #: The job's estimated run time; None where nobody knows.
+    #: Estimated run time of the job; None if unknown.
     runtime_estimate_s: float | None
     checkpoint: bool
 
     @property
     def remaining_s(self) -> float:
-        """What it would still take in the cloud. Unknown or overrun: as long again as it took so far.
+        """Remaining run time in the cloud. If unknown or overrun, it is assumed to equal the elapsed time.
 
-        Run times of ML jobs are heavy-tailed: the longer one ran, the longer it will.
+        Run times of ML jobs are heavy-tailed: the expected remaining time grows with the elapsed time.
         """
         if self.runtime_estimate_s is None or self.runtime_estimate_s <= self.elapsed_s:
             return self.elapsed_s
@@ -30,46 +30,47 @@ class CloudRun:
 
 
 class ReturnPolicy(Protocol):
-    """Decides on one cloud run past T_max."""
+    """Decides about one cloud run past T_max."""
 
-    #: True: a free slot on the cluster is reserved before the run is stopped. False: it queues again.
+    #: True: a free slot on the cluster is reserved before the run is stopped. False: the run is stopped and
+    #: the job queues again.
     reserves: bool
 
     def pays(self, run: CloudRun) -> bool:
-        """Whether to bring it home."""
+        """Whether the run is to return."""
 
 
 class Never:
-    """What left stays away."""
+    """No run returns."""
 
     reserves = True
 
     def pays(self, run: CloudRun) -> bool:
-        """No."""
+        """Always False."""
         return False
 
 
 class PastTMax:
-    """The paper's rule for Star-Wait: past T_max every job is stopped and queued again."""
+    """The paper's rule for Star-Wait: past T_max every cloud run is stopped and its job queued again."""
 
     reserves = False
 
     def pays(self, run: CloudRun) -> bool:
-        """Yes."""
+        """Always True."""
         return True
 
 
 class IfItPays:
-    """Home into a reserved slot, when what is saved outweighs the work thrown away.
+    """Return into a reserved slot if the saving is at least as large as the lost work.
 
-    Saving is the share of the run that is still to come (and to be billed); disruption is the share already
-    done that is lost without a checkpoint. The rule is Karpenter's: saving ÷ disruption ≥ 1/k.
+    The saving is the remaining (still to be billed) share of the run; the disruption is the completed share
+    that is lost without a checkpoint. The rule is Karpenter's: saving ÷ disruption ≥ 1/k, here with k = 1.
     """
 
     reserves = True
 
     def pays(self, run: CloudRun) -> bool:
-        """remaining ≥ lost work (nothing is lost with a checkpoint)."""
+        """remaining ≥ lost work; a checkpointing job loses none."""
         lost_s = 0.0 if run.checkpoint else run.elapsed_s
         return run.remaining_s >= MIN_SAVING_PER_DISRUPTION * lost_s
 

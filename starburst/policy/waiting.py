@@ -1,12 +1,12 @@
-"""How long a job may wait for the cluster before it leaves for the cloud.
+"""Waiting policies: the time a job may wait for the cluster before it offloads.
 
-Source: Starburst (ATC'24), sections "Dynamic waiting" and "Wait budget". Notation: P the budget in percent,
-T mean run time, r a job's size in GPU equivalents, t its run time, k a policy's factor. A budget of P percent
-allows B = P·T·N/100 seconds of waiting over N jobs; each policy shares B out in its own way, and its factor
-follows from that (`factor`). Factors are in SI: seconds, seconds per GPU, or a plain ratio.
+Source: Starburst (ATC'24), sections "Dynamic waiting" and "Wait budget". Notation: P the budget in percent, T
+mean run time, r a job's size in GPU equivalents, t its run time, k a policy's factor. A budget of P percent
+allows B = P·T·N/100 seconds of waiting over N jobs. Each policy divides B among jobs by its own formula, from
+which its factor follows (`factor`). Factors are in SI units: seconds, seconds per GPU, or a plain ratio.
 
-`factor` and `wait_s` are plain arithmetic: given columns for numbers they work entry by entry, so that the
-simulator can ask about a whole trace at once.
+`factor` and `wait_s` use plain arithmetic, so they also accept arrays entry by entry; the simulator evaluates
+a whole trace in one call.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from dataclasses import dataclass
 from typing import Protocol
 
 HOUR_S = 3600.0
-#: β ≈ X·β_r: only jobs that come home share the budget, so each gets X times as much (paper, X = 3).
+#: β ≈ X·β_r: only jobs that return share the budget, so each gets X times as much (paper, X = 3).
 STAR_X = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the factors need to know of the workload as a whole."""
+    """Statistics of the whole workload that the factors depend on."""
 
     #: E[r], GPU equivalents.
     mean_size: float
     #: T, seconds.
     mean_runtime_s: float
-    #: Root mean square of the run times, seconds; 0 if nobody knows.
+    #: Root mean square of the run times, seconds; 0 if unknown.
     rms_runtime_s: float = 0.0
 
     @property
     def tail(self) -> float:
-        """How heavy the tail of the run times is: 1 if they are exponential, or even."""
+        """Weight of the tail of the run times: 1 for an exponential or lighter-tailed distribution."""
         return max(1.0, self.rms_runtime_s / (math.sqrt(2) * self.mean_runtime_s))
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a policy may know of one job."""
+    """The attributes of a job that a waiting policy may use."""
 
     #: r, GPU equivalents.
     size: float
     gpus: int
     #: t, seconds; the user's estimate or the workload's mean.
     runtime_s: float
-    #: Home from the cloud: this is its second wait.
+    #: The job returned from the cloud: this is its second wait.
     returned: bool = False
 
 
 class WaitingPolicy(Protocol):
-    """One way of sharing out the budget."""
+    """One way of dividing the wait budget among jobs."""
 
-    #: As people write it in papers and see it in reasons.
+    #: Name in papers and in reasons.
     title: str
-    #: Symbol and unit of the factor in reasons; "h" factors are given in hours by people.
+    #: Symbol of the factor in reasons; with `factor_in_hours` the factor is configured and shown in hours.
     symbol: str
     factor_in_hours: bool
 
@@ -63,21 +63,21 @@ class WaitingPolicy(Protocol):
         """The factor k that spends a budget of P percent on this workload."""
 
     def wait_s(self, factor: float, ask: Ask) -> float:
-        """Seconds a job may wait; infinity means until there is room."""
+        """Seconds a job may wait; infinity means until capacity is free."""
 
     def formula(self, factor: float, ask: Ask) -> str:
-        """The sum behind `wait_s` in people's units, e.g. "2 GPU × 1.5 h × α 0.08"."""
+        """The product behind `wait_s` in display units, e.g. "2 GPU × 1.5 h × α 0.08"."""
 
 
 class NoWait:
-    """w = 0: what does not fit at once leaves."""
+    """w = 0: a job that cannot start at once offloads."""
 
     title = "No-Wait"
     symbol = ""
     factor_in_hours = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
-        """There is nothing to share out."""
+        """Always 0: the policy has no factor."""
         return 0.0
 
     def wait_s(self, factor: float, ask: Ask) -> float:
@@ -85,12 +85,12 @@ class NoWait:
         return 0.0
 
     def formula(self, factor: float, ask: Ask) -> str:
-        """No formula, a rule."""
+        """A fixed phrase: the policy has no formula."""
         return "nothing waits"
 
 
 class ConstantWait:
-    """w = C, the same for all; C = P·T/100."""
+    """w = C, the same for all jobs; C = P·T/100."""
 
     title = "Constant-Wait"
     symbol = "C"
@@ -150,7 +150,7 @@ class ResourceWait:
 
 
 class ComputeWait:
-    """w = α·r·t, in proportion to what the job costs; α = P/(100·E[r])."""
+    """w = α·r·t, in proportion to the job's compute (and so its cost); α = P/(100·E[r])."""
 
     title = "Compute-Wait"
     symbol = "α"
@@ -170,9 +170,9 @@ class ComputeWait:
 
 
 class StarWait:
-    """First w = 0; a job that the cloud did not finish within T_max comes home and waits β·r.
+    """At first w = 0; a job that does not end within T_max in the cloud returns and waits β·r.
 
-    Needs no run-time estimates. Goes with the return policy "t-max".
+    Needs no run-time estimates. Intended for the return policy "t-max".
     """
 
     title = "Star-Wait"
@@ -193,14 +193,14 @@ class StarWait:
 
 
 class Infinite:
-    """w = ∞: nothing leaves for lack of room."""
+    """w = ∞: no job offloads for lack of capacity."""
 
     title = "Infinite-Wait"
     symbol = ""
     factor_in_hours = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
-        """There is nothing to share out."""
+        """Always 0: the policy has no factor."""
         return 0.0
 
     def wait_s(self, factor: float, ask: Ask) -> float:
@@ -208,7 +208,7 @@ class Infinite:
         return math.inf
 
     def formula(self, factor: float, ask: Ask) -> str:
-        """No formula, a rule."""
+        """A fixed phrase: the policy has no formula."""
         return "waits until there is room"
 
 
@@ -224,7 +224,7 @@ WAITING: dict[str, WaitingPolicy] = {
 
 
 def hours(seconds: float) -> str:
-    """A duration as people say it: "45 s", "14 min", "1.5 h"; under a millisecond it is none."""
+    """A duration with a suitable unit: "45 s", "14 min", "1.5 h"; below a millisecond "0 s"."""
     if abs(seconds) < 1e-3:
         return "0 s"
     if seconds < 100:
@@ -235,5 +235,5 @@ def hours(seconds: float) -> str:
 
 
 def gpus(ask: Ask) -> str:
-    """A job's size as people say it: GPUs, or GPU equivalents where CPUs weigh in."""
+    """A job's size for display: GPUs, or GPU equivalents where CPUs raise the size."""
     return f"{ask.gpus} GPU" if ask.size == ask.gpus else f"{ask.size:.3g} GPU-equivalents"

@@ -13,10 +13,10 @@ from starburst.policy.disciplines.rooms import CLOSED, FirstRoom, TightRoom
 
 
 class BestFitJobs:
-    """BF-J: jobs in order of arrival, each to the server with the least room that holds it.
+    """BF-J: jobs in order of arrival, each on the server with the least sufficient room.
 
-    Room only shrinks while they start, so a job passed over once is passed over for good: the next to start
-    is the earliest that fits the emptiest server.
+    Room only shrinks during `start`, so a job that fits no server once is not reconsidered; the next job to
+    start is always the earliest one that fits the emptiest server.
     """
 
     def __init__(self, servers: int, capacity: int) -> None:
@@ -32,11 +32,11 @@ class BestFitJobs:
         self._queue.add(job, size)
 
     def leave(self, job: int, server: int) -> None:
-        """A job is done."""
+        """A job has ended."""
         self._rooms.set(server, self._rooms[server] + self._held.pop(job))
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now."""
+        """The jobs that start now, with their servers."""
         started: list[ServerStart] = []
         while (taken := self._queue.take(self._rooms.most)) is not None:
             job, size = taken
@@ -64,11 +64,11 @@ class BestFitServers:
         self._queue.add(job, size)
 
     def leave(self, job: int, server: int) -> None:
-        """A job is done."""
+        """A job has ended."""
         self._rooms.set(server, self._rooms[server] + self._held.pop(job))
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now. Servers that not even the smallest job fits are not looked at."""
+        """The jobs that start now. Servers with less room than the smallest waiting job are skipped."""
         started: list[ServerStart] = []
         while (smallest := self._queue.smallest()) is not None:
             server = self._rooms.first(smallest)
@@ -85,18 +85,18 @@ class BestFitServers:
 
 
 class BestFitBoth:
-    """BF-J/S: BF-S on the servers that jobs have left, then BF-J for the new jobs that are still waiting.
+    """BF-J/S: BF-S on the servers that jobs have left, then BF-J for new jobs that still wait.
 
-    Serves at least half of what any policy can (theorem 2). When it is done nothing that waits fits any
-    server. With `stall`, a server under half full that cannot take what waits takes nothing until it is
-    empty (section VIII), for service times that would not let it empty.
+    The throughput is at least 1/2 of the maximum (theorem 2). After `start` no waiting job fits any server.
+    With `stall`, a server less than half full that cannot take a waiting job takes no job until it is empty
+    (section VIII); this is for service times under which servers would otherwise never become empty.
     """
 
     def __init__(self, servers: int, capacity: int, *, stall: bool = False) -> None:
         self._capacity = capacity
         self._stall = stall
         self._free = [capacity] * servers
-        #: The room of those that take jobs.
+        #: Room of the servers that accept jobs.
         self._rooms = TightRoom(servers, capacity)
         self._queue = BySize()
         self._held: dict[int, int] = {}
@@ -112,19 +112,19 @@ class BestFitBoth:
         self._new.append(job)
 
     def withdraw(self, job: int) -> None:
-        """A job that waits does so no longer."""
+        """A waiting job leaves the queue."""
         self._queue.remove(job)
 
     def leave(self, job: int, server: int) -> None:
-        """A job is done."""
+        """A job has ended."""
         self.room(server, min(self._capacity, self._free[server] + self._held.pop(job)))
 
     def hold(self, job: int, size: int, server: int) -> None:
-        """A job runs there that was not started from here; `room` is told next."""
+        """A job that this discipline did not start runs on the server; a call of `room` follows."""
         self._held[job] = size
 
     def room(self, server: int, room: int) -> None:
-        """What is free on a server, whoever took or freed the rest."""
+        """The server's free room, including changes by work outside the discipline."""
         grew = room > self._free[server]
         self._free[server] = room
         if self._rooms[server] != CLOSED or room == self._capacity:
@@ -133,14 +133,14 @@ class BestFitBoth:
                 self._left.add(server)
 
     def kept(self) -> Mapping[int, Configuration]:
-        """Nothing has to be remembered: no waiting job fits any server once `start` is done."""
+        """Always empty: nothing needs to be stored, as no waiting job fits any server after `start`."""
         return {}
 
     def keep(self, server: int, configuration: Configuration) -> None:
-        """There are no configurations."""
+        """Does nothing: the discipline has no configurations."""
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now."""
+        """The jobs that start now, with their servers."""
         started: list[ServerStart] = []
         for server in sorted(self._left):
             while (size := self._queue.largest(self._free[server])) is not None:
@@ -150,7 +150,8 @@ class BestFitBoth:
         self._left.clear()
         for job in self._new:
             size = self._queue.size(job)
-            # Had an older job of this size been waiting, it would not have fitted, and neither would this.
+            # `take` returns the oldest job of this size; an older one would have fitted no server, and then
+            # nor would this.
             if size is not None and (tightest := self._rooms.tightest(size)) is not None:
                 self._place(size, tightest, started)
         self._new.clear()

@@ -1,4 +1,4 @@
-"""What every discipline can be told and asked."""
+"""The interface of all disciplines."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ ServerStart = tuple[int, int]
 
 
 class Discipline(Protocol):
-    """The queue and the servers of one cluster, slot by slot. Jobs with lower numbers came first.
+    """The queue and the servers of one cluster, time slot by time slot. Lower job numbers arrived earlier.
 
-    In every slot first the jobs leave that are done, then the new ones arrive, then `start` says which of
-    those waiting start where. A slot in which none left or arrived needs no call: nothing would start.
+    In each slot the ended jobs leave, then new jobs arrive, then `start` chooses which waiting jobs start on
+    which servers. A slot without departures and arrivals needs no call, as no job would start.
     """
 
     def __len__(self) -> int:
-        """How many jobs wait."""
+        """The number of waiting jobs."""
 
     def arrive(self, job: int, size: int) -> None:
-        """A job joins the queue; its number is its own, its size is in units of the capacity."""
+        """A job joins the queue; its number is unique, its size is in units of the capacity."""
 
     def leave(self, job: int, server: int) -> None:
-        """A job that runs on this server is done."""
+        """A job that runs on this server has ended."""
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now. They hold their room until they leave."""
+        """The jobs that start now, with their servers. They occupy their room until `leave`."""
 
 
 class LiveDiscipline(Discipline, Protocol):
-    """One that can also be told what happens on a cluster that it does not have to itself."""
+    """A discipline for a cluster that it shares: it also receives changes caused by other work."""
 
     def withdraw(self, job: int) -> None:
-        """A job that waits does so no longer."""
+        """A waiting job leaves the queue."""
 
     def hold(self, job: int, size: int, server: int) -> None:
-        """A job runs there that was not started from here; `room` is told next."""
+        """A job that this discipline did not start runs on the server; a call of `room` follows."""
 
     def room(self, server: int, room: int) -> None:
-        """What is free on a server, whoever took or freed the rest; from 0 to the capacity."""
+        """The server's free room (0 to the capacity), including changes by work outside the discipline."""
 
     def kept(self) -> Mapping[int, Configuration]:
-        """Servers that keep a configuration until they are empty: all there is to remember of the past."""
+        """Servers that keep a configuration until they are empty: the only state that must be stored."""
 
     def keep(self, server: int, configuration: Configuration) -> None:
-        """A server has this configuration from before; told first of all, before `hold`."""
+        """Restore a server's stored configuration; called before any `hold`."""
 
 
 #: make(servers, capacity)

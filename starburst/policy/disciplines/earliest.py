@@ -1,4 +1,4 @@
-"""Waiting jobs by order of arrival: the earliest that fits some room."""
+"""Waiting jobs in order of arrival: the earliest job that fits some room."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import inf
 
 
 class Earliest:
-    """A queue searched by "first come of those no larger than": a tree of minima over the sizes.
+    """A queue searched for the earliest job up to a size: a tree of minima over the sizes.
 
-    Only sizes that occur take memory; every call takes O(log capacity).
+    Memory is used only for sizes that occur; each call takes O(log capacity).
     """
 
     def __init__(self, capacity: int) -> None:
@@ -23,7 +23,7 @@ class Earliest:
         return self._waiting
 
     def add(self, job: int, size: int) -> None:
-        """A job joins."""
+        """A job joins the queue."""
         self._seq += 1
         self._waiting += 1
         jobs = self._jobs.setdefault(size, deque())
@@ -32,7 +32,7 @@ class Earliest:
             self._update(size, self._seq)
 
     def take(self, room: int) -> tuple[int, int] | None:
-        """The earliest job of size ≤ room goes: (job, size); None where there is none."""
+        """Remove the earliest job of size ≤ room and return (job, size); None if there is none."""
         node = self._earliest(room)
         if node is None:
             return None
@@ -49,7 +49,7 @@ class Earliest:
         return job, size
 
     def _earliest(self, room: int) -> int | None:
-        """The node with the earliest job among those that together cover sizes 0 … room."""
+        """The node of the earliest job, among the nodes that together cover sizes 0 … room."""
         first, node, best, found = self._first, self._leaves + room + 1, inf, None
         while node > 1:
             if node & 1 and first.get(node - 1, inf) < best:

@@ -1,4 +1,4 @@
-"""FIFO-FF: first in, first out, each to the first server that holds it."""
+"""FIFO-FF: first in, first out; each job on the first server that holds it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starburst.policy.disciplines.rooms import FirstRoom
 
 
 class FifoFirstFit:
-    """The yardstick of section VII-B: the first job waits until a server holds it, the others behind it."""
+    """The baseline of section VII-B: the first job waits until a server holds it and blocks later ones."""
 
     def __init__(self, servers: int, capacity: int) -> None:
         self._rooms = FirstRoom(servers, capacity)
@@ -24,11 +24,11 @@ class FifoFirstFit:
         self._queue.append((job, size))
 
     def leave(self, job: int, server: int) -> None:
-        """A job is done."""
+        """A job has ended."""
         self._rooms.set(server, self._rooms[server] + self._held.pop(job))
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now."""
+        """The jobs that start now, with their servers."""
         started: list[ServerStart] = []
         while self._queue:
             job, size = self._queue[0]

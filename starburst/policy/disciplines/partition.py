@@ -6,12 +6,12 @@ from bisect import bisect_left
 
 
 class Partition:
-    """Types of size: for m = 0 … J-1, of a capacity of 1,
+    """Types of size; for m = 0 … J-1 and a capacity of 1,
 
-    type 2m takes ((2/3)·2⁻ᵐ, 2⁻ᵐ] and type 2m+1 takes ((1/2)·2⁻ᵐ, (2/3)·2⁻ᵐ].
+        type 2m covers ((2/3)·2⁻ᵐ, 2⁻ᵐ] and type 2m+1 covers ((1/2)·2⁻ᵐ, (2/3)·2⁻ᵐ].
 
-    The last type takes all smaller sizes too, which count as 2⁻ᴶ. Sizes are whole, so the upper ends are
-    rounded down to the largest size below them, and nothing is lost by it.
+    The last type also covers all smaller sizes, which are rounded up to 2⁻ᴶ. Sizes are integers, so rounding
+    the upper ends of the intervals down to integers changes no type.
     """
 
     def __init__(self, capacity: int, levels: int) -> None:
@@ -36,12 +36,12 @@ class Partition:
         return len(self.tops) - 1 - bisect_left(self._rising, size)
 
     def rounded(self, size: int) -> int:
-        """What a size counts as under VQS."""
+        """The size that VQS reserves for a job: at least 2⁻ᴶ of the capacity."""
         return max(size, self._least)
 
 
 def levels_for(smallest: int, capacity: int) -> int:
-    """The least J ≥ 2 with 2⁻ᴶ of the capacity ≤ the smallest size, as theorem 3 asks."""
+    """The least J ≥ 2 with 2⁻ᴶ of the capacity ≤ the smallest size, as theorem 3 requires."""
     levels = 2
     while smallest << levels < capacity:
         levels += 1

@@ -9,20 +9,20 @@ from starburst.policy.disciplines.discipline import MakeLive
 from starburst.policy.disciplines.vqs import VirtualQueues
 from starburst.policy.disciplines.vqs_bf import VirtualQueuesBestFit
 
-#: J of the partition: shares of a node down to 1/128 are told apart. Types that nothing is of cost next to
-#: nothing, and a job that is exactly 2⁻ᵐ of a node is counted as that only if J > m.
+#: J of the partition: sizes down to 1/128 of a node are distinguished. Types without jobs cost almost
+#: nothing, and a job of exactly 2⁻ᵐ of a node is at the upper end of its type only if J > m.
 LEVELS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOrder:
-    """A discipline, and what it means for who waits."""
+    """A discipline, and its effect on waiting jobs as shown in reasons."""
 
     title: str
     make: MakeLive
-    #: Who of those waiting goes first, as part of a reason.
+    #: Which waiting job goes first, as part of a reason.
     first: str
-    #: Whether a job may wait beside room that it fits.
+    #: Whether a job may wait although it fits some free room.
     keeps_room: bool = False
 
 

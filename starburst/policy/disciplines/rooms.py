@@ -1,15 +1,15 @@
-"""The free room on every server, searched for the first server that holds a job and for the tightest one."""
+"""The free room of all servers, indexed for first-fit and for best-fit search."""
 
 from __future__ import annotations
 
 from sortedcontainers import SortedList
 
-#: The room of a server that takes no jobs.
+#: Room of a server that accepts no jobs.
 CLOSED = -1
 
 
 class FirstRoom:
-    """Finds the first server with enough room: a tree of maxima, O(log servers) per call."""
+    """Finds the first server with sufficient room: a tree of maxima, O(log servers) per call."""
 
     def __init__(self, servers: int, room: int) -> None:
         self._leaves = 1 << (servers - 1).bit_length()
@@ -33,7 +33,7 @@ class FirstRoom:
             most[node] = room
 
     def first(self, size: int) -> int | None:
-        """The first server with room ≥ size > 0."""
+        """The first server with room ≥ size > 0; None if there is none."""
         most = self._most
         if most[1] < size:
             return None
@@ -46,7 +46,7 @@ class FirstRoom:
 
 
 class TightRoom:
-    """Finds the server with the least room that is enough, the first of those with equal room."""
+    """Finds the server with the least sufficient room; ties go to the first server."""
 
     def __init__(self, servers: int, room: int) -> None:
         self._rooms = [CLOSED] * servers
@@ -74,5 +74,5 @@ class TightRoom:
 
     @property
     def most(self) -> int:
-        """The room of the emptiest server."""
+        """The room of the emptiest open server; CLOSED if none is open."""
         return self._order[-1][0] if self._order else CLOSED

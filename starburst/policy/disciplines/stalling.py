@@ -1,7 +1,7 @@
-"""When a server that never empties by chance should take no more jobs until it has (section VIII).
+"""Stalling: a server that is used inefficiently takes no more jobs until it is empty (section VIII).
 
-The guarantees need servers to become empty now and then. Geometric service times see to that; under others
-a server that works inefficiently is stalled.
+The throughput guarantees need servers to become empty now and then. Geometric service times ensure that; for
+other distributions inefficient servers are stalled.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ def half_empty(free: int, capacity: int) -> bool:
 
 
 def far_from_best(weight: int, best: int, share: float) -> bool:
-    """VQS and VQS-BF: the weight of the configuration is below this share of the largest there is."""
+    """VQS and VQS-BF: the configuration's weight is below this share of the largest weight."""
     return weight < share * best

@@ -1,4 +1,4 @@
-"""VQS: a queue per type of size, and servers that keep a configuration until they are empty (section V)."""
+"""VQS: one virtual queue per type of size; a server keeps its configuration until it is empty (section V)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
 
 
 class VirtualQueues:
-    """Serves at least 2/3 of what any policy can (theorem 3), if no size is below 2⁻ᴶ of the capacity.
+    """Throughput of at least 2/3 of the maximum (theorem 3), if no size is below 2⁻ᴶ of the capacity.
 
-    An empty server takes the heaviest configuration when something waits. One with a slot for type 1 keeps
-    2/3 of itself for one job of that type; the rest goes to the other type, as many as fit, each queue in
-    order of arrival and each head to the first server that serves its type and has room. With `stall` > 0 a
-    server whose configuration weighs less than that share of the heaviest takes nothing until it is empty.
+    An empty server takes the configuration of maximum weight when jobs wait. A configuration with a slot for
+    type 1 reserves 2/3 of the server for one job of that type; the rest serves as many jobs of the other type
+    as fit. Each queue is served in order of arrival, its head on the first server that serves its type and
+    has room. With `stall` > 0 a server whose configuration weighs less than that share of the maximum takes
+    no job until it is empty.
     """
 
     def __init__(self, servers: int, capacity: int, *, levels: int, stall: float = 0.0) -> None:
@@ -37,14 +38,14 @@ class VirtualQueues:
         self._configured: list[Configuration | None] = [None] * servers
         self._stalled = [False] * servers
         self._free = [capacity] * servers
-        #: Per server and type, jobs that run and what they take.
+        #: Per server and type: the number of running jobs and the room they occupy.
         self._running = [[0 for _ in types] for _ in range(servers)]
         self._taken = [[0 for _ in types] for _ in range(servers)]
         #: Servers without a configuration.
         self._empty = list(range(servers))
         heapify(self._empty)
         self._held: dict[int, tuple[int, int]] = {}
-        #: Types with a new head or with new room.
+        #: Types whose queue head or room has changed.
         self._changed: set[int] = set()
 
     def __len__(self) -> int:
@@ -64,25 +65,25 @@ class VirtualQueues:
             self._changed.add(kind)
 
     def withdraw(self, job: int) -> None:
-        """A job that waits does so no longer."""
+        """A waiting job leaves the queue."""
         kind = self._types.kind(self._sizes[job])
         if self._queues[kind][0] == job:
             self._changed.add(kind)
         self._depart(kind, job)
 
     def leave(self, job: int, server: int) -> None:
-        """A job is done."""
+        """A job has ended."""
         kind, size = self._held.pop(job)
         self._running[server][kind] -= 1
         self._taken[server][kind] -= size
         self.room(server, min(self._capacity, self._free[server] + size))
 
     def hold(self, job: int, size: int, server: int) -> None:
-        """A job runs there that was not started from here; `room` is told next."""
+        """A job that this discipline did not start runs on the server; a call of `room` follows."""
         self._occupy(job, self._types.kind(size), self._types.rounded(size), server)
 
     def room(self, server: int, room: int) -> None:
-        """What is free on a server, whoever took or freed the rest."""
+        """The server's free room, including changes by work outside the discipline."""
         self._free[server] = room
         if self._configured[server] is None:
             return
@@ -92,17 +93,17 @@ class VirtualQueues:
             self._refresh(server)
 
     def kept(self) -> Mapping[int, Configuration]:
-        """The configurations of servers that have one."""
+        """The configurations of the servers that have one."""
         return {server: chosen for server, chosen in enumerate(self._configured) if chosen is not None}
 
     def keep(self, server: int, configuration: Configuration) -> None:
-        """A server has this configuration from before."""
+        """Restore a server's stored configuration."""
         self._empty.remove(server)
         heapify(self._empty)
         self._configured[server] = configuration
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now: on servers that are under way, then on empty ones, one after the other."""
+        """The jobs that start now: first on configured servers, then on empty ones, one server at a time."""
         started: list[ServerStart] = []
         self._serve_changed(started)
         barren: list[int] = []
@@ -115,7 +116,7 @@ class VirtualQueues:
                     continue
                 self._close(server)
                 self._configured[server] = None
-            barren.append(server)  # what is there besides leaves too little room
+            barren.append(server)  # other work on the server leaves too little room
         for server in barren:
             heappush(self._empty, server)
         return started
@@ -127,7 +128,7 @@ class VirtualQueues:
             self._serve(kind, started)
 
     def _serve(self, kind: int, started: list[ServerStart]) -> None:
-        """Heads of this queue go while one fits."""
+        """Start jobs from the head of this type's queue while the head fits a server."""
         queue, rooms = self._queues[kind], self._rooms[kind]
         while queue and (server := rooms.first(self._sizes[job := queue[0]])) is not None:
             if self._stall and not self._is_idle(server) and self._inefficient(server):
@@ -141,7 +142,7 @@ class VirtualQueues:
             started.append((job, server))
 
     def _depart(self, kind: int, job: int) -> int:
-        """A job waits no longer; says its size."""
+        """Remove a waiting job and return its size."""
         self._queues[kind].remove(job)
         self._waiting[kind] -= 1
         return self._sizes.pop(job)
@@ -152,7 +153,7 @@ class VirtualQueues:
         self._taken[server][kind] += size
 
     def _is_idle(self, server: int) -> bool:
-        """Whether nothing runs of the types that the server serves."""
+        """Whether no job of the types that the server serves runs on it."""
         chosen = self._configured[server]
         assert chosen is not None
         running = self._running[server]
@@ -165,12 +166,12 @@ class VirtualQueues:
         return stalling.far_from_best(chosen.weight(self._waiting), best, self._stall)
 
     def _renew(self, server: int) -> None:
-        """An empty server takes the heaviest configuration."""
+        """Give an empty server the configuration of maximum weight."""
         _, self._configured[server] = heaviest(self._choices, self._waiting)
         self._refresh(server)
 
     def _refresh(self, server: int) -> None:
-        """The room for each type that the server serves: what is left of its part, if that is free."""
+        """Set the room for each type that the server serves: the unused part, at most the free room."""
         chosen = self._configured[server]
         if chosen is None or self._stalled[server]:
             return
@@ -178,7 +179,7 @@ class VirtualQueues:
             self._set_room(chosen.kind, server, self._capacity)
             return
         self._set_room(chosen.kind, server, self._capacity // 3)
-        # What a job of type 1 leaves of its part is too small for another.
+        # A job of type 1 leaves too little of its part for a second one.
         self._set_room(LARGE, server, self._types.tops[LARGE])
 
     def _set_room(self, kind: int, server: int, part: int) -> None:
@@ -191,7 +192,7 @@ class VirtualQueues:
             self._changed.add(kind)
 
     def _clear(self, server: int) -> None:
-        """The server is empty."""
+        """The server is empty: drop its configuration and end a stall."""
         self._close(server)
         self._stalled[server] = False
         self._configured[server] = None

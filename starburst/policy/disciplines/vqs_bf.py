@@ -1,4 +1,4 @@
-"""VQS-BF: the configurations of VQS filled best-fit; the room left goes to whatever waits (section VI)."""
+"""VQS-BF: configurations of VQS filled best-fit; any waiting jobs fill the remaining room (section VI)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from starburst.policy.disciplines.rooms import CLOSED, FirstRoom
 
 
 class VirtualQueuesBestFit:
-    """Serves at least 2/3 of what any policy can (theorem 4), if no size is below 2⁻ᴶ of the capacity.
+    """Throughput of at least 2/3 of the maximum (theorem 4), if no size is below 2⁻ᴶ of the capacity.
 
-    Servers in order; an empty one takes the heaviest configuration. Each takes the largest job of type 1
-    that fits, if its configuration has a slot for it; then the largest of the other type while fewer run
-    than it has slots; then the largest of all. Jobs hold their exact size. Nothing that waits fits any server
-    afterwards, so a server is only looked at when the smallest job fits it.
+    Servers are visited in order; an empty one takes the configuration of maximum weight. Each takes the
+    largest fitting job of type 1 if its configuration has a slot for it, then the largest fitting jobs of the
+    other type up to its slots, then the largest fitting jobs of any type. Jobs occupy their exact size.
+    Afterwards no waiting job fits any server, so only servers with room for the smallest waiting job are
+    visited.
     """
 
     def __init__(self, servers: int, capacity: int, *, levels: int, stall: float = 0.0) -> None:
@@ -27,11 +28,11 @@ class VirtualQueuesBestFit:
         self._types = Partition(capacity, levels)
         self._choices = reduced(levels)
         self._queue = BySize()
-        #: Jobs that wait, per type; jobs that run, per server and type.
+        #: Waiting jobs per type; running jobs per server and type.
         self._waiting = [0] * len(self._types)
         self._running = [[0] * len(self._types) for _ in range(servers)]
         self._free = [capacity] * servers
-        #: The room of those that take jobs.
+        #: Room of the servers that accept jobs.
         self._rooms = FirstRoom(servers, capacity)
         self._configured = [self._choices[0]] * servers
         self._held: dict[int, tuple[int, int]] = {}
@@ -49,41 +50,41 @@ class VirtualQueuesBestFit:
         self._waiting[self._types.kind(size)] += 1
 
     def withdraw(self, job: int) -> None:
-        """A job that waits does so no longer."""
+        """A waiting job leaves the queue."""
         self._waiting[self._types.kind(self._queue.remove(job))] -= 1
 
     def leave(self, job: int, server: int) -> None:
-        """A job is done."""
+        """A job has ended."""
         kind, size = self._held.pop(job)
         self._running[server][kind] -= 1
         self.room(server, min(self._capacity, self._free[server] + size))
 
     def hold(self, job: int, size: int, server: int) -> None:
-        """A job runs there that was not started from here; `room` is told next."""
+        """A job that this discipline did not start runs on the server; a call of `room` follows."""
         kind = self._types.kind(size)
         self._held[job] = kind, size
         self._running[server][kind] += 1
 
     def room(self, server: int, room: int) -> None:
-        """What is free on a server, whoever took or freed the rest."""
+        """The server's free room, including changes by work outside the discipline."""
         self._free[server] = room
         if room == self._capacity:
-            self._configured[server] = self._choices[0]  # until it takes one
+            self._configured[server] = self._choices[0]  # replaced when `start` fills the server
         elif self._rooms[server] == CLOSED:
             return
         self._rooms.set(server, room)
 
     def kept(self) -> Mapping[int, Configuration]:
-        """The configurations of servers that are not empty; all others have the first there is."""
+        """The configurations that differ from the first one, which every empty server has."""
         first = self._choices[0]
         return {server: chosen for server, chosen in enumerate(self._configured) if chosen != first}
 
     def keep(self, server: int, configuration: Configuration) -> None:
-        """A server has this configuration from before."""
+        """Restore a server's stored configuration."""
         self._configured[server] = configuration
 
     def start(self) -> list[ServerStart]:
-        """Jobs that start now."""
+        """The jobs that start now, with their servers."""
         started: list[ServerStart] = []
         while (smallest := self._queue.smallest()) is not None:
             server = self._rooms.first(smallest)
@@ -103,7 +104,7 @@ class VirtualQueuesBestFit:
         return stalling.far_from_best(self._configured[server].weight(self._waiting), best, self._stall)
 
     def _fill(self, server: int, started: list[ServerStart]) -> None:
-        """Type 1, the other type of the configuration, then all."""
+        """Fill with type 1, then the configuration's other type, then any type."""
         large, kind, slots = self._configured[server]
         running = self._running[server]
         if large and (size := self._largest(LARGE, self._free[server])) is not None:
@@ -114,7 +115,7 @@ class VirtualQueuesBestFit:
             self._place(size, self._types.kind(size), server, started)
 
     def _largest(self, kind: int, room: int) -> int | None:
-        """The largest size of this type that waits and is ≤ room."""
+        """The largest waiting size of this type that is ≤ room; None if there is none."""
         if not self._waiting[kind]:
             return None
         size = self._queue.largest(min(room, self._types.tops[kind]))

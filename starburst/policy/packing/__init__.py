@@ -1,1 +1,1 @@
-"""Which instances to rent for which tasks."""
+"""The choice of cloud instances for tasks."""

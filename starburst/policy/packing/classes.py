@@ -1,7 +1,7 @@
-"""Tasks grouped by demand class, and offers, as arrays: what all packers but `none` compute on.
+"""Tasks grouped by demand class, and offers, as arrays: the input of all packers but `none`.
 
-Tasks of one class ask for the same, run the same and weigh the same in their jobs, so a packer decides how
-many of a class go where; which ones is settled last (`Classes.take`). Eight thousand tasks are nine classes.
+Tasks of a class have equal demands, workloads and job weights, so a packer only decides how many tasks of a
+class go on each instance; `match.settle` then selects the tasks. Eight thousand tasks may form nine classes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from starburst.policy.packing.plan import Situation, TaskKey, priced
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-#: GPUs, milli-CPUs, MiB.
+#: Kinds of resources: GPUs, milli-CPUs, MiB.
 KINDS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Market:
-    """Offers in the catalog's order and then those of machines we still have, K in all.
+    """K offers: those of the catalog in its order, then those of running instances that the catalog lacks.
 
-    Unknown prices count as the dearest.
+    Unknown prices count as the highest known price.
     """
 
     offers: tuple[Offer, ...]
-    #: How many of them, from the first on, may be asked for now.
+    #: The first `open` offers may be launched now.
     open: int
     #: K × 3.
     capacity: Ints
@@ -41,24 +41,25 @@ class Market:
     rate: Ints
 
     def index(self, offer: Offer) -> int:
-        """Where the offer of this name stands."""
+        """Index of the offer of this name."""
         return next(k for k, o in enumerate(self.offers) if o.name == offer.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """Tasks by class, C of them, in the order in which each class was first met.
+    """Tasks by class, C classes in the order of their first task.
 
-    A class that no open offer holds is of tasks that run already; they are stuck where they are.
+    A class that no open offer holds has only tasks on running instances; they must stay there ("stuck").
     """
 
     market: Market
     members: tuple[tuple[Task, ...], ...]
-    #: What a task asks for on each offer, K × C × 3; more than anything has where it does not run.
+    #: Demand of a task on each offer, K × C × 3; `NOWHERE` where it cannot run.
     demand: Ints
     #: Whether an offer holds one task alone, K × C.
     holds: Bools
-    #: Reservation price: micro-dollars per hour of the cheapest open offer that holds it; and which that is.
+    #: Reservation price, C: micro-dollars per hour of the cheapest open offer that holds the task; `home` is
+    #: that offer's index.
     price: Ints
     home: Ints
     #: Sum of the reservation prices of all tasks of the job, C (Eva, section 4.4).
@@ -66,9 +67,10 @@ class Classes:
     workload: tuple[str, ...]
     #: Throughput of a task of the row's class beside one of the column's, C × C.
     pair: Floats
-    #: New tasks that no open offer holds, with the resource that fails.
+    #: Tasks without a class, each with the lacking resource: no offer holds them, or only that of a running
+    #: instance and they are not on one.
     unplaced: tuple[tuple[Task, str], ...]
-    #: Task → its class.
+    #: Task key → index of its class.
     of: Mapping[TaskKey, int]
 
     def __len__(self) -> int:
@@ -81,16 +83,16 @@ class Classes:
 
     @property
     def counts(self) -> Ints:
-        """How many tasks each class has."""
+        """Number of tasks per class."""
         return np.array([len(m) for m in self.members], np.int64)
 
 
-#: No machine has as much, and a million tasks that ask for it still fit into 64 bits.
+#: More than any instance has; a million such demands still fit into 64 bits.
 NOWHERE = 2**42
 
 
 def market_of(situation: Situation) -> Market:
-    """Offers as arrays."""
+    """The offers of a situation as arrays."""
     offers = situation.offers
     names = {offer.name for offer in offers}
     ours = {r.offer.name: r.offer for r in situation.instances if r.offer.name not in names}
@@ -101,7 +103,7 @@ def market_of(situation: Situation) -> Market:
 
 
 def classes_of(situation: Situation, *, gangs: bool = True) -> Classes:
-    """Group the tasks. Without `gangs` each task counts as a job of its own (Eva-Single, section 4.4)."""
+    """Group tasks into classes. Without `gangs` each task counts as its own job (Eva-Single, section 4.4)."""
     market = market_of(situation)
     asks: dict[Ask, tuple[Ints, Bools, int, int] | None] = {}
     groups: dict[tuple[Ask, str, int], list[Task]] = {}
@@ -138,7 +140,7 @@ def classes_of(situation: Situation, *, gangs: bool = True) -> Classes:
 def _look_up(
     ask: Ask, task: Task, market: Market, asks: dict[Ask, tuple[Ints, Bools, int, int] | None]
 ) -> tuple[Ints, Bools, int, int] | None:
-    """Demand on every offer, who holds it, reservation price and its offer; None if nobody holds it."""
+    """Demand on each offer, offers that hold it, reservation price and home; None if no offer holds it."""
     if ask not in asks:
         demand = np.full((len(market.offers), KINDS), NOWHERE, np.int64)
         holds = np.zeros(len(market.offers), bool)

@@ -1,9 +1,9 @@
-"""The co-location throughput table, learnt while jobs run (Eva, EuroSys'25, sections 4.3 and 4.4).
+"""The co-location throughput table, learnt from running jobs (Eva, EuroSys'25, sections 4.3 and 4.4).
 
-A table never asks for the time: an observation says when it was made. What was observed of a single-task job
-is averaged, each older observation at half its weight for every half-life that has passed. What was deduced
-of a multi-task job is a guess at which task was the straggler: it has no weight of its own, so the next
-observation replaces it. A table keeps a limited number of sets; the least recently confirmed goes first.
+The table reads no clock: each observation carries its time. Observations of single-task jobs are averaged,
+with weights that halve every half-life. An observation of a multi-task job is attributed to the presumed
+straggler; such a deduced entry has weight 0, so the next observation replaces it. The number of sets is
+limited; the set observed least recently is dropped first.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 from starburst.policy.packing.throughput import DEFAULT_PAIR, Company, throughputs
 
-#: Seconds after which an observation weighs half.
+#: Seconds after which the weight of an observation has halved.
 HALF_LIFE_S = 6 * 3600.0
-#: Sets of workloads that are remembered.
+#: Largest number of remembered sets.
 MAX_SETS = 4096
-#: Smaller changes are no news to whoever made a plan.
+#: A smaller change of a throughput does not raise the table's version.
 TOLERANCE = 1e-3
 
 
@@ -28,37 +28,38 @@ class Seen:
     """Throughput of one workload in one set."""
 
     value: float
-    #: How many recent direct observations stand behind it; 0 if it was deduced.
+    #: Faded number of direct observations; 0 if the value was deduced.
     weight: float
-    #: When it was last observed, seconds.
+    #: Time of the last observation, seconds.
     at: float
-    #: The value by which `version` last grew.
+    #: The value at the last increase of `version` for it.
     announced: float
 
 
 @dataclass(slots=True)
 class Colocation:
-    """Throughput of workloads by what runs beside them; changes only by `observe`."""
+    """Throughput of workloads by the other workloads on the instance; only `observe` changes it."""
 
-    #: Of a pair that was never seen; smaller packs more carefully.
+    #: Throughput of a pair that was never observed; a smaller value packs more cautiously.
     default: float = DEFAULT_PAIR
     half_life_s: float = HALF_LIFE_S
     max_sets: int = MAX_SETS
-    #: A known profile is not learnt any further.
+    #: False for a profile measured beforehand, which observations do not change.
     learns: bool = True
-    #: Grows when a plan may be out of date, as a value changed by more than `TOLERANCE`.
+    #: Increases when a value has changed by more than `TOLERANCE` or a set was dropped: plans may be
+    #: outdated.
     version: int = 0
-    #: Sets of two and more, the most recently confirmed last.
+    #: Sets of two or more workloads, the most recently observed last.
     _sets: dict[Company, dict[str, Seen]] = field(default_factory=dict)
 
     @property
     def workloads(self) -> frozenset[str]:
-        """Those of which something was seen."""
+        """Workloads with at least one entry."""
         return frozenset(workload for known in self._sets.values() for workload in known)
 
     @classmethod
     def known(cls, pairs: Mapping[tuple[str, str], float], default: float = DEFAULT_PAIR) -> Colocation:
-        """A profile measured beforehand, (workload, beside) → throughput; pairs not in it get the default."""
+        """A profile measured beforehand: (workload, beside) → throughput; other pairs have the default."""
         table = cls(default, max_sets=max(MAX_SETS, len(pairs)), learns=False)
         for (workload, beside), value in pairs.items():
             known = table._sets.setdefault(_company(workload, (beside,)), {})
@@ -66,23 +67,24 @@ class Colocation:
         return table
 
     def pair(self, workload: str, beside: str) -> float:
-        """Of `workload` beside one task of `beside`."""
+        """Throughput of `workload` beside one task of `beside`."""
         company = (workload, beside) if workload <= beside else (beside, workload)
         seen = self._sets.get(company, {}).get(workload)
         return self.default if seen is None else seen.value
 
     def exact(self, company: Company) -> Mapping[str, float] | None:
-        """Of those workloads of a set of three or more (sorted) that were seen in it; None if none was."""
+        """Recorded throughputs within this sorted set (three or more), by workload; None without a record."""
         known = self._sets.get(company)
         return None if known is None else {workload: seen.value for workload, seen in known.items()}
 
     def observe(self, job: Sequence[tuple[str, Sequence[str]]], throughput: float, *, now: float) -> None:
-        """A job of these tasks (workload, workloads beside it) ran at this normalised throughput.
+        """Record the normalised throughput of a job, given each task's workload and the workloads beside it.
 
-        At most one entry changes: that of the straggler. No task that is alone is one. Above 1 counts as 1.
+        At most one entry changes, that of the presumed straggler; a task alone on its instance cannot be the
+        straggler. Values above 1 count as 1.
 
         Raises:
-            ValueError: the throughput is no finite number, or is negative.
+            ValueError: the throughput is not a finite number, or is negative.
         """
         if not math.isfinite(throughput) or throughput < 0:
             raise ValueError(f"{throughput!r} is not a throughput")
@@ -94,11 +96,12 @@ class Colocation:
     def _straggler(
         self, job: Iterable[tuple[str, Sequence[str]]], value: float
     ) -> tuple[str, Company] | None:
-        """The task whose entry takes the observation, by the three rules of section 4.4.
+        """The task to which the observation is attributed, by the three rules of section 4.4.
 
-        Nothing recorded: the one beside most tasks. Something recorded that is not above the observation:
-        the lowest. All recorded are above it: the unrecorded one beside most tasks; the paper does not say
-        what if every task is recorded: then the lowest, as the likeliest straggler, has become slower.
+        No entry is recorded: the task beside most others. Some recorded entry does not exceed the
+        observation: the lowest entry. All recorded entries exceed it: the unrecorded task beside most others.
+        The paper leaves open the case that all tasks are recorded and exceed it; the lowest entry is then
+        lowered, as the likeliest straggler.
         """
         tasks = [(workload, _company(workload, beside)) for workload, beside in job if beside]
         recorded = [(seen, task) for task in tasks if (seen := self._value(*task)) is not None]
@@ -130,11 +133,11 @@ class Colocation:
             self.version += 1
 
     def _estimate(self, workload: str, company: Company) -> float:
-        """What the table says of a workload that was not yet seen in this set."""
+        """The table's current value for a workload that has no entry in this set."""
         return throughputs(self, company)[company.index(workload)]
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as plain data, for `restored`."""
+        """The whole table as plain data, for `restored`."""
         return {
             "default": self.default,
             "half_life_s": self.half_life_s,
@@ -150,7 +153,7 @@ class Colocation:
 
     @classmethod
     def restored(cls, snapshot: Mapping[str, Any]) -> Colocation:
-        """The table that `snapshot` was taken of."""
+        """The table of a `snapshot`."""
         facts = dict(snapshot)
         rows = facts.pop("seen")
         table = cls(**facts)
@@ -162,8 +165,7 @@ class Colocation:
 def faded(
     old: float, weight: float, value: float, *, age_s: float, half_life_s: float
 ) -> tuple[float, float]:
-    """The mean of a new value and of older ones, which weigh half after every half-life; what is left of
-    their weight."""
+    """Weighted mean of a new value and the older ones, whose weight halves per half-life; and that weight."""
     kept = weight * 0.5 ** (max(age_s, 0.0) / half_life_s)
     return (kept * old + value) / (kept + 1.0), kept
 

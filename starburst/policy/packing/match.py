@@ -1,4 +1,4 @@
-"""From counts of classes to tasks on machines: what already runs where it should, stays."""
+"""From class counts to tasks on instances; as many tasks as possible stay on their instance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starburst.domain.job import Task
 from starburst.policy.packing.classes import Classes, Ints
 from starburst.policy.packing.plan import Rented, TaskKey
 
-#: Machine id → its tasks, and machines to launch with theirs.
+#: Instance id → its tasks; and the launches with theirs.
 Settled = tuple[dict[str, list[Task]], list[tuple[Offer, tuple[Task, ...]]]]
 
 
@@ -23,14 +23,14 @@ def match(
     loads: Mapping[str, Ints],
     market: Sequence[Offer],
 ) -> tuple[dict[str, Ints], list[tuple[int, Ints]]]:
-    """Give wanted machines to running ones of the same offer, most tasks kept first; the rest is launched."""
+    """Assign wanted loads to running instances of the same offer, most kept tasks first; launch the rest."""
     names = [offer.name for offer in market]
     running: dict[str, list[str]] = defaultdict(list)
     for rented in instances:
         running[rented.offer.name].append(rented.id)
     given: dict[str, Ints] = {}
     rest: list[tuple[int, Ints, int]] = []
-    # As they are first: most are, and then there are few left to compare.
+    # Instances whose load is wanted unchanged are assigned first; few comparisons then remain.
     as_is: dict[tuple[str, bytes], list[str]] = defaultdict(list)
     for rented in reversed(instances):
         as_is[rented.offer.name, loads[rented.id].tobytes()].append(rented.id)
@@ -58,7 +58,7 @@ def _by_offer(machines: Sequence[tuple[int, Ints, int]]) -> dict[int, list[Ints]
 
 
 def _most_kept(now: Sequence[Ints], then: Sequence[Ints]) -> dict[int, int]:
-    """Pairs of a running machine and a wanted load, none twice; among equals that which changes least."""
+    """Index pairs of running instance and wanted load: most kept tasks first, then fewest changes."""
     before, after = np.stack(now)[:, None, :], np.stack(then)[None, :, :]
     kept = np.minimum(before, after).sum(axis=2)
     changed = np.abs(before - after).sum(axis=2)
@@ -80,7 +80,7 @@ def settle(
     given: Mapping[str, Ints],
     launches: Sequence[tuple[int, Ints]],
 ) -> Settled:
-    """Name the tasks: those on a machine stay as far as it holds their class; others fill what is open."""
+    """Select the tasks: those on an instance stay as far as its load has their class; others fill it up."""
     places = {name: load.copy() for name, load in given.items()}
     kept: dict[str, list[Task]] = {name: [] for name in given}
     stays: set[TaskKey] = set()
@@ -101,7 +101,7 @@ def settle(
 
 
 def moved(classes: Classes) -> dict[str, int]:
-    """How often the tasks of each job have been moved, together."""
+    """Number of moves so far, summed over the tasks of each job."""
     moves: dict[str, int] = defaultdict(int)
     for task in [*chain(*classes.members), *(task for task, _ in classes.unplaced)]:
         moves[task.job_id] += task.moves

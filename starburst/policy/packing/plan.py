@@ -1,4 +1,4 @@
-"""What a packer is asked and what it answers."""
+"""The input and the output of packers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from starburst.domain.money import Money
 from starburst.policy.packing.throughput import NO_INTERFERENCE, Throughput
 
 NOTHING = Money()
-#: Job and rank: names a task in plans.
+#: Job id and rank: identifies a task in plans.
 TaskKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Rented:
-    """A machine we have, or have asked for, and who is meant to be on it."""
+    """An instance that is running or launching, with the tasks assigned to it."""
 
     id: str
     offer: Offer
@@ -27,30 +27,30 @@ class Rented:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What packers remember between plans; whoever drives one gives it back with the next question."""
+    """State of a packer between plans; the caller passes it back with the next situation."""
 
-    #: When something last changed, and how often tasks came or went per second, old times faded.
+    #: Time of the last change, and the rate of jobs' arrivals and ends per second, older ones faded.
     at: float | None = None
     event_rate: float = 0.0
-    #: Share of those events that led to a Full Reconfiguration, old ones faded (Eva, section 4.5).
+    #: Share of those events that led to a Full Reconfiguration, older ones faded (Eva, section 4.5).
     full_share: float = 0.5
-    #: Tasks that came and tasks that were moved, old ones faded.
+    #: Numbers of arrived and of moved tasks, older ones faded.
     came: float = 0.0
     moved: float = 0.0
-    #: Tasks and offers that were there.
+    #: Tasks and offers of the last plan.
     known: frozenset[TaskKey] = frozenset()
     offers: tuple[Offer, ...] = ()
-    #: Since when a machine has been little used (Stratus' instance clearing).
+    #: Instance → since when it has been little used (Stratus' instance clearing).
     idle_since: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that a plan depends on."""
+    """The complete input of a plan."""
 
-    #: Every live task, those on machines included.
+    #: All live tasks, including those on instances.
     tasks: tuple[Task, ...]
-    #: What may be asked for now: an offer that ran out of capacity is left out by whoever asks.
+    #: Offers that may be launched now; the caller omits those that ran out of capacity.
     offers: tuple[Offer, ...]
     instances: tuple[Rented, ...] = ()
     throughput: Throughput = NO_INTERFERENCE
@@ -61,7 +61,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One machine to rent and the tasks it is for."""
+    """One instance to launch, with its tasks."""
 
     offer: Offer
     tasks: tuple[Task, ...]
@@ -69,30 +69,31 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to rent, what goes where, what to give back; what fits nothing, with the resource that fails."""
+    """Launches, assignments, terminations; and tasks that no offer holds, each with the lacking resource."""
 
     launches: tuple[Launch, ...]
     unplaced: tuple[tuple[Task, str], ...] = ()
-    #: Machine → all tasks it is to hold, staying, moving in and new; machines that hold none are not in it.
+    #: Instance → all its tasks: staying, moving in and new; instances without tasks are omitted.
     assignments: Mapping[str, tuple[Task, ...]] = field(default_factory=dict)
-    #: Tasks that leave one machine for another.
+    #: Tasks that move from one instance to another.
     migrations: tuple[Task, ...] = ()
-    #: Machines to give back.
+    #: Instances to terminate.
     terminations: tuple[str, ...] = ()
-    #: Dollars per hour of all machines when the plan is carried out.
+    #: Price per hour of all instances once the plan is carried out.
     cost: Money = NOTHING
-    #: No plan for these tasks, without regard to what runs, costs less per hour; None if it was not asked.
+    #: Lower bound on the price per hour of any plan for these tasks, ignoring what runs; None if not
+    #: computed.
     lower_bound: Money | None = None
-    #: Why this plan, in a sentence.
+    #: Reason for the plan, one sentence.
     reason: str = ""
     memory: Memory = Memory()
 
 
 class Packer(Protocol):
-    """Which machines to rent for which tasks."""
+    """An algorithm that chooses instances for tasks."""
 
     def plan(self, situation: Situation) -> Plan:
-        """Every task is in exactly one launch or assignment, or unplaced."""
+        """A plan in which each task is in exactly one launch or assignment, or is unplaced."""
 
 
 def assemble(
@@ -105,7 +106,7 @@ def assemble(
     reason: str = "",
     memory: Memory | None = None,
 ) -> Plan:
-    """The plan that makes running machines hold `kept` and rents `launches`; the rest follows."""
+    """The plan with `kept` on running instances and the given `launches`; derives moves and terminations."""
     memory = situation.memory if memory is None else memory
     new = tuple([Launch(offer, tuple(tasks)) for offer, tasks in launches])
     bought = [launch.offer for launch in new]
@@ -132,7 +133,7 @@ def assemble(
 
 
 def priced(offers: Iterable[Offer]) -> tuple[Offer, ...]:
-    """The offers with every unknown price counted as the dearest known one."""
+    """The offers, with each unknown price replaced by the highest known one."""
     listed = tuple(offers)
     if all(o.price_per_hour is not None for o in listed):
         return listed
@@ -141,7 +142,7 @@ def priced(offers: Iterable[Offer]) -> tuple[Offer, ...]:
 
 
 def hourly(offers: Iterable[Offer], known: Iterable[Offer]) -> Money:
-    """What these machines cost per hour together; an unknown price is the dearest of all `known`."""
+    """Total price per hour of these offers; an unknown price counts as the highest one, `known` included."""
     listed = list(offers)
     if any(o.price_per_hour is None for o in listed):
         listed = list(priced([*listed, *known])[: len(listed)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from starburst.policy.packing.plan import Packer
 
-#: Name → where its class is; imported when asked for, as some need large libraries.
+#: Name → module and class, imported on demand because some need large libraries.
 PACKERS = {
     "none": "none:NoPacking",
     "stratus": "stratus:Stratus",
@@ -21,7 +21,7 @@ PACKERS = {
     "eva-partial": "eva:Eva",
     "eva-full": "eva:Eva",
 }
-#: What the variants of Eva leave out (Eva, sections 6.4 and 6.6); the others have their usual settings.
+#: Settings of the variants of Eva (Eva, sections 6.4 and 6.6); all other packers use their defaults.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "eva-rp": {"interference": False},
     "eva-single": {"gangs": False},
@@ -31,10 +31,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 def packer(name: str) -> Packer:
-    """A packer with its usual settings.
+    """The packer of this name with its default settings.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: no packer has this name.
     """
     if name not in PACKERS:
         raise ValueError(f"no packer is called {name!r}; there are {', '.join(PACKERS)}")

@@ -1,4 +1,4 @@
-"""How fast workloads go with machines to themselves: what their throughput beside others is measured by."""
+"""Rates of workloads that run alone, by which their rates beside others are normalised."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from starburst.policy.packing.colocation import HALF_LIFE_S, faded
 
-#: Rates that are remembered.
+#: Largest number of remembered rates.
 MAX_RATES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Iterations a second, the weight of what was observed, and when that was last, seconds."""
+    """Iterations per second, the weight of the observations, and the time of the last one, seconds."""
 
     per_s: float
     weight: float
@@ -22,18 +22,20 @@ class Rate:
 
 @dataclass(slots=True)
 class Alone:
-    """Iterations/s by what runs on what. An older observation weighs half after every half-life; of too many
-    rates the one least recently observed goes."""
+    """Rate (iterations per second) per key of tasks and hardware; weights of observations fade.
+
+    A weight halves every half-life. Above MAX_RATES entries the one observed least recently is dropped.
+    """
 
     _rates: dict[str, Rate] = field(default_factory=dict)
 
     def per_s(self, what: str) -> float | None:
-        """Iterations a second; None if it was never seen alone."""
+        """Iterations per second; None if it was never observed alone."""
         rate = self._rates.get(what)
         return None if rate is None else rate.per_s
 
     def observe(self, what: str, per_s: float, *, now: float) -> None:
-        """It ran at this rate with nobody beside it."""
+        """Record a rate observed while no other task ran on the instance."""
         old = self._rates.pop(what, None)
         mean, kept = per_s, 0.0
         if old is not None:
@@ -43,10 +45,10 @@ class Alone:
             del self._rates[next(iter(self._rates))]
 
     def snapshot(self) -> list[list[Any]]:
-        """All of it as plain data, for `restored`."""
+        """All rates as plain data, for `restored`."""
         return [[what, rate.per_s, rate.weight, rate.at] for what, rate in self._rates.items()]
 
     @classmethod
     def restored(cls, snapshot: list[list[Any]]) -> Alone:
-        """What `snapshot` was taken of."""
+        """The rates of a `snapshot`."""
         return cls({what: Rate(*figures) for what, *figures in snapshot})

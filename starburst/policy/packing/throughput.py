@@ -1,31 +1,31 @@
-"""How fast tasks run beside each other: the co-location throughput table (Eva, section 4.3)."""
+"""Throughput of tasks that share an instance: the co-location throughput table (Eva, section 4.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-#: Throughput of a pair that was never seen (Eva, section 4.3: t).
+#: Throughput of a pair that was never observed (Eva, section 4.3: t).
 DEFAULT_PAIR = 0.95
-#: Workloads on one machine, sorted: names a set of tasks in the table.
+#: Sorted workloads of one instance: the key of a set in the table.
 Company = tuple[str, ...]
 
 
 class Throughput(Protocol):
-    """Normalised throughput (1 is alone on a machine) of tasks by what runs beside them."""
+    """Normalised throughput (1 when alone) of tasks by the workloads beside them."""
 
     def pair(self, workload: str, beside: str) -> float:
-        """Of `workload` beside one task of `beside`; the default if it was never seen."""
+        """Throughput of `workload` beside one task of `beside`; the default if it was never observed."""
 
     def exact(self, company: Company) -> Mapping[str, float] | None:
-        """Of every workload of a recorded set of three or more; None if that set was never seen.
+        """Recorded throughputs of a set of three or more, by workload; None if nothing is recorded.
 
-        What is recorded may be a part of the set: workloads that are missing are as their pairs say.
+        The record may be partial; missing workloads are estimated from their pairs.
         """
 
 
 def throughputs(table: Throughput, workloads: Sequence[str]) -> list[float]:
-    """Of every task of a machine that holds these: recorded for the set, else the product over pairs."""
+    """Throughput of each of these tasks on one instance: recorded for the set, else a product over pairs."""
     company = tuple(sorted(workloads))
     recorded = (table.exact(company) if len(company) > 2 else None) or {}
     values = []
@@ -41,14 +41,14 @@ def throughputs(table: Throughput, workloads: Sequence[str]) -> list[float]:
 
 
 class NoInterference:
-    """Everything runs as if it were alone."""
+    """Every task runs as fast as when alone."""
 
     def pair(self, workload: str, beside: str) -> float:
         """Always 1."""
         return 1.0
 
     def exact(self, company: Company) -> Mapping[str, float] | None:
-        """Nothing is recorded."""
+        """Always None."""
         return None
 
 

@@ -1,1 +1,1 @@
-"""The covering program: the cheapest instances for given tasks, with a lower bound."""
+"""The covering program: instances of least cost for given tasks, with a lower bound."""

@@ -1,4 +1,4 @@
-"""Candidate machines for the optimisation, many at a time: what each could hold, and what that is worth."""
+"""Candidate instances of the covering program, as arrays: loads, lost throughput and greedy growth."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from starburst.policy.packing.classes import Bools, Classes, Floats, Ints
 
-#: A throughput below this counts as this: its logarithm must exist.
+#: Throughputs are clipped to at least this value, so that the logarithm exists.
 LEAST_THROUGHPUT = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Machines as they could be, B of them."""
+    """Possible instances with their loads, B of them."""
 
-    #: Offer of each, B.
+    #: Index of the offer, B.
     offer: Ints
-    #: Which running machine it is, B; -1 is a new one.
+    #: Kind of running instance, B; -1 for a new one.
     machine: Ints
     #: Tasks per class, B × C.
     load: Ints
@@ -30,24 +30,24 @@ class Candidates:
         return joined([self, other])
 
     def take(self, rows: Ints | Bools) -> Candidates:
-        """Some of them."""
+        """The selected rows."""
         return Candidates(self.offer[rows], self.machine[rows], self.load[rows])
 
     def distinct(self) -> Candidates:
-        """Each once, the first of equals."""
+        """Without duplicates; the first of equals is kept."""
         seen: dict[bytes, int] = {}
         for at, key in enumerate(self.names()):
             seen.setdefault(key, at)
         return self.take(np.array(list(seen.values()), np.int64))
 
     def names(self) -> list[bytes]:
-        """What tells one from the other."""
+        """A key per candidate that identifies offer, instance and load."""
         rows = np.ascontiguousarray(np.column_stack([self.offer, self.machine, self.load]))
         return [row.tobytes() for row in rows]
 
 
 def joined(parts: list[Candidates]) -> Candidates:
-    """All of them, in order."""
+    """Concatenation, in order."""
     return Candidates(
         np.concatenate([part.offer for part in parts]),
         np.concatenate([part.machine for part in parts]),
@@ -56,22 +56,22 @@ def joined(parts: list[Candidates]) -> Candidates:
 
 
 class Slowdown:
-    """What tasks lose beside each other, for many machines at once (pairwise products, section 4.3)."""
+    """Value of throughput lost to co-location, for many instances at once (pair products, section 4.3)."""
 
     def __init__(self, classes: Classes) -> None:
-        # Who is faster in company than alone would make a machine cost less than nothing.
+        # Throughputs above 1 are clipped: they would give an instance a negative cost.
         self._log = np.log(np.clip(classes.pair, LEAST_THROUGHPUT, 1.0))
         self._pair = np.exp(self._log)
         self._self = np.diag(self._log)
         self._weight = classes.job_price.astype(float)
 
     def lost(self, load: Ints) -> Floats:
-        """Reservation price less TNRP of all tasks of each machine, micro-dollars per hour, B."""
+        """Reservation price minus TNRP of all tasks of each instance, micro-dollars per hour, B."""
         own = np.exp(load @ self._log.T - self._self)
         return np.asarray((load * (1 - own)) @ self._weight, np.float64)
 
     def added(self, load: Ints) -> Floats:
-        """How much more is lost if a task of each class joins, B × C."""
+        """Increase of the loss when a task of each class joins, B × C."""
         company = load @ self._log.T
         on = load * np.exp(company - self._self) * self._weight
         joining = (1 - np.exp(company)) * self._weight
@@ -87,10 +87,11 @@ def grow(
     delay_price: float,
     by_size: bool,
 ) -> Candidates:
-    """Fill every machine of `start` with what brings most, one task at a time; every stage is a candidate.
+    """Greedily fill each instance of `start`, one task at a time; every stage is a candidate.
 
-    A task of class c brings value[b, c] less what all lose by its company, in micro-dollars per hour; with
-    `by_size` the one that brings most for the scarcest resource it takes goes first.
+    A task of class c gains value[b, c] minus the throughput that all tasks lose by its joining, micro-dollars
+    per hour. The task with the largest gain goes first; with `by_size`, the one with the largest gain per
+    share of its scarcest resource. Growth ends when no task has a positive gain.
     """
     demand, limit = classes.demand[start.offer], classes.counts
     taken = start.load[..., None] * np.where(start.load[..., None] > 0, demand, 0)

@@ -1,6 +1,6 @@
-"""Prices of tasks, and why no plan is cheaper: the relaxed covering program, solved by making columns.
+"""Dual prices of tasks and a lower bound on cost: the relaxed covering program, by column generation.
 
-The bound is Farley's, in whole numbers, so that no tolerance can make it wrong.
+The bound is Farley's, computed in integers, so that no floating-point tolerance can invalidate it.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from starburst.policy.packing.classes import Floats, Ints
 from starburst.policy.packing.covering.candidates import Candidates, Slowdown, grow
 from starburst.policy.packing.covering.patterns import Columns, Items, Table, knapsacks, stacked
 
-#: Shares of a micro-dollar that prices of tasks are rounded down to.
+#: Prices of tasks are integers in 1/FINENESS of a micro-dollar, rounded down.
 FINENESS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """What a task of each item may cost, in shares of a micro-dollar per hour."""
+    """Dual price per task of each item, in 1/FINENESS of a micro-dollar per hour."""
 
     duals: Ints
-    #: The same less what a task loses at least in company: what it is worth to a pattern of several.
+    #: The same minus the least loss of a task beside others: its value in a pattern of several tasks.
     worth: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relaxed:
-    """The optimum in shares of instances."""
+    """The optimum of the relaxation, in fractions of instances."""
 
     columns: Columns
-    #: Micro-dollars per hour of each column; instances of each.
+    #: Cost of each column, micro-dollars per hour; fractional number of instances.
     costs: Ints
     times: Floats
-    #: Micro-dollars per hour of a task of each item.
+    #: Dual price per task of each item, micro-dollars per hour.
     duals: Floats
-    #: The prices that prove the bound, and the bound: no plan costs less, micro-dollars per hour.
+    #: The prices that prove the bound, and the bound: no plan costs less; micro-dollars per hour.
     prices: Prices
     bound: int
 
 
 class ShareProgram:
-    """Covers the items at least cost with shares of instances."""
+    """The linear program that covers the items at least cost with fractions of instances."""
 
     def __init__(self, counts: Ints) -> None:
         self._solver = solver()
@@ -55,14 +55,14 @@ class ShareProgram:
         self._solver.addRows(size, counts.astype(float), most, 0, none, none, np.zeros(0))
 
     def add(self, columns: Columns, costs: Ints) -> None:
-        """More columns, with their costs in micro-dollars per hour."""
+        """Add columns, with their costs in micro-dollars per hour."""
         size = len(columns)
         starts, rows, values = sparse(columns)
         most = np.full(size, highspy.kHighsInf)
         self._solver.addCols(size, costs / MICRO, np.zeros(size), most, len(values), starts, rows, values)
 
     def solve(self) -> tuple[Floats, Floats]:
-        """Duals, micro-dollars per hour, and how often each column is taken."""
+        """Dual prices, micro-dollars per hour, and the fraction at which each column is used."""
         self._solver.run()
         found = self._solver.getSolution()
         duals = np.maximum(np.array(found.row_dual), 0.0) * MICRO
@@ -70,7 +70,7 @@ class ShareProgram:
 
 
 def solver() -> highspy.Highs:
-    """HiGHS, silent and always the same."""
+    """A HiGHS solver without output, deterministic."""
     made = highspy.Highs()  # type: ignore[no-untyped-call]
     for option, value in (("output_flag", False), ("threads", 1), ("parallel", "off"), ("random_seed", 0)):
         made.setOptionValue(option, value)
@@ -78,16 +78,16 @@ def solver() -> highspy.Highs:
 
 
 def sparse(columns: Columns) -> tuple[Ints, Ints, Floats]:
-    """Column by column: where each begins, rows and values."""
+    """The matrix in compressed form, column by column: starts, row indices and values."""
     at, rows = np.nonzero(columns.matrix)
     starts = np.searchsorted(at, np.arange(len(columns)))
     return starts.astype(np.int32), rows.astype(np.int32), columns.matrix[at, rows].astype(float)
 
 
 class Bound:
-    """The relaxation with what is lost in company taken at its least, which a table can price exactly.
+    """The relaxation with lost throughput replaced by a lower bound on it, which a table can price exactly.
 
-    Where nothing interferes that is the relaxation itself.
+    Without interference this is the relaxation itself.
     """
 
     def __init__(self, items: Items, *, cells: int, rough_cells: int) -> None:
@@ -101,17 +101,17 @@ class Bound:
         self._loss = least_losses(items)
         self.least = 0
         self.prices = prices(items, np.zeros(len(items.counts)), self._loss)
-        #: The duals of the last proof.
+        #: Duals of the last call of `prove`.
         self.proved: Floats | None = None
 
     def costs(self, columns: Columns) -> Ints:
-        """No column of several tasks can cost less."""
+        """Lower bound on the cost of each column."""
         lost = np.where(columns.matrix.sum(axis=1) > 1, columns.matrix @ self._loss, 0)
         costs: Ints = self._items.rate[columns.offer] + lost
         return costs
 
     def better(self, duals: Floats) -> Columns:
-        """Columns that lower the relaxation's cost; none if the bound has come as near to it as it will."""
+        """Columns that lower the relaxation's cost; none once the tables find no paying pattern."""
         worth = prices(self._items, duals, self._loss).worth
         found = _paying(self._items, [k.solve(worth, feasible=True) for k in self._rough])
         if len(found):
@@ -122,7 +122,7 @@ class Bound:
         return _paying(self._items, tables)
 
     def prove(self, duals: Floats) -> list[Table]:
-        """Raise the bound to what these duals prove, if that is more."""
+        """Raise the bound if these duals prove a higher one; returns the solved tables."""
         priced = prices(self._items, duals, self._loss)
         tables = [k.solve(priced.worth, feasible=False) for k in self._fine]
         bound = lower_bound(self._items, priced, tables)
@@ -133,7 +133,7 @@ class Bound:
 
 
 def relax(items: Items, columns: Columns, *, cells: int, rough_cells: int, rounds: int) -> Relaxed:
-    """Solve the relaxation in at most so many rounds; the bound holds whenever it ends."""
+    """Solve the relaxation in at most `rounds` rounds; the bound is valid whenever it stops."""
     bound = Bound(items, cells=cells, rough_cells=rough_cells)
     relaxed = _columns_made(items, columns, bound.costs, bound.better, rounds)
     if bound.proved is not relaxed[3]:
@@ -151,7 +151,7 @@ def _columns_made(
     better: Callable[[Floats], Columns],
     rounds: int,
 ) -> tuple[Columns, Ints, Floats, Floats]:
-    """Columns, their costs, how often each is taken, and duals."""
+    """Column generation; returns columns, costs, the fractions at which they are used, and duals."""
     program = ShareProgram(items.counts)
     costs = cost_of(columns)
     program.add(columns, costs)
@@ -168,7 +168,7 @@ def _columns_made(
 
 
 def _paying(items: Items, tables: Sequence[Table]) -> Columns:
-    """The best pattern of every offer that is worth more than the offer's rate."""
+    """The best pattern of each offer, where its value exceeds the offer's rate."""
     found = []
     for table in tables:
         for j, (k, value) in enumerate(zip(table.of.offers, table.best(), strict=True)):
@@ -178,12 +178,12 @@ def _paying(items: Items, tables: Sequence[Table]) -> Columns:
 
 
 def least_losses(items: Items) -> Ints:
-    """What tasks lose in company at least: Σ of this over the tasks of an instance of several, I.
+    """Lower bound on the loss of tasks beside others: Σ u_i over the tasks of an instance of several, I.
 
-    Of m tasks, i keeps no more of its throughput than the mean of what it keeps beside each mate alone; that
-    is so for products of pairs, and assumed of recorded sets. If u_i + u_j is no more than what i and j lose
-    beside each other, for all pairs, then m tasks lose Σ_{i<j} (u_i + u_j) / (m − 1) = Σ u_i or more. So the
-    best u is a linear program. Micro-dollars per hour.
+    Of m tasks, task i keeps at most the mean of the throughputs that it has beside each other task alone;
+    this holds for products of pairs, and is assumed of recorded sets. If u_i + u_j is at most the loss of i
+    and j beside each other, for all pairs, then m tasks lose at least Σ_{i<j} (u_i + u_j) / (m − 1) = Σ u_i.
+    A linear program finds the best u. Micro-dollars per hour.
     """
     size = len(items.counts)
     if items.pair is None:
@@ -198,26 +198,27 @@ def least_losses(items: Items) -> Ints:
     least = np.full(len(a), -highspy.kHighsInf)
     program.addRows(len(a), least, together[a, b], 2 * len(a), starts, rows, np.ones(2 * len(a)))
     program.run()
-    # A micro-dollar less than it says, as it may be that far off.
+    # One micro-dollar is subtracted to cover the solver's tolerance.
     lost = np.floor(np.array(program.getSolution().col_value)) - 1
     return np.asarray(np.maximum(lost, 0), np.int64)
 
 
 def prices(items: Items, duals: Floats, loss: Ints) -> Prices:
-    """Duals of a relaxation, and the least losses in company, in whole numbers; micro-dollars per hour.
+    """Integer prices from the duals of a relaxation and the least losses.
 
-    None is above the reservation price, so that a task alone is never worth more than its instance costs.
+    Prices are limited to the reservation price, so that a task alone is never worth more than its instance
+    costs.
     """
     whole = np.minimum(np.floor(duals * FINENESS).astype(np.int64), items.price * FINENESS)
     return Prices(whole, np.maximum(whole - loss * FINENESS, 0))
 
 
 def lower_bound(items: Items, prices: Prices, tables: Sequence[Table]) -> int:
-    """What no plan costs less than, micro-dollars per hour (Farley's bound).
+    """Lower bound on the cost of any plan, micro-dollars per hour (Farley's bound).
 
     The prices are feasible for the dual of the covering program if no pattern is worth more than its offer's
-    rate. If some is, all prices are lowered by the worst ratio; then none is. Tables must be solved with
-    demands rounded down.
+    rate. Otherwise all prices are scaled down by the worst ratio, which makes them feasible. Tables must be
+    solved with demands rounded down.
     """
     total = _total(items, prices.duals)
     over = _most_overpriced(items, tables)
@@ -226,9 +227,9 @@ def lower_bound(items: Items, prices: Prices, tables: Sequence[Table]) -> int:
 
 
 def feasible(items: Items, duals: Ints, cells: int) -> tuple[int, list[Table]]:
-    """Duals lowered until no pattern is worth more than its offer's rate: their bound and their tables.
+    """Scale the duals down until no pattern is worth more than its offer's rate: their bound and tables.
 
-    Only where nothing interferes; in shares of a micro-dollar, the bound not rounded.
+    Valid only without interference; in 1/FINENESS of a micro-dollar, the bound not rounded.
     """
     found = knapsacks(items, cells=cells)
     while True:
@@ -244,7 +245,7 @@ def _total(items: Items, duals: Ints) -> int:
 
 
 def _most_overpriced(items: Items, tables: Sequence[Table]) -> tuple[int, int] | None:
-    """Rate and worth of the pattern that is worth most over its offer's rate; None if none is."""
+    """Rate and value of the pattern with the largest ratio of value to rate; None if no ratio exceeds 1."""
     worst: tuple[int, int] | None = None
     for table in tables:
         for k, value in zip(table.of.offers, table.best(), strict=True):
@@ -255,18 +256,18 @@ def _most_overpriced(items: Items, tables: Sequence[Table]) -> tuple[int, int] |
 
 
 def rounded_up(items: Items, bound: int) -> int:
-    """The next possible cost."""
+    """The bound rounded up to the next possible cost."""
     step = unit(items)
     return -(-bound // step) * step
 
 
 def unit(items: Items) -> int:
-    """Micro-dollars per hour of which every cost is a multiple; 1 if lost throughput is part of costs."""
+    """Greatest common divisor of all rates, micro-dollars per hour; 1 if costs include lost throughput."""
     return max(gcd(*(int(rate) for rate in items.rate)), 1) if items.pair is None else 1
 
 
 class _Growing:
-    """Finds columns where company slows tasks down: patterns grown task by task, and all their stages."""
+    """Finds columns under interference: patterns grown task by task, with all intermediate stages."""
 
     def __init__(self, items: Items) -> None:
         self._items = items

@@ -1,7 +1,7 @@
-"""The cheapest instances for given tasks, with a bound that says how near to the cheapest they are.
+"""Instances of least cost for given tasks, with a lower bound that limits the distance to the optimum.
 
-A covering program with one column per pattern (an offer and how many tasks of each class it holds), columns
-made as they are needed: Gilmore and Gomory's method for cutting stock, with several resources and offers.
+A covering program with one column per pattern (an offer and a number of tasks of each class). Columns are
+generated on demand: Gilmore and Gomory's method for cutting stock, extended to several resources and offers.
 """
 
 from __future__ import annotations
@@ -34,61 +34,61 @@ from starburst.policy.packing.covering.patterns import (
 )
 from starburst.policy.packing.throughput import NO_INTERFERENCE, Throughput
 
-#: An offer, how many tasks of each class one instance of it holds, and how many such instances.
+#: Offer index, tasks of each class on one instance, and number of such instances.
 Pattern = tuple[int, Ints, int]
 FEASIBLE = highspy.SolutionStatus.kSolutionStatusFeasible
-#: What the search's bound, in floating point, may be off by, relative.
+#: Relative safety margin for the floating-point bound of the search.
 SAFE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much work a plan is worth. None is a time, so the same question has the same answer."""
+    """Limits of the work for a plan. None of them is a time, so results are reproducible."""
 
-    #: Cells of the tables that prove the bound, and of those that only look for patterns.
+    #: Cells of the tables that prove the bound, and of those that only search for patterns.
     cells: int = 2**19
     rough_cells: int = 2**14
-    #: Rounds of making columns.
+    #: Rounds of column generation.
     rounds: int = 200
-    #: Nodes of the search for whole instances among the columns made; 0 only rounds the relaxation.
+    #: Nodes of branch and bound over the generated columns; 0 only rounds the relaxation.
     nodes: int = 300
-    #: Columns that may be listed to prove an optimum, 0 does not try; and nodes of the search among them.
+    #: Most columns enumerated to prove an optimum (0: no attempt), and nodes of the search among them.
     columns: int = 4000
     proof_nodes: int = 5000
-    #: Relative distance to the bound that is near enough.
+    #: Relative gap to the bound at which the search stops.
     gap: float = 0.0
-    #: Columns that are kept for the next call.
+    #: Columns kept for the next call.
     pool: int = 600
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cover:
-    """A plan by classes, and what no plan costs less than."""
+    """A plan in classes, with a lower bound."""
 
     #: Each task is in exactly one instance.
     patterns: tuple[Pattern, ...]
-    #: Micro-dollars per hour of the instances, and what the throughput is worth that tasks lose in them.
+    #: Rent of the instances, and value of the throughput lost in them; micro-dollars per hour.
     cost_micro: int
     loss_micro: int
-    #: No plan has less of both together.
+    #: Lower bound on the sum of both.
     bound_micro: int
     pool: Pool
 
     @property
     def optimal(self) -> bool:
-        """Whether no plan is better."""
+        """Whether the plan is proven optimal."""
         return self.cost_micro + self.loss_micro <= self.bound_micro
 
     @property
     def gap(self) -> float:
-        """The share of cost and loss that a better plan could save at most."""
+        """Largest possible saving of a better plan, as a share of cost plus loss."""
         total = self.cost_micro + self.loss_micro
         return (total - self.bound_micro) / total if total else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Whole:
-    """How often each column is taken; tasks may be covered twice."""
+    """Columns with integer multiplicities; tasks may be covered more than once."""
 
     columns: Columns
     times: Ints
@@ -105,9 +105,9 @@ def cover(
     pool: Pool | None = None,
     limits: Limits | None = None,
 ) -> Cover:
-    """Instances for so many tasks of each class, at the least cost plus loss that is found.
+    """Instances for `counts` tasks of each class, at the least cost plus loss found.
 
-    `start` is a known plan, and the answer no worse; `pool` is that of an earlier answer.
+    `start` is a known plan, and the result is never worse; `pool` comes from an earlier result.
     """
     pool, limits = pool or Pool(), limits or Limits()
     items = items_of(classes, counts, throughput)
@@ -131,7 +131,7 @@ def cover(
 
 
 def _search(items: Items, relaxed: Relaxed, limits: Limits) -> tuple[_Whole, int]:
-    """A good answer in whole instances, and a bound: over the columns made, then over all that matter."""
+    """An integer solution and a bound: over the generated columns, then over all that can improve it."""
     found = _rounded(items, relaxed)
     bound = relaxed.bound
     if found.cost - bound <= limits.gap * found.cost or not limits.nodes:
@@ -149,7 +149,7 @@ def _search(items: Items, relaxed: Relaxed, limits: Limits) -> tuple[_Whole, int
 
 
 def _rounded(items: Items, relaxed: Relaxed) -> _Whole:
-    """The relaxed answer rounded down, and what is left covered by what covers most for its cost."""
+    """The relaxed solution rounded down; the rest is covered greedily by dual value per cost."""
     times = np.floor(relaxed.times + 1e-6).astype(np.int64)
     columns, matrix = relaxed.columns, relaxed.columns.matrix
     left = np.maximum(items.counts - times @ matrix, 0)
@@ -168,9 +168,9 @@ def _rounded(items: Items, relaxed: Relaxed) -> _Whole:
 def _branched(
     items: Items, columns: Columns, start: _Whole, bound: int, limits: Limits
 ) -> tuple[_Whole, int]:
-    """The best choice of these columns that branch and bound finds, and what none of them costs less than.
+    """The best choice of these columns found by branch and bound, and a lower bound over these columns.
 
-    It ends after so many nodes, not after a time.
+    The search is limited by nodes, not by time.
     """
     columns = stacked([start.columns, columns], len(items.counts))
     costs = items.costs(columns)
@@ -210,10 +210,10 @@ def _branched(
 
 
 def _all_within(items: Items, relaxed: Relaxed, most: int, limits: Limits) -> Columns | None:
-    """All columns that a plan of cost `most` could use; None if there are too many.
+    """All columns that a plan of cost at most `most` could use; None if there are too many.
 
-    With prices that are feasible for the dual, a plan costs the bound and the reduced costs of its columns,
-    or more; so a column whose reduced cost is above the difference is in no such plan.
+    With dual-feasible prices, a plan costs at least their bound plus the reduced costs of its columns; a
+    column whose reduced cost exceeds the difference is in no such plan.
     """
     total, tables = feasible(items, relaxed.prices.duals, limits.cells)
     spare = most * FINENESS - total
@@ -229,7 +229,7 @@ def _all_within(items: Items, relaxed: Relaxed, most: int, limits: Limits) -> Co
 
 
 def _known(items: Items, start: Sequence[Pattern]) -> _Whole:
-    """A plan that is known."""
+    """A known plan as columns of items."""
     first = np.zeros((len(items.members), len(items.classes)), np.int64)
     for i, members in enumerate(items.members):
         first[i, list(members)] = 1
@@ -240,7 +240,7 @@ def _known(items: Items, start: Sequence[Pattern]) -> _Whole:
 
 
 def _trimmed(items: Items, answer: _Whole) -> _Whole:
-    """Each task on one instance only, and each instance on the cheapest offer that holds what is left."""
+    """Remove double coverage, then put each load on the cheapest offer that holds it."""
     matrix, times = answer.columns.matrix, answer.times
     parts = [(row.copy(), int(n)) for row, n in zip(matrix, times, strict=True)]
     for i in np.flatnonzero(times @ matrix > items.counts):
@@ -252,7 +252,7 @@ def _trimmed(items: Items, answer: _Whole) -> _Whole:
 
 
 def _without(parts: list[tuple[Ints, int]], i: int, surplus: int) -> list[tuple[Ints, int]]:
-    """Instances without so many tasks of an item; those that hold fewest tasks lose theirs first."""
+    """Remove `surplus` tasks of an item, first from the instances with the fewest tasks."""
     kept = []
     for row, n in sorted(parts, key=lambda part: int(part[0].sum())):
         whole = min(surplus // int(row[i]), n) if row[i] else 0
@@ -267,13 +267,13 @@ def _without(parts: list[tuple[Ints, int]], i: int, surplus: int) -> list[tuple[
 
 
 def _useful(relaxed: Relaxed, most: int) -> Columns:
-    """The columns that cost least beyond what their tasks are priced at."""
+    """The columns of least reduced cost."""
     reduced = relaxed.costs - relaxed.columns.matrix @ relaxed.duals
     return relaxed.columns[np.sort(np.argsort(reduced, kind="stable")[:most])]
 
 
 def _by_class(items: Items, answer: _Whole, counts: Ints) -> tuple[Pattern, ...]:
-    """Items are dealt out to their classes, one class after the other."""
+    """Divide the tasks of each item among its classes, one class after the other."""
     offers = np.repeat(answer.columns.offer, answer.times)
     rows = np.repeat(answer.columns.matrix, answer.times, axis=0)
     ends = rows.cumsum(axis=0)

@@ -1,4 +1,4 @@
-"""The cheapest machines for tasks that run nowhere yet, and for how much any packer could do it at best."""
+"""Instances of least cost for tasks when nothing runs yet, and the lower bound for any packer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from starburst.policy.packing.plan import Plan, Situation, assemble
 
 @dataclass(frozen=True, slots=True)
 class OfflineOptimal:
-    """Rents all machines anew, without regard to what runs."""
+    """Launches instances for all tasks, ignoring what runs."""
 
     limits: Limits = Limits()  # noqa: RUF009 - immutable
 
     def plan(self, situation: Situation) -> Plan:
-        """The plan with the least rent plus lost throughput that is found, and the bound on the rent."""
+        """The plan with the least rent plus lost throughput found, and a lower bound on the rent."""
         classes = classes_of(situation)
         found = planned(classes, situation, self.limits)
         interferes = found.loss_micro or bool(np.any(classes.pair != 1.0))
@@ -39,19 +39,19 @@ class OfflineOptimal:
 
 
 def planned(classes: Classes, situation: Situation, limits: Limits) -> Cover:
-    """No worse than Algorithm 1."""
+    """The covering result, started from and never worse than Algorithm 1."""
     start = full(classes, classes.counts, situation.throughput)
     return cover(classes, classes.counts, throughput=situation.throughput, start=start, limits=limits)
 
 
 def least_rent(classes: Classes, limits: Limits) -> int:
-    """What no machines for these tasks cost less than, micro-dollars per hour, however slow tasks get."""
+    """Lower bound on the rent of these tasks, micro-dollars per hour, with any loss of throughput allowed."""
     undisturbed = replace(classes, pair=np.ones_like(classes.pair))
     return cover(undisturbed, classes.counts, limits=limits).bound_micro
 
 
 def dealt(classes: Classes, patterns: Sequence[Pattern]) -> list[tuple[Offer, tuple[Task, ...]]]:
-    """Tasks of each class are given out in order, instance after instance."""
+    """Assign the tasks of each class in order, instance after instance."""
     given = [0] * len(classes)
     launches = []
     for k, load, times in patterns:

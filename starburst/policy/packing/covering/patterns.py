@@ -1,7 +1,7 @@
-"""Patterns: what one instance holds. Columns of the packing program, and the problem that prices them.
+"""Patterns (loads of one instance): columns of the covering program, and the problem that prices them.
 
-The pricing problem is a bounded knapsack over GPUs, CPUs and memory. One table, filled step by step, answers
-for every offer of a family at once. All values are integers, so what the table says is exact.
+The pricing problem is a bounded knapsack over GPUs, CPUs and memory. One dynamic-programming table answers it
+for all offers of a family. All values are integers, so the results are exact.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from starburst.policy.packing.throughput import NO_INTERFERENCE, Company, Throug
 
 #: Integers of 32 or 64 bits.
 Cells = npt.NDArray[Any]
-#: Values that 32 bits hold; tables of them are filled twice as fast.
+#: Largest value of 32 bits; 32-bit tables are filled twice as fast.
 SMALL = 2**31 - 1
-#: So many patterns that are not yet full are looked at for one that is.
+#: Enumeration is abandoned above this number of partial patterns per pattern allowed.
 PARTIAL = 40
-#: Throughput so low that its logarithm is still a number.
+#: Least throughput, so that its logarithm is finite.
 STANDSTILL = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Knapsack:
-    """The offers of one family, J of them, and what each of I items asks for there."""
+    """The J offers of one family, and the demand of each of I items on them."""
 
-    #: Where the offers stand in the market, J.
+    #: Indices of the offers in the market, J.
     offers: Ints
     #: J × 3.
     capacity: Ints
-    #: I × 3; of items that no offer of the family holds it says nothing.
+    #: I × 3; 0 for items that no offer of the family holds.
     demand: Ints
-    #: How many of an item may share an instance: as many as fit the roomiest offer, and as there are, I.
+    #: Most tasks of an item on one instance: as many as fit the largest offer and exist, I.
     most: Ints
-    #: Amounts that one step of the grid stands for, 3, and steps of the grid, 3.
+    #: Resource amounts per step of the grid, 3, and number of steps, 3.
     unit: Ints
     box: Ints
 
     @property
     def exact(self) -> bool:
-        """Whether the grid loses nothing: every demand is a whole number of steps."""
+        """Whether the grid is exact: every demand is a whole number of steps."""
         return not np.any(self.demand[self.most > 0] % self.unit)
 
     def solve(self, worth: Ints, *, feasible: bool, prune: bool = True) -> Table:
-        """The most that patterns are worth, whose tasks of item i are worth `worth[i]` each.
+        """Table of the largest value of patterns, where each task of item i is worth `worth[i]`.
 
-        On a grid that is not exact, demands are rounded up (`feasible`), so that each pattern found fits, or
-        down, so that no pattern that fits is worth more. `prune` leaves items out that others can stand for.
+        On an inexact grid, demands are rounded up if `feasible`, so that each pattern found fits, and
+        otherwise down, so that the values are upper bounds. `prune` drops items that others can replace.
         """
         kept = np.flatnonzero((worth > 0) & (self.most > 0))
         if prune:
@@ -64,10 +64,10 @@ class Knapsack:
         return Table(self, worth, kept, steps, tuple(reversed(stages)))
 
     def _needed(self, worth: Ints, kept: Ints) -> Ints:
-        """Where in `kept` the items stand that a best pattern may need.
+        """Positions in `kept` of the items that a best pattern may need.
 
-        An item is not needed if others, each worth as much and asking for no more, do not all fit beside it:
-        one of them is free, whatever the pattern, and may take its place.
+        An item is not needed if the other items that are worth at least as much and demand no more do not all
+        fit beside it: in any pattern with the item one of them is then unused, and can replace it.
         """
         demand, value, most = self.demand[kept], worth[kept], self.most[kept]
         no_more = np.all(demand[:, None] <= demand[None, :], axis=2) & (value[:, None] >= value[None, :])
@@ -77,7 +77,7 @@ class Knapsack:
         return np.flatnonzero(np.all(together <= self.capacity.max(axis=0, initial=0), axis=1))
 
     def _limit(self, worth: Ints, kept: Ints) -> int:
-        """No pattern is worth more, on any grid."""
+        """Upper bound on the value of any pattern, on any grid."""
         steps, value = self.demand[kept] // self.unit, worth[kept]
         limits = [int((value * self.most[kept]).sum())]
         for r in range(KINDS):
@@ -89,7 +89,7 @@ class Knapsack:
 
 
 def knapsack(offers: Ints, capacity: Ints, demand: Ints, counts: Ints, *, cells: int) -> Knapsack:
-    """The pricing problem of offers of one family, with a grid of not many more than `cells` cells."""
+    """The pricing problem of offers of one family, on a grid of at most about `cells` cells."""
     asked = demand[None, :, :]
     with np.errstate(divide="ignore"):
         fit = np.where(asked > 0, capacity[:, None, :] // np.maximum(asked, 1), np.iinfo(np.int64).max)
@@ -103,7 +103,7 @@ def knapsack(offers: Ints, capacity: Ints, demand: Ints, counts: Ints, *, cells:
 
 
 def _add(table: Cells, step: Ints, worth: int, most: int) -> Cells:
-    """The table when up to `most` of one more item may be taken: in parcels of 1, 2, 4, … and the rest."""
+    """The table after adding up to `most` of one more item, in parcels of 1, 2, 4, … and the remainder."""
     new: Cells = table.copy()
     parcel = 1
     while most:
@@ -125,19 +125,19 @@ class Table:
 
     of: Knapsack
     worth: Ints
-    #: The items it was solved for, S of them; what they ask for in steps, S × 3.
+    #: The items included, S of them, and their demands in steps, S × 3.
     kept: Ints
     steps: Ints
-    #: Most that items s, s + 1, … of `kept` are worth in the room that is left; S + 1 of them.
+    #: Largest value of items s, s + 1, … of `kept` by remaining room; S + 1 tables.
     stages: tuple[Cells, ...]
 
     def best(self) -> Ints:
-        """The most that a pattern on each offer is worth, J."""
+        """Largest value of a pattern on each offer, J."""
         value: Ints = self.stages[0][self._cell(self.of.capacity)].astype(np.int64)
         return value
 
     def pattern(self, j: int) -> Ints:
-        """A pattern of the j-th offer that is worth that, I."""
+        """A pattern of the j-th offer with the largest value, I."""
         counts = np.zeros(len(self.worth), np.int64)
         left = np.minimum(self.of.capacity[j] // self.of.unit, self.of.box)
         for s, i in enumerate(self.kept):
@@ -153,9 +153,10 @@ class Table:
         return counts
 
     def within(self, j: int, least: int, most: int) -> Ints | None:
-        """All patterns of the j-th offer worth `least` or more that leave no room for one more, P × I.
+        """All maximal patterns of the j-th offer worth at least `least`, P × I.
 
-        None if there are more than `most`. The table must be one of demands rounded down, not pruned.
+        A maximal pattern leaves no room for another task. None if there are more than `most`. The table must
+        have been solved with demands rounded down and without pruning.
         """
         order = np.concatenate([self.kept, np.setdiff1d(np.flatnonzero(self.of.most > 0), self.kept)])
         left = self.of.capacity[j][None, :].copy()
@@ -178,45 +179,45 @@ class Table:
         return patterns if len(patterns) <= most else None
 
     def _full(self, left: Ints, counts: Cells) -> Ints:
-        """Where nothing more fits of any item of which more could be taken."""
+        """Indices of patterns to which no further task of any item can be added."""
         full = np.ones(len(left), bool)
         for i in np.flatnonzero(self.of.most > 0):
             full &= (counts[:, i] >= self.of.most[i]) | np.any(left < self.of.demand[i], axis=1)
         return np.flatnonzero(full)
 
     def _cell(self, amounts: Ints) -> tuple[Ints, ...]:
-        """Where room of these amounts stands in the tables."""
+        """Table indices of these amounts of room."""
         return tuple(np.minimum(amounts // self.of.unit, self.of.box).T)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """Classes of which there are tasks, I of them; where nothing interferes, equal demands are one item."""
+    """Classes with tasks, I of them; without interference, classes of equal demand form one item."""
 
     classes: Classes
-    #: The classes of each item; all but one only where nothing interferes.
+    #: The classes of each item; more than one only without interference.
     members: tuple[tuple[int, ...], ...]
     counts: Ints
-    #: K × I × 3, `NOWHERE` where it does not run; and whether an offer holds one alone, K × I.
+    #: Demand, K × I × 3, `NOWHERE` where the item cannot run; and whether an offer holds one task, K × I.
     demand: Ints
     holds: Bools
-    #: Micro-dollars per hour, I: reservation price, and what a lost share of throughput is worth.
+    #: Micro-dollars per hour, I: reservation price, and price of a lost share of throughput.
     price: Ints
     job_price: Ints
-    #: Throughput of a row's task beside one of the column's, I × I; None if nothing interferes.
+    #: Throughput of the row's task beside one of the column's, I × I; None without interference.
     pair: Floats | None
     throughput: Throughput
-    #: Names an item from one call to the next.
+    #: Identifies an item across calls.
     keys: tuple[Hashable, ...]
     recorded: dict[Company, dict[str, float]] = field(default_factory=dict)
 
     @property
     def rate(self) -> Ints:
-        """Of the offers, micro-dollars per hour."""
+        """Prices of the open offers, micro-dollars per hour."""
         return self.classes.market.rate[: self.classes.market.open]
 
     def costs(self, columns: Columns) -> Ints:
-        """Rates plus what the lost throughput is worth (RP − TNRP of each task), micro-dollars per hour."""
+        """Rates plus the value of lost throughput (RP − TNRP of each task), micro-dollars per hour."""
         rates: Ints = self.rate[columns.offer]
         if self.pair is None or not len(columns):
             return rates
@@ -230,7 +231,7 @@ class Items:
         return np.asarray(rates + np.rint(lost.sum(axis=1)), np.int64)
 
     def _known(self, pattern: Ints) -> dict[str, float]:
-        """What is recorded of this very set."""
+        """Throughputs recorded for exactly this set."""
         names = [self.classes.workload[self.members[i][0]] for i in np.flatnonzero(pattern)]
         times = [int(n) for n in pattern[pattern > 0]]
         company = tuple(sorted(n for n, t in zip(names, times, strict=True) for _ in range(t)))
@@ -256,7 +257,7 @@ class Columns:
         return Columns(np.concatenate([self.offer, other.offer]), np.concatenate([self.matrix, other.matrix]))
 
     def distinct(self) -> Ints:
-        """The rows that are met for the first time and hold something, in order."""
+        """Indices of the non-empty rows without duplicates, in order."""
         rows = np.column_stack([self.offer, self.matrix])
         _, first = np.unique(rows, axis=0, return_index=True)
         first.sort()
@@ -266,14 +267,14 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Columns of an earlier call, by names of offers and of items, that the next call begins with."""
+    """Columns of an earlier call, keyed by offer names and items, with which the next call starts."""
 
     offers: tuple[str, ...] = ()
     keys: tuple[Hashable, ...] = ()
     matrix: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     def columns(self, items: Items) -> Columns:
-        """Those that can be asked for now, for the tasks that there are now."""
+        """The columns whose offers are still open, limited to the current tasks."""
         at = {offer.name: k for k, offer in enumerate(items.classes.market.offers[: len(items.rate)])}
         offer = np.array([at.get(name, -1) for name in self.offers], np.int64)
         place = {key: r for r, key in enumerate(self.keys)}
@@ -284,7 +285,7 @@ class Pool:
 
     @staticmethod
     def of(items: Items, columns: Columns, before: Pool, most: int) -> Pool:
-        """These columns and, as far as there is room, those of before."""
+        """These columns and, up to `most` in total, those of `before`."""
         order = {key: r for r, key in enumerate(dict.fromkeys((*items.keys, *before.keys)))}
         matrix = np.zeros((len(columns) + len(before.offers), len(order)), np.int64)
         matrix[: len(columns), [order[key] for key in items.keys]] = columns.matrix
@@ -301,7 +302,7 @@ class Pool:
 
 
 def items_of(classes: Classes, counts: Ints, throughput: Throughput = NO_INTERFERENCE) -> Items:
-    """What is to be covered, by offers that may be asked for now."""
+    """The items to be covered by open offers."""
     open_ = classes.market.open
     present = np.flatnonzero(counts > 0)
     interferes = bool(np.any(classes.pair[np.ix_(present, present)] != 1.0))
@@ -326,7 +327,7 @@ def items_of(classes: Classes, counts: Ints, throughput: Throughput = NO_INTERFE
 
 
 def knapsacks(items: Items, *, cells: int) -> list[Knapsack]:
-    """One per family, or several where not all offers of a family are asked for the same."""
+    """One knapsack per family, or several where the demands differ between offers of a family."""
     market = items.classes.market
     families: dict[str, list[int]] = {}
     for k, offer in enumerate(market.offers[: market.open]):
@@ -345,13 +346,13 @@ def knapsacks(items: Items, *, cells: int) -> list[Knapsack]:
 
 
 def alone(items: Items) -> Columns:
-    """Each task on the cheapest offer that holds it."""
+    """Each item as a pattern of one task on the cheapest offer that holds it."""
     homes = np.array([items.classes.home[members[0]] for members in items.members], np.int64)
     return Columns(homes, np.eye(len(items.counts), dtype=np.int64))
 
 
 def cheapest(items: Items, matrix: Ints) -> Columns:
-    """Patterns on the cheapest offers that hold them; those that none holds are left out."""
+    """Patterns on the cheapest offers that hold them; patterns that no offer holds are dropped."""
     offer = np.full(len(matrix), -1, np.int64)
     for k in np.argsort(-items.rate, kind="stable"):
         there = np.all(matrix @ items.demand[k] <= items.classes.market.capacity[k], axis=1)
@@ -360,7 +361,7 @@ def cheapest(items: Items, matrix: Ints) -> Columns:
 
 
 def _that_fit(items: Items, columns: Columns) -> Columns:
-    """Those within capacity, each once: an offer of the same name may have changed."""
+    """Columns within capacity, without duplicates; an offer may have changed under the same name."""
     fits = np.zeros(len(columns), bool)
     for k in np.unique(columns.offer):
         there = np.flatnonzero(columns.offer == k)
@@ -371,7 +372,7 @@ def _that_fit(items: Items, columns: Columns) -> Columns:
 
 
 def stacked(parts: Iterable[Columns], size: int) -> Columns:
-    """All of them, each once."""
+    """Concatenation without duplicates."""
     columns = Columns(np.zeros(0, np.int64), np.zeros((0, size), np.int64))
     for part in parts:
         columns = columns + part

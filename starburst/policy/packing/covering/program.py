@@ -1,4 +1,4 @@
-"""The covering program over candidate machines, solved by HiGHS: prices of classes, then whole machines."""
+"""The covering program over candidate instances, solved by HiGHS: first relaxed, then in integers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FEASIBLE = highspy.SolutionStatus.kSolutionStatusFeasible
 
 
 class Program:
-    """Minimise Σ cost·x, such that every task is covered and no running machine is used twice.
+    """Minimise Σ cost·x so that each task is covered and each running instance is used at most once.
 
-    Rows are the classes, then the kinds of running machines; those of a `needed` kind must all be used. Costs
-    are in dollars per hour.
+    Rows are the classes, then the kinds of running instances; all instances of a `needed` kind must be used.
+    Costs are in dollars per hour.
     """
 
     def __init__(self, counts: Ints, machines: Ints, needed: Bools) -> None:
@@ -29,7 +29,7 @@ class Program:
         self._highs.passModel(lp)
 
     def add(self, columns: Candidates, costs: Floats) -> None:
-        """More candidates."""
+        """Add candidates."""
         rows, cells = np.nonzero(columns.load)
         values = columns.load[rows, cells].astype(float)
         running = np.flatnonzero(columns.machine >= 0)
@@ -51,9 +51,9 @@ class Program:
         )
 
     def relaxed(self) -> tuple[Floats, Floats] | None:
-        """What one more task of each class costs, and one more machine, at the optimum in fractions.
+        """Dual prices of the classes and of the kinds of running instances at the relaxed optimum.
 
-        None if the solver finds none.
+        None if the solver finds no optimum.
         """
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -62,7 +62,7 @@ class Program:
         return duals[: self._classes], duals[self._classes :]
 
     def whole(self, incumbent: Floats, *, nodes: int, gap: float) -> Floats:
-        """The best whole machines found within so many nodes, at worst the `incumbent`: how many of each."""
+        """Instances per candidate in the best integer solution found, never worse than `incumbent`."""
         size = self._highs.getNumCol()
         for option, value in (("mip_max_nodes", nodes), ("mip_rel_gap", gap)):
             self._highs.setOptionValue(option, value)
@@ -72,7 +72,7 @@ class Program:
         solution.col_value = incumbent.tolist()
         self._highs.setSolution(solution)
         self._highs.run()
-        # The solver may end without an answer, or with one that is near enough but worse.
+        # The solver may stop without a solution, or with one within the gap that is worse than the incumbent.
         if self._highs.getInfo().primal_solution_status != FEASIBLE:
             return incumbent
         costs = np.array(self._highs.getLp().col_cost_, np.float64)

@@ -1,4 +1,4 @@
-"""Running machines that hold the same, as one: what the optimisation may do with each kind."""
+"""Running instances with equal offer and load, grouped into kinds for the covering program."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from starburst.policy.packing.plan import Situation
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """Kinds of running machines, M of them."""
+    """Kinds of running instances, M of them."""
 
-    #: Machines of each kind.
+    #: Instance ids of each kind.
     members: tuple[tuple[str, ...], ...]
     offer: Ints
-    #: Tasks per class that each holds, and those of them that must stay, M × C.
+    #: Tasks per class on each instance of the kind, and those of them that must stay, M × C.
     held: Ints
     pinned: Ints
 
@@ -28,12 +28,12 @@ class Running:
 
     @property
     def counts(self) -> Ints:
-        """How many machines each kind has."""
+        """Number of instances per kind."""
         return np.array([len(names) for names in self.members], np.int64)
 
 
 def running(situation: Situation, classes: Classes, max_moves: int | None) -> Running:
-    """Group the machines. Tasks that no open offer holds must stay, and those of jobs moved often enough."""
+    """Group the instances. Tasks that no open offer holds, and tasks of jobs at the move limit, must stay."""
     often = moved_often(classes, max_moves)
     loads = loads_of(classes, {r.id: r.held for r in situation.instances})
     tired = loads_of(
@@ -55,5 +55,5 @@ def running(situation: Situation, classes: Classes, max_moves: int | None) -> Ru
 
 
 def moved_often(classes: Classes, max_moves: int | None) -> frozenset[str]:
-    """Jobs whose tasks have been moved `max_moves` times together, or more."""
+    """Jobs whose tasks have been moved `max_moves` times or more in total."""
     return frozenset(job for job, n in moved(classes).items() if max_moves is not None and n >= max_moves)

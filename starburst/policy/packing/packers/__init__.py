@@ -1,1 +1,1 @@
-"""The packers, one algorithm a file."""
+"""The packers, one algorithm per file."""

@@ -15,33 +15,34 @@ from starburst.policy.packing.plan import Memory, Plan, Rented, Situation, assem
 from starburst.policy.packing.throughput import NO_INTERFERENCE
 
 SECONDS_PER_HOUR = 3600.0
-#: The rate of events is that of about this long, the share of Full that of about so many events; what is
-#: older fades, so that both follow the workload.
+#: Averaging windows: the event rate fades with RATE_WINDOW_S, the share of Full Reconfigurations over
+#: SHARE_WINDOW events, so that both follow changes of the workload.
 RATE_WINDOW_S = 6 * SECONDS_PER_HOUR
 SHARE_WINDOW = 50.0
-#: The share is kept off 0 and 1, where one plan would be thought to last for ever or for no time at all.
+#: The share is clipped off 0 and 1, for which the expected life of a plan would be infinite or zero.
 SHARE_LIMITS = (0.01, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
 class Eva:
-    """Pack by throughput-normalised reservation price; reconfigure fully only when that pays."""
+    """Packs by throughput-normalised reservation price; reconfigures fully only when that pays."""
 
-    #: "ensemble" chooses by equation 1; "partial" and "full" always do the one.
+    #: "ensemble" chooses by equation 1; "partial" and "full" always use the one.
     mode: str = "ensemble"
-    #: Without it, tasks are taken to run as fast together as alone (Eva-RP).
+    #: False: tasks are assumed to run as fast together as alone (Eva-RP).
     interference: bool = True
-    #: Without it, tasks of a job are taken to be independent (Eva-Single).
+    #: False: the tasks of a job are treated as independent jobs (Eva-Single).
     gangs: bool = True
 
     def plan(self, situation: Situation) -> Plan:
-        """One of the two reconfigurations of the tasks that are there now."""
+        """Full or Partial Reconfiguration of the current tasks."""
         seen = replace(situation, throughput=situation.throughput if self.interference else NO_INTERFERENCE)
         classes = classes_of(seen, gangs=self.gangs)
         memory = remember(situation)
         loads = loads_of(classes, {rented.id: rented.held for rented in situation.instances})
         candidates = []
-        # A full reconfiguration can only follow an arrival or an end (section 4.5).
+        # A full reconfiguration is considered only after an arrival, an end or a change of offers (section
+        # 4.5).
         settled = nothing_new(situation)
         if self.mode != "full" or settled:
             candidates.append(("partial", partial(seen, classes, loads)))
@@ -55,7 +56,10 @@ class Eva:
 
 
 def _choose(situation: Situation, classes: Classes, small: Plan, large: Plan, memory: Memory) -> Plan:
-    """Equation 1: S_F·D − M_F > S_P·D − M_P."""
+    """Equation 1: full if S_F·D − M_F > S_P·D − M_P.
+
+    S is the saving per hour, M the cost of moves and launches, D the expected life of a plan.
+    """
     filler = Filler(classes, situation.throughput)
     saves_small, saves_large = (saving(situation, classes, filler, p) for p in (small, large))
     costs_small, costs_large = (moving(situation, classes, p) for p in (small, large))
@@ -71,7 +75,7 @@ def _choose(situation: Situation, classes: Classes, small: Plan, large: Plan, me
 
 
 def _counted(memory: Memory, events: int, fully: bool) -> Memory:
-    """One of these events, or none, has led to a full reconfiguration."""
+    """Update the share of events that led to a full reconfiguration; at most one of `events` did."""
     if not events:
         return memory
     keep = exp(-events / SHARE_WINDOW)
@@ -88,8 +92,11 @@ def _whole(situation: Situation, classes: Classes, loads: dict[str, Ints]) -> Pl
 def partial(
     situation: Situation, classes: Classes, loads: dict[str, Ints], stay: Container[str] = ()
 ) -> Plan:
-    """Keep the machines that pay, and those that must `stay`; new tasks, and those of machines that do not
-    pay, go where they are worth most: onto a kept machine if that raises its TNRP, else by Algorithm 1."""
+    """Keep the instances that pay, and those in `stay` or with stuck tasks.
+
+    New tasks, and those of instances that do not pay, are placed on a kept instance if that raises its TNRP,
+    and otherwise packed by Algorithm 1.
+    """
     filler = Filler(classes, situation.throughput)
     kept, rest = [], []
     for rented in situation.instances:
@@ -109,7 +116,7 @@ def partial(
 
 
 def spread(filler: Filler, fillings: dict[str, tuple[int, Filling]], left: Ints) -> Ints:
-    """Put tasks of `left` onto machines, always where one raises the TNRP most; how many found a place."""
+    """Place tasks of `left` one by one where they raise the TNRP most; returns the number per class."""
     free = left.copy()
     best = {name: filler.best(offer, filling, free) for name, (offer, filling) in fillings.items()}
     while True:
@@ -136,14 +143,14 @@ def carried_out(
     free: list[Rented],
     loads: dict[str, Ints],
 ) -> Plan:
-    """Running machines hold what `given` says; `machines` are `free` running ones, or new."""
+    """The plan in which running instances hold `given`, and `machines` reuse `free` ones or are launched."""
     more, launches = match(machines, free, loads, classes.market.offers)
     kept, new = settle(classes, situation.instances, {**given, **more}, launches)
     return assemble(situation, kept, new, unplaced=classes.unplaced)
 
 
 def saving(situation: Situation, classes: Classes, filler: Filler, plan: Plan) -> float:
-    """S: TNRP of all tasks less the price of all machines, micro-dollars per hour."""
+    """S: TNRP of all tasks minus the price of all instances, micro-dollars per hour."""
     groups = [*plan.assignments.values(), *(launch.tasks for launch in plan.launches)]
     worth: float = 0.0
     for tasks in groups:
@@ -155,7 +162,7 @@ def saving(situation: Situation, classes: Classes, filler: Filler, plan: Plan) -
 
 
 def moving(situation: Situation, classes: Classes, plan: Plan) -> float:
-    """M: micro-dollars that moves and launches cost; while a task moves, both its machines are paid for."""
+    """M: micro-dollars for moves and launches; during a task's move both its instances are paid for."""
     rates = dict(zip((o.name for o in classes.market.offers), classes.market.rate.tolist(), strict=True))
     rate = {rented.id: rates[rented.offer.name] for rented in situation.instances}
     source = {key: rate[rented.id] for rented in situation.instances for key in rented.held}
@@ -167,7 +174,7 @@ def moving(situation: Situation, classes: Classes, plan: Plan) -> float:
 
 
 def remember(situation: Situation) -> Memory:
-    """Note what came and went since the last plan."""
+    """Memory with the arrivals and ends since the last plan counted into the event rate."""
     memory = situation.memory
     known = frozenset(task.key for task in situation.tasks)
     events = events_of(situation)
@@ -183,7 +190,7 @@ def remember(situation: Situation) -> Memory:
 
 
 def events_of(situation: Situation) -> int:
-    """How many jobs came or went since the last plan."""
+    """Number of jobs that arrived or ended since the last plan."""
     before, now = (
         {job for job, _ in keys} for keys in (situation.memory.known, (task.key for task in situation.tasks))
     )
@@ -191,13 +198,13 @@ def events_of(situation: Situation) -> int:
 
 
 def nothing_new(situation: Situation) -> bool:
-    """Whether tasks and offers are those of the last plan, so that there is no reason to reconfigure."""
+    """Whether tasks and offers equal those of the last plan."""
     memory = situation.memory
     return memory.offers == situation.offers and memory.known == {task.key for task in situation.tasks}
 
 
 def expected_life_s(memory: Memory) -> float:
-    """D̂ = −1 / (λ ln(1 − p)): how long a full reconfiguration lasts until the next one."""
+    """D̂ = −1 / (λ ln(1 − p)): expected seconds until the next full reconfiguration."""
     if not memory.event_rate:
         return SECONDS_PER_HOUR
     share = min(max(memory.full_share, SHARE_LIMITS[0]), SHARE_LIMITS[1])

@@ -1,4 +1,4 @@
-"""No packing: each task gets the cheapest machine that holds it, alone."""
+"""No packing: each task gets the cheapest instance that holds it, alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NoPacking:
     """One instance per task."""
 
     def plan(self, situation: Situation) -> Plan:
-        """Cheapest offer per new task; an unknown price counts as the dearest, ties by the list."""
+        """Cheapest offer per new task; an unknown price counts as the highest; ties by catalog order."""
         tasks = {task.key: task for task in situation.tasks}
         kept = {r.id: [tasks[key] for key in r.held if key in tasks] for r in situation.instances}
         at_home = {task.key for held in kept.values() for task in held}
@@ -32,7 +32,7 @@ class NoPacking:
 
 
 def cheapest_first(offers: Sequence[Offer]) -> list[Offer]:
-    """Offers by price, unknown ones counted as the dearest; equal ones as the catalog lists them."""
+    """Offers by price, unknown prices last; ties in catalog order."""
     return [offer for offer, _ in sorted(zip(offers, priced(offers), strict=True), key=_rank)]
 
 
@@ -43,7 +43,7 @@ def _rank(pair: tuple[Offer, Offer]) -> tuple[int, bool]:
 
 
 def holds(offer: Offer, task: Task) -> bool:
-    """Whether one machine of this offer holds the task alone."""
+    """Whether one instance of this offer holds the task alone."""
     demand = task.demand_on(offer)
     return demand is not None and demand.fits(offer.resources)
 
@@ -54,7 +54,7 @@ def cheapest(task: Task, ranked: Sequence[Offer]) -> Offer | None:
 
 
 def lacking(task: Task, offers: Sequence[Offer]) -> str:
-    """Why no offer holds the task: the first resource that none has enough of, or what its user demands."""
+    """Why no offer holds the task: the first insufficient resource, or the user's rule on offers."""
     if not offers:
         return "the cloud has no offers"
     able = [offer for offer in offers if holds(offer, replace(task, offer_rules=ANY_OFFER))]

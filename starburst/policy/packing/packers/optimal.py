@@ -1,10 +1,11 @@
-"""Our own packer: cover the tasks at least cost per hour, with moves, launches and slow-downs in the price.
+"""The packer `optimal`: least cost per hour, including moves, launches and lost throughput.
 
-Candidates are machines with what they could hold: running ones as they are, with more, and with one task less
-and others instead, and new ones of every offer. A candidate costs its rate, what its tasks lose by their
-company (RP − TNRP) and, spread over the expected life of the plan, its start; a task that stays where it is
-saves the price of its move. The covering program over them (column generation, then branch and bound) uses a
-running machine at most once, so the matching of the plan to what runs is part of the optimum.
+A candidate is an instance with a possible load: a running one with its tasks, with more, or with one task
+replaced by others, or a new one of any offer. Its cost is its rate, the throughput its tasks lose beside each
+other (RP − TNRP) and, for a new one, its startup time at that rate, spread over the expected life of the
+plan; each task that stays saves the price of a move. The covering program over the candidates is solved by
+column generation, then branch and bound. It uses each running instance at most once, so assigning the plan to
+the running instances is part of the optimisation.
 """
 
 from __future__ import annotations
@@ -28,46 +29,44 @@ from starburst.policy.packing.packers.reconfigure import loads_of, smallest
 from starburst.policy.packing.plan import Memory, Plan, Situation, assemble
 
 MICRO = 1e6
-#: Users do not like to see jobs wander.
+#: Initial price of a move, beyond its delay; it expresses that users dislike moves.
 TEN_DOLLARS = Money.of(10)
-#: The price of a move is e times less when so many moves, and so large a share of those to be, are left, and
-#: e times more when as many too many were made, and never further off than e to the range. Old moves fade
-#: over so many tasks.
+#: The move price is multiplied by e^(−unused moves / width), with width LEAST_MOVES + MOVES_SHARE · arrived
+#: tasks, and the exponent is clipped to ± PRICE_RANGE. Arrivals and moves fade over MOVES_WINDOW tasks.
 LEAST_MOVES, MOVES_SHARE = 10.0, 0.05
 PRICE_RANGE = 3.0
 MOVES_WINDOW = 5000.0
-#: Enough for a bound; no plan is made of it.
+#: Limits for a bound only; its solution is not used as a plan.
 BOUND_ONLY = Limits(nodes=0, columns=0)
-#: A plan lasts for this long at least, hours.
+#: Least expected life of a plan, hours.
 LEAST_LIFE_H = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Optimal:
-    """Moves a task only if that pays within the expected life of the plan."""
+    """Moves a task only if the move pays within the expected life of the plan."""
 
-    #: Moves that may be made for each task that comes; their price rises and falls so that it comes to that.
-    #: None keeps the price.
+    #: Target of moves per arriving task; the move price is adjusted to meet it. None keeps the price fixed.
     moves_per_task: float | None = 0.8
-    #: A move must bring so much more than it costs within the expected life of the plan; at the beginning.
+    #: Initial move price: what a move must save, beyond its cost, within the expected life of the plan.
     move_price: Money = TEN_DOLLARS
-    #: A plan is expected to last for this share of the mean stay of a task.
+    #: Expected life of a plan, as a share of the mean stay of a task.
     life_share: float = 0.25
-    #: What a task of reservation price p loses at throughput t counts (1 − t)·p times this.
+    #: Weight of lost throughput: (1 − t)·p for a task of reservation price p at throughput t.
     delay_price: float = 1.0
-    #: A job is never moved more often; None sets no limit. A limit leaves jobs alone on large machines.
+    #: Most moves of a job; None sets no limit. With a limit, jobs may end up alone on large instances.
     max_moves: int | None = None
-    #: Rounds of column generation; nodes and gap at which branch and bound ends.
+    #: Rounds of column generation; node limit and relative gap of branch and bound.
     rounds: int = 3
     nodes: int = 50
     gap: float = 1e-3
-    #: More kinds of running machines times classes than this, and Eva plans.
+    #: Above this number of kinds of running instances times classes, Eva makes the plan.
     most_cells: int = 20_000
-    #: Prove for every plan what no machines for its tasks would rent for less than; doubles the work.
+    #: Compute for every plan a lower bound on the rent of its tasks; doubles the work.
     certify: bool = False
 
     def plan(self, situation: Situation) -> Plan:
-        """The best plan found; at worst that of Partial Reconfiguration."""
+        """The best plan found; never worse than Partial Reconfiguration under this cost model."""
         plan = self._plan(situation)
         if plan.lower_bound is not None or not self.certify:
             return plan
@@ -87,12 +86,12 @@ class Optimal:
 
 
 def least_cost(situation: Situation) -> Money:
-    """What no machines for these tasks rent for less than, whatever runs now."""
+    """Lower bound on the rent per hour for these tasks, ignoring what runs."""
     return Money(least_rent(classes_of(situation), BOUND_ONLY))
 
 
 def _as_it_is(situation: Situation) -> Plan | None:
-    """None if there is a place for a task that has none."""
+    """The plan without changes; None if some offer holds a task that has no instance."""
     tasks = {task.key: task for task in situation.tasks}
     kept = {r.id: [tasks.pop(key) for key in r.held if key in tasks] for r in situation.instances}
     offers = situation.offers
@@ -103,7 +102,7 @@ def _as_it_is(situation: Situation) -> Plan | None:
 
 
 class Question:
-    """One situation as a covering program."""
+    """A situation expressed as a covering program."""
 
     def __init__(self, packer: Optimal, situation: Situation) -> None:
         self._packer = packer
@@ -113,27 +112,30 @@ class Question:
         self.running = running(situation, self.classes, packer.max_moves)
         self._slowdown = Slowdown(self.classes)
         self._life_h = self._life()
-        #: Micro-dollars per hour that a task that stays saves, by class.
+        #: Micro-dollars per hour saved by a task that stays, by class.
         self._stay = self._move_prices() / self._life_h
         market = self.classes.market
         ready_h = np.array([offer.ready_s for offer in market.offers]) / SECONDS_PER_HOUR
-        #: Micro-dollars per hour that a new machine costs with its start, by offer.
+        #: Micro-dollars per hour of a new instance including its start, by offer.
         self._new = np.rint(market.rate * (1 + ready_h / self._life_h)).astype(np.int64)
 
     def _life(self) -> float:
-        """Hours: a share of the mean stay, by Little's law; tasks come as often as they go."""
+        """Expected life of the plan, hours: a share of the mean stay of a task.
+
+        The mean stay follows from Little's law; half of the events are counted as arrivals.
+        """
         arrivals = self._memory.event_rate / 2 * SECONDS_PER_HOUR
         stay_h = len(self._situation.tasks) / arrivals if arrivals else 1.0
         return max(self._packer.life_share * stay_h, LEAST_LIFE_H)
 
     def _move_prices(self) -> Floats:
-        """Micro-dollars that a move must bring, by class: what the delay costs its job, and our dislike."""
+        """Micro-dollars that a move must save, by class: the cost of the job's delay plus the move price."""
         moves_s = np.array([max(task.move_s for task in tasks) for tasks in self.classes.members], np.float64)
         price = move_price(self._packer, self._memory)
         return np.asarray(moves_s / SECONDS_PER_HOUR * self.classes.job_price + price, np.float64)
 
     def answer(self) -> Plan:
-        """Candidates, prices, more candidates; then whole machines."""
+        """Generate candidates by column generation, then choose whole instances by branch and bound."""
         if not len(self.classes):
             return assemble(
                 self._situation,
@@ -163,7 +165,7 @@ class Question:
         return self._plan(columns.take(np.repeat(np.arange(len(columns)), times.astype(np.int64))), saves)
 
     def _costs(self, columns: Candidates) -> Floats:
-        """Dollars per hour of every candidate."""
+        """Dollars per hour of each candidate."""
         market = self.classes.market
         rate = self._new[columns.offer].astype(float)
         on = np.flatnonzero(columns.machine >= 0)
@@ -173,7 +175,7 @@ class Question:
         return np.asarray((rate + lost) / MICRO, np.float64)
 
     def _incumbent(self, needed: Bools) -> Candidates:
-        """Partial Reconfiguration: what Eva would do without moving what pays where it is, or must stay."""
+        """The plan of Partial Reconfiguration that keeps instances that pay or hold tasks that must stay."""
         loads = loads_of(self.classes, {r.id: r.held for r in self._situation.instances})
         stay = {name for m in np.flatnonzero(needed) for name in self.running.members[m]}
         plan = partial(self._situation, self.classes, loads, stay)
@@ -189,7 +191,7 @@ class Question:
         )
 
     def _better(self, prices: Floats, machine_prices: Floats) -> Candidates:
-        """Candidates that these prices of classes and of running machines would pay for."""
+        """Candidates whose value at these prices of classes and running instances exceeds their cost."""
         found = self._grown(prices * MICRO)
         worth = found.load @ prices - self._costs(found)
         on = np.flatnonzero(found.machine >= 0)
@@ -197,7 +199,7 @@ class Question:
         return found.take(np.flatnonzero(worth > 1e-6))
 
     def _grown(self, prices: Floats) -> Candidates:
-        """Candidates for these prices of classes, micro-dollars per hour."""
+        """Candidates grown at these prices of classes, micro-dollars per hour."""
         start, value = self._starts(prices)
         packer = self._packer
         first, second = (
@@ -208,7 +210,11 @@ class Question:
         return found.take(np.flatnonzero(found.load.any(axis=1)))
 
     def _starts(self, prices: Floats) -> tuple[Candidates, Floats]:
-        """Running machines as they are, with as little as may be, with one task less; new ones with one."""
+        """Start points of growth: running instances and new ones.
+
+        A running instance starts as it is, with its pinned tasks only, or with one task less; a new one with
+        one task.
+        """
         size, now = len(self.classes), self.running
         kinds = np.arange(len(now))
         rows, cells = np.nonzero(now.held > now.pinned)
@@ -228,7 +234,7 @@ class Question:
         return start, value
 
     def _plan(self, picked: Candidates, saves: float) -> Plan:
-        """Name the machines of each kind, and the tasks."""
+        """Select the instances of each kind, and the tasks."""
         picked = without_surplus(picked, self.running, self.classes.counts)
         free = [list(names) for names in self.running.members]
         given = {free[m].pop(0): load for m, load in zip(picked.machine, picked.load, strict=True) if m >= 0}
@@ -238,7 +244,7 @@ class Question:
             for offer, m, load in zip(picked.offer, picked.machine, picked.load, strict=True)
             if m < 0
         ]
-        # Nothing is given back that is rented anew.
+        # A wanted new instance reuses a running one of its offer that would otherwise be terminated.
         spare = [rented for rented in self._situation.instances if rented.id not in given]
         loads = loads_of(self.classes, {rented.id: rented.held for rented in spare})
         reused, launches = match(fresh, spare, loads, self.classes.market.offers)
@@ -254,7 +260,7 @@ class Question:
 
 
 def counted(situation: Situation) -> Memory:
-    """What is remembered, with the tasks that have come since the last plan."""
+    """The memory, with the tasks counted that have arrived since the last plan."""
     new = sum(task.key not in situation.memory.known for task in situation.tasks)
     memory = remember(situation)
     keep = exp(-new / MOVES_WINDOW)
@@ -262,7 +268,7 @@ def counted(situation: Situation) -> Memory:
 
 
 def move_price(packer: Optimal, memory: Memory) -> float:
-    """Micro-dollars: less than at the beginning while there are moves left, more when too many were made."""
+    """Micro-dollars per move: below the initial price while moves are unused, above it after too many."""
     if packer.moves_per_task is None:
         return float(packer.move_price.micro_usd)
     left = packer.moves_per_task * memory.came - memory.moved
@@ -272,8 +278,7 @@ def move_price(packer: Optimal, memory: Memory) -> float:
 
 
 def without_surplus(picked: Candidates, now: Running, counts: Ints) -> Candidates:
-    """Tasks that are covered twice leave machines on which they would be new; those they are on hold none
-    twice."""
+    """Remove double coverage: a task covered twice leaves an instance on which it would be new."""
     load = picked.load.copy()
     surplus = load.sum(axis=0) - counts
     on = picked.machine >= 0

@@ -1,4 +1,4 @@
-"""At most two tasks a machine, which hardly slow each other: Owl as Eva extends it (section 6.1)."""
+"""At most two tasks per instance, with low interference: Owl as extended by Eva (section 6.1)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from starburst.policy.packing.match import match, settle
 from starburst.policy.packing.packers.reconfigure import Machines, loads_of
 from starburst.policy.packing.plan import Plan, Rented, Situation, assemble
 
-#: Both tasks of a pair keep at least this share of their throughput; the paper only says "low interference".
+#: Least throughput of both tasks of a pair; the paper only says "low interference".
 LOW_INTERFERENCE = 0.9
-#: Dearer than everything.
+#: Price of a pair that no open offer holds.
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class Owl:
-    """Pairs by TNRP over the price of the cheapest offer that holds both, best first.
+    """Makes pairs in descending ratio of TNRP to the price of the cheapest offer that holds both.
 
-    Both tasks of a pair must keep their throughput, and their TNRP come to the price. A running pair that
-    still does so stays as it is; whoever runs alone is looked at anew with the new tasks, and moves if that
-    pairs it or costs less. The paper gives Owl a profile of all pairs; one that the table does not know
-    counts as its default.
+    Both tasks of a pair must keep the given throughput, and the pair's TNRP must reach the price. A running
+    pair that still satisfies this stays. A task that runs alone is reconsidered together with the new tasks,
+    and moves if that pairs it or costs less. The paper gives Owl a profile of all pairs; pairs missing from
+    the table have its default throughput.
     """
 
     low_interference: float = LOW_INTERFERENCE
 
     def plan(self, situation: Situation) -> Plan:
-        """Pair up by demand class; which task of a class it is follows from who is where."""
+        """Make pairs of demand classes; the tasks are then selected so that most stay where they run."""
         classes = classes_of(situation)
         loads = loads_of(classes, {rented.id: rented.held for rented in situation.instances})
         pairs = Pairs(classes, self.low_interference)
-        # What no open offer holds any more has no class; its machine is left alone.
+        # A running task that no offer holds has no class; its instance is left unchanged.
         live = {task.key: task for task in situation.tasks if task.key not in classes.of}
         odd = {r.id: [live.pop(key) for key in r.held if key in live] for r in situation.instances}
         given = {
@@ -66,7 +66,7 @@ class Owl:
 
 
 class Pairs:
-    """What pairs of classes are worth, C × C each."""
+    """Interference and TNRP of pairs of classes, C × C each."""
 
     def __init__(self, classes: Classes, low_interference: float) -> None:
         self._classes = classes
@@ -77,14 +77,14 @@ class Pairs:
         self._worth = one + one.T
 
     def stay(self, offer: int, load: Ints) -> bool:
-        """Whether what a machine holds is a pair that is calm and worth it."""
+        """Whether an instance holds exactly one pair, with low interference and sufficient TNRP."""
         if load.sum() != 2:
             return False
         a, b = (int(c) for c in np.repeat(np.arange(len(load)), load))
         return bool(self._calm[a, b] and self._worth[a, b] >= self._classes.market.rate[offer])
 
     def made_of(self, left: Ints) -> Machines:
-        """Take pairs from `left`, best ratio first, equal ones as their classes were met."""
+        """Take pairs from `left`, best ratio first; ties by class order."""
         offer, price = self._cheapest()
         good = np.triu(self._calm & (price < NEVER) & (self._worth >= price))
         ratio = np.round(self._worth / np.maximum(price, 1), 9)
@@ -100,7 +100,7 @@ class Pairs:
         return machines
 
     def _cheapest(self) -> tuple[Ints, Ints]:
-        """The cheapest open offer that holds both, the first of equals, and its price or `NEVER`."""
+        """Per pair, the cheapest open offer that holds both (first of equals) and its price, or `NEVER`."""
         market, demand = self._classes.market, self._classes.demand
         offer = np.full(self._worth.shape, -1, np.int64)
         price = np.full(self._worth.shape, NEVER, np.int64)
@@ -114,7 +114,7 @@ class Pairs:
 def _stay_alone(
     classes: Classes, free: Iterable[Rented], loads: dict[str, Ints], left: Ints
 ) -> dict[str, Ints]:
-    """Machines that go on with their one task, as it would cost no less elsewhere; takes them from `left`."""
+    """Instances that keep their single task, as no offer is cheaper; subtracts these tasks from `left`."""
     stay = {}
     for rented in free:
         load, k = loads[rented.id], classes.market.index(rented.offer)

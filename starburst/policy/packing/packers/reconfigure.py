@@ -1,10 +1,10 @@
-"""Full Reconfiguration: pack tasks by reservation price (Eva, Algorithm 1, and two steps of its artifact).
+"""Full Reconfiguration: packing by reservation price (Eva, Algorithm 1, and two steps of its artifact).
 
-A task's reservation price (RP) is what it would cost alone. A machine pays if the throughput-normalised
-reservation prices (TNRP) of its tasks come to its own price. Offers go from dear to cheap; each new machine
-takes, one by one, the task that raises its TNRP most. Counts of demand classes stand for tasks: a machine
-that was filled once is filled again as long as the classes last, so the work grows with the number of
-different machines, not with the number of tasks.
+A task's reservation price (RP) is the price of the cheapest offer that holds it alone. An instance pays if
+the throughput-normalised reservation prices (TNRP) of its tasks sum to at least its price. Offers are visited
+from the highest price down; each new instance takes, one at a time, the task that raises its TNRP most. The
+algorithm works on counts of demand classes: a filled instance is repeated while the classes last, so the work
+grows with the number of distinct instances, not of tasks.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import numpy as np
 from starburst.policy.packing.classes import Classes, Floats, Ints
 from starburst.policy.packing.throughput import Company, Throughput
 
-#: Machines: offer, tasks of each class on it, how many of them.
+#: Groups of equal instances: offer, tasks per class, number of instances.
 Machines = list[tuple[int, Ints, int]]
-#: TNRPs that differ by less than this share are equal.
+#: Relative difference below which TNRPs are equal.
 SAME = 1e-9
 
 
 @dataclass(slots=True)
 class Filling:
-    """A machine while it is filled; `load` is the number of tasks per class."""
+    """An instance being filled; `load` is the number of tasks per class."""
 
     load: Ints
-    #: What is free, 3.
+    #: Free resources, 3.
     room: Ints
     #: TNRP of its tasks, micro-dollars per hour.
     worth: float
-    #: Throughput of a task on it, and of one that would join it, by class.
+    #: Throughput of a task on the instance, and of a task that would join it, per class.
     own: Floats
     joining: Floats
 
 
 class Filler:
-    """Fills machines by TNRP, one after the other."""
+    """Fills instances by TNRP, one at a time."""
 
     def __init__(self, classes: Classes, table: Throughput) -> None:
         self._classes = classes
@@ -48,7 +48,7 @@ class Filler:
         self._known: dict[bytes, float] = {}
 
     def start(self, offer: int, load: Ints) -> Filling:
-        """A machine of this offer that holds `load` (which fits it)."""
+        """An instance of this offer that holds `load` (which must fit)."""
         classes = self._classes
         took = np.flatnonzero(load)
         room = classes.market.capacity[offer] - load[took] @ classes.demand[offer, took]
@@ -58,7 +58,7 @@ class Filler:
         return Filling(load.copy(), room, self.worth(load), own, joining)
 
     def worth(self, load: Ints) -> float:
-        """TNRP of the tasks together (sections 4.3 and 4.4), micro-dollars per hour."""
+        """TNRP of these tasks on one instance (sections 4.3 and 4.4), micro-dollars per hour."""
         key = load.tobytes()
         if key not in self._known:
             took = np.flatnonzero(load)
@@ -72,7 +72,7 @@ class Filler:
         return self._known[key]
 
     def _beside(self, load: Ints, took: Ints) -> Floats:
-        """Throughput of a task of each class that is there, as the product over pairs."""
+        """Throughput of a task of each class present, as the product over pairs."""
         others = load[took] - np.eye(len(took), dtype=np.int64)
         return np.asarray(np.prod(self._classes.pair[np.ix_(took, took)] ** others, axis=1), np.float64)
 
@@ -80,14 +80,14 @@ class Filler:
         return tuple(sorted(np.repeat(self._names, load)))
 
     def fill(self, offer: int, filling: Filling, left: Ints) -> None:
-        """Add from `left` the task that raises the TNRP most, until none fits or it would fall."""
+        """Add from `left` the task that raises the TNRP most, until no task fits or each would lower it."""
         free = left.copy()
         while (found := self.best(offer, filling, free)) is not None:
             self.add(offer, filling, *found)
             free[found[0]] -= 1
 
     def best(self, offer: int, filling: Filling, left: Ints) -> tuple[int, float] | None:
-        """The class that raises the TNRP most, and to what; None if nothing fits or it would fall."""
+        """The class whose task raises the TNRP most, and that TNRP; None if none fits or all lower it."""
         demand, capacity = self._classes.demand[offer], self._classes.market.capacity[offer]
         fits = (left > 0) & (demand <= filling.room).all(axis=1)
         if not fits.any():
@@ -104,7 +104,7 @@ class Filler:
         return c, float(worths[c])
 
     def _worths(self, filling: Filling, fits: np.ndarray) -> Floats:
-        """TNRP if a task of each class joined."""
+        """TNRP after adding a task of each class."""
         classes = self._classes
         weights = classes.job_price
         on = filling.load * weights * filling.own
@@ -114,7 +114,7 @@ class Filler:
         return np.asarray(worths, np.float64)
 
     def _recorded(self, filling: Filling, fits: np.ndarray, worths: Floats) -> None:
-        """Put in place what was recorded for a set as a whole."""
+        """Replace the estimate by the exact value where the table has a record of the whole set."""
         company = self._company(filling.load)
         seen: dict[str, bool] = {}
         for c in np.flatnonzero(fits):
@@ -127,7 +127,7 @@ class Filler:
                 worths[c] = self.worth(load)
 
     def add(self, offer: int, filling: Filling, c: int, worth: float) -> None:
-        """A task of class c joins, and its tasks are then worth so much."""
+        """Add a task of class c, which makes the TNRP `worth`."""
         beside = self._classes.pair[:, c]
         already = filling.load[c] > 0
         own = filling.own[c] * beside[c] if already else filling.joining[c]
@@ -140,7 +140,7 @@ class Filler:
 
 
 def full(classes: Classes, counts: Ints, table: Throughput) -> Machines:
-    """Algorithm 1 over `counts` tasks of each class; every one of them is on exactly one machine."""
+    """Algorithm 1 over `counts` tasks of each class; each task is on exactly one instance."""
     filler = Filler(classes, table)
     left = counts.copy()
     machines: Machines = []
@@ -162,7 +162,7 @@ def full(classes: Classes, counts: Ints, table: Throughput) -> Machines:
 
 
 def pays(worth: float, rate: float) -> bool:
-    """Whether tasks of this TNRP pay for a machine of this price; equal sums may differ in the last digit."""
+    """Whether this TNRP reaches the instance's price, up to rounding."""
     return bool(worth >= rate * (1 - SAME))
 
 
@@ -172,7 +172,7 @@ def _accepted(classes: Classes, offer: int, filling: Filling) -> bool:
 
 
 def smallest(classes: Classes, offer: int, load: Ints) -> int:
-    """The cheapest open offer that holds the load, among those that all its tasks run on."""
+    """The cheapest open offer that holds the load and on which all its tasks can run."""
     took, market = np.flatnonzero(load), classes.market
     need = np.einsum("c,kcr->kr", load[took], classes.demand[: market.open, took])
     able = (need <= market.capacity[: market.open]).all(axis=1)
@@ -187,7 +187,7 @@ def _alone(c: int, size: int) -> Ints:
 
 
 def loads_of(classes: Classes, held: Mapping[str, tuple[tuple[str, int], ...]]) -> dict[str, Ints]:
-    """Machine → how many tasks of each class it holds; tasks that are no more do not count."""
+    """Instance → number of tasks per class; tasks without a class are not counted."""
     loads = {}
     for name, keys in held.items():
         load = np.zeros(len(classes), np.int64)

@@ -1,10 +1,11 @@
-"""Tasks that end together go together (Stratus, SoCC'18; baseline of Eva, section 6.1).
+"""Runtime binning: tasks with similar remaining run times share an instance (Stratus, SoCC'18).
 
-Remaining run times fall into bins that double: [0, 1), [1, 2), [2, 4), [4, 8), … minutes. A machine is in
-the bin of the task it holds longest. A new task joins a machine of its own bin (there the one whose last task
-ends closest to it), else of the nearest greater bin (it keeps no machine longer), else of the greatest lesser
-one (in both the one with most left over); only what fits on none rents machines. A machine that has been
-little used for long is cleared, if all its tasks fit elsewhere. Interference is not looked at.
+A baseline of Eva (section 6.1). Bins of remaining run time double in width: [0, 1), [1, 2), [2, 4), [4, 8), …
+minutes. An instance is in the bin of its longest task. A new task joins an instance of its own bin (the one
+whose last task ends closest to its own end), else of the nearest greater bin (it does not extend the
+instance's life), else of the greatest lesser bin (in both cases the one with most resources left over). Only
+tasks that fit on no instance cause launches. An instance that has been little used for long is cleared if all
+its tasks fit elsewhere. Interference is ignored.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from starburst.policy.packing.plan import Plan, Situation
 
 #: Width of the first bin, seconds.
 UNIT_S = 60.0
-#: A run time that nobody knows counts as three hours, in the bin from 128 to 256 minutes.
+#: An unknown run time counts as three hours, in the bin from 128 to 256 minutes.
 UNKNOWN_S = 3 * 3600.0
-#: A machine is little used if less than this share is in use of each kind of resource.
+#: An instance is little used if less than this share of every resource is in use.
 LOW_USE = 0.5
-#: Seconds of that until it is cleared.
+#: Seconds of little use after which an instance is cleared.
 CLEAR_AFTER_S = 1800.0
 
 
 def assumed_remaining_s(estimate_s: float | None, elapsed_s: float) -> float | None:
-    """Seconds a task still runs; one that outlives its estimate is assumed to be at half its run time.
+    """Remaining seconds of a task; the estimate is doubled until it exceeds the elapsed time.
 
-    So the estimate doubles as often as it is outlived (Stratus, slide 11). None stays unknown.
+    So a task that just outlived its estimate is assumed to be at half its run time (Stratus, slide 11). An
+    estimate of 0 or less becomes the elapsed time; None stays None.
     """
     if estimate_s is None or estimate_s <= 0:
         return None if estimate_s is None else elapsed_s
@@ -44,7 +46,7 @@ def assumed_remaining_s(estimate_s: float | None, elapsed_s: float) -> float | N
 
 
 def bin_of(remaining_s: float | None) -> int:
-    """The number of the bin; what is unknown, or used up and not assumed anew, is in a middle one."""
+    """Index of the bin; an unknown or used-up remaining time counts as UNKNOWN_S."""
     return int(_bins(np.array([_lasts_s(remaining_s)]))[0])
 
 
@@ -58,13 +60,13 @@ def _bins(seconds: Floats) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Stratus:
-    """Align run times, so that machines are either full or gone."""
+    """Aligns the ends of tasks on an instance, so that instances are either well used or terminated."""
 
     low_use: float = LOW_USE
     clear_after_s: float = CLEAR_AFTER_S
 
     def plan(self, situation: Situation) -> Plan:
-        """Tasks from long to short: pack, rent for the rest of their bin; then clear machines."""
+        """Place tasks from long to short, launch instances for the rest of each bin, then clear instances."""
         machines = Machines(situation)
         aligned = _Aligned(machines)
         pending = sorted(machines.pending, key=lambda task: -_lasts_s(task.remaining_s))
@@ -85,8 +87,11 @@ class Stratus:
         return machines.plan(reason, replace(situation.memory, idle_since=since))
 
     def _clear(self, aligned: _Aligned) -> tuple[int, dict[str, float]]:
-        """Empty what was little used for long, least used first, until no more can be; whatever took tasks
-        in is left alone. Also says since when machines are little used."""
+        """Clear instances that were little used for long, least used first, until no more can be cleared.
+
+        Instances that took in tasks are exempt. Returns the number cleared, and since when instances are
+        little used.
+        """
         machines = aligned.machines
         now, memory = machines.situation.now, machines.situation.memory.idle_since
         names = [rented.id for rented in machines.situation.instances]
@@ -106,12 +111,12 @@ class Stratus:
 
 
 class _Aligned:
-    """Machines with the time, in seconds, until the last of their tasks ends."""
+    """Instances with the seconds until the last of their tasks ends."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
         self.lasts: Floats = np.zeros(len(machines.offer))
-        #: Machines that took in a task.
+        #: Instances that took in a task.
         self.touched: set[int] = set()
         for m in range(len(machines)):
             self._look(m)
@@ -123,7 +128,7 @@ class _Aligned:
         self.lasts[m] = max(self.lasts[m], _lasts_s(task.remaining_s))
 
     def home(self, task: Task, but: int = -1) -> int | None:
-        """The machine a task joins: own bin, then greater bins, then lesser ones; None if none has room."""
+        """The instance for a task: own bin, then greater bins, then lesser ones; None if none has room."""
         rows = self.machines.room(task)
         rows = rows[rows != but]
         if not len(rows):
@@ -137,7 +142,7 @@ class _Aligned:
         return int(rows[np.lexsort((left, first, far))[0]])
 
     def clear(self, m: int) -> bool:
-        """Move all tasks of a machine elsewhere; if one has no place, all stay."""
+        """Move all tasks of an instance elsewhere; if one has no place, all stay."""
         held = list(self.machines.held[m])
         moved: list[tuple[int, Task]] = []
         for task in sorted(held, key=lambda task: -_lasts_s(task.remaining_s)):
@@ -159,11 +164,12 @@ class _Aligned:
 
 
 def _scale_out(aligned: _Aligned, tasks: Sequence[Task]) -> None:
-    """Rent for the tasks of a bin what costs least per resource used, over all offers and candidate groups.
+    """Launch instances for a bin's tasks at the least rent per value of used resources.
 
-    The candidate groups of an offer are the stages of filling it with the tasks in descending order of what
-    they cost alone. Resources of several kinds are added up at their prices (`unit_prices`), so the score is
-    dollars of rent per dollar of resources used (slides 9 and 10). Ties: more used, then catalog order.
+    All offers and candidate groups are compared. The groups of an offer are the stages of filling it with the
+    tasks in descending order of reservation price. Resources of different kinds are added at their unit
+    prices (`unit_prices`), so the score is dollars of rent per dollar of used resources (slides 9 and 10).
+    Ties: more used, then catalog order.
     """
     if not tasks:
         return
@@ -179,7 +185,7 @@ def _scale_out(aligned: _Aligned, tasks: Sequence[Task]) -> None:
             group = _fill(classes, k, order, waiting)
             used = sum(n * float(classes.demand[k, c] @ worth[k]) for c, n in group)
             if group:
-                # The last stage is the best: its rent is that of all of them.
+                # The last stage scores best: the rent is the same at every stage.
                 score = int(classes.market.rate[k]) / max(used, 1e-9)
                 options.append((round(score, 9), -round(used, 3), k, group))
         _, _, k, group = min(options)
@@ -192,7 +198,7 @@ def _scale_out(aligned: _Aligned, tasks: Sequence[Task]) -> None:
 def _fill(
     classes: Classes, offer: int, order: Sequence[int], waiting: dict[int, list[Task]]
 ) -> list[tuple[int, int]]:
-    """How many tasks of which class one machine takes, class by class."""
+    """The classes and numbers of tasks that one instance takes, class by class."""
     room = classes.market.capacity[offer].copy()
     group = []
     for c in order:
@@ -209,9 +215,9 @@ def _fill(
 
 
 def unit_prices(classes: Classes) -> Floats:
-    """Dollar value of one GPU, milli-CPU and MiB of each offer: the least that any open offer asks for one.
+    """Price of one GPU, milli-CPU and MiB: the least price of any open offer divided by its amount.
 
-    Micro-dollars per hour, K × 3. GPUs are compared with GPUs of their type only.
+    Micro-dollars per hour, K × 3. GPUs are compared only with GPUs of the same type.
     """
     market = classes.market
     capacity, rate = market.capacity[: market.open], market.rate[: market.open]

@@ -1,4 +1,4 @@
-"""Best fit that minds interference: the Synergy baseline of Eva (section 6.1)."""
+"""Best fit that considers interference: the Synergy baseline of Eva (section 6.1)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from starburst.policy.packing.throughput import Throughput, throughputs
 
 
 class Synergy:
-    """Each new task goes onto the machine it fills best, if the machine is worth more by it; nothing moves.
+    """Places each new task on the instance that it fills best, if the instance's TNRP rises; nothing moves.
 
-    Best is the smallest share left free, mean over GPUs, CPUs and memory; ties go to the first machine. Worth
-    is the throughput-normalised reservation price of all its tasks. If there is no such machine, the cheapest
-    offer that holds the task is rented. A machine that ran empty takes part only as one of that offer.
+    Best is the smallest free share after placement, averaged over GPUs, CPUs and memory; ties go to the first
+    instance. If there is no such instance, the cheapest offer that holds the task is launched. An empty
+    running instance is used only in place of a launch of its offer.
     """
 
     def plan(self, situation: Situation) -> Plan:
-        """New tasks in the order in which they are given."""
+        """Place new tasks in the given order."""
         machines = Machines(situation)
         worth = MachineWorth(machines.classes, situation.throughput)
         rented = joined = 0
@@ -43,7 +43,7 @@ def _best(machines: Machines, worth: MachineWorth, task: Task) -> int | None:
 
 
 class MachineWorth:
-    """TNRP of the tasks of a machine together, micro-dollars per hour (Eva, sections 4.3 and 4.4)."""
+    """TNRP of the tasks of one instance, micro-dollars per hour (Eva, sections 4.3 and 4.4)."""
 
     def __init__(self, classes: Classes, table: Throughput) -> None:
         self._classes = classes
@@ -51,7 +51,7 @@ class MachineWorth:
         self._known: dict[tuple[int, ...], float] = {}
 
     def of(self, tasks: list[Task]) -> float:
-        """Σ RP(τ) − (1 − tput(τ)) · RP(job of τ); for a job of one task that is tput(τ) · RP(τ)."""
+        """Σ RP(τ) − (1 − tput(τ)) · RP(job of τ); for a single-task job the term is tput(τ) · RP(τ)."""
         key = tuple(sorted(self._classes.of[task.key] for task in tasks))
         if key not in self._known:
             values = throughputs(self._table, [self._classes.workload[c] for c in key])
