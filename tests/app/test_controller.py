@@ -405,6 +405,22 @@ def test_a_state_that_contradicts_itself_is_not_stored_and_a_restart_goes_on_fro
     run(mended())
 
 
+def test_a_node_that_came_back_smaller_than_its_runs_ends_nobody(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a", 2), job("b", cloud="never"))
+            await life.until(a="running", b="queued")
+        world.nodes = nodes(1)
+        for _ in range(2):
+            async with living(path, world) as again:
+                await again.until(b="queued", a="running")
+        async with living(path, world) as last:
+            await last.until(a="succeeded", b="succeeded")
+
+    run(main())
+
+
 def test_the_state_is_not_looked_at_unless_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch):
     def dear(_state: object) -> None:
         raise AssertionError
