@@ -101,8 +101,13 @@ class Life:
         load: float,
         seed: int,
         coarse: float = 1.0,
+        validates: bool = False,
     ) -> None:
-        """`coarse`: how many times as rarely as else something is heard of the sites."""
+        """`coarse`: how many times as rarely as else something is heard of the sites.
+
+        `validates`: the state is checked before each commit.
+        """
+        self._validates = validates
         self.home, self.store = home, store
         self.config = config_of(nodes)
         self.plans: dict[str, Plan] = {}
@@ -143,7 +148,10 @@ class Life:
             Pace(),
             wall=asyncio.get_running_loop().time,
             around=Surroundings(
-                reaping=reaping(self.config, self.store), prune=self._prune, companion=self._listen
+                reaping=reaping(self.config, self.store),
+                prune=self._prune,
+                companion=self._listen,
+                validates=self._validates,
             ),
         )
         stop = asyncio.Event()
@@ -285,6 +293,7 @@ def lived(
     seed: int,
     coarse: float = 1.0,
     to_the_end: bool = True,
+    validates: bool = False,
     watch: Callable[[Life], AbstractContextManager[object]] = nullcontext,
 ) -> Iterator[Life]:
     """A life in a new home, when it is over; `watch` is entered before it and left after it."""
@@ -292,7 +301,16 @@ def lived(
     with virtual_world(home, coarse) as loop, Store.open(home.database) as store:
 
         async def go() -> Life:
-            life = Life(home, store, jobs=jobs, nodes=nodes, load=load, seed=seed, coarse=coarse)
+            life = Life(
+                home,
+                store,
+                jobs=jobs,
+                nodes=nodes,
+                load=load,
+                seed=seed,
+                coarse=coarse,
+                validates=validates,
+            )
             with watch(life):
                 await life.run(to_the_end=to_the_end)
             return life

@@ -128,8 +128,11 @@ def visitor(home: Home) -> Iterator[Client]:
             yield client
 
 
-def soak(root: Path, *, jobs: int, minutes: float, seed: int) -> Told:
-    """Live through so many jobs, or as many as arrive in the time: what was seen, and what was wrong."""
+def soak(root: Path, *, jobs: int, minutes: float, seed: int, validates: bool = False) -> Told:
+    """Live through so many jobs, or as many as arrive in the time: what was seen, and what was wrong.
+
+    `validates`: the state is checked before each commit; off where times and memory are measured.
+    """
     watchers: list[Watcher] = []
 
     @contextmanager
@@ -139,7 +142,7 @@ def soak(root: Path, *, jobs: int, minutes: float, seed: int) -> Told:
             yield
             watchers[0].sample()
 
-    with lived(root, jobs=jobs, nodes=NODES, load=LOAD, seed=seed, watch=watch) as life:
+    with lived(root, jobs=jobs, nodes=NODES, load=LOAD, seed=seed, validates=validates, watch=watch) as life:
         (watcher,) = watchers
         wrong = [*life.wrong(), *watcher.refused[:3]]
         if life.users.submitted < jobs:

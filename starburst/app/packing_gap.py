@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 from starburst.core.model.actions import Slot
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
-from starburst.domain.job import Phase, Site, Task
+from starburst.domain.job import Site, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.store import codec
@@ -113,7 +113,7 @@ def _held(conn: Connection, names: set[str]) -> Counter[tuple[Resources, OfferRu
     if not names:
         return Counter()
     c = t.jobs.c
-    placed = c.phase.in_([*dashboard_queries.ALIVE, Phase.OFFLOADING.value])
+    placed = c.phase.in_(dashboard_queries.PLACED)
     texts = conn.scalars(select(c.record).where(placed, c.site.is_distinct_from(Site.CLUSTER.value)))
     renters = [codec.decode(_Renter, text) for text in texts]
     return Counter(

@@ -174,6 +174,11 @@ class State:
         self.recent.append(decision)
         return decision
 
+    def story(self, subject: str) -> str:
+        """The latest decisions on a job or a machine, for the message of an error."""
+        told = (f"{d.at:g} {d.kind}: {d.reason}" for d in self.recent if d.subject == subject)
+        return "; ".join(told) or "none"
+
     def do(self, action: Action) -> None:
         """Request an action of a site."""
         self.changes.actions.append(action)

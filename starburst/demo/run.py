@@ -43,6 +43,7 @@ DEMO_CONFIG = {
         "nodes": [{"name": "node", "count": 2, "gpus": 4, "gpu_type": "V100", "cpus": 32, "memory_gib": 244}]
     },
     "clock": {"speed": SPEED},
+    "debug": {"validate": True},
 }
 
 

@@ -34,7 +34,7 @@ from starburst.core.parts.fleet import InstanceRecord
 from starburst.core.state import Changes
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
-from starburst.domain.job import ENDS, Phase, Submission, Workload
+from starburst.domain.job import ALIVE, ENDS, Phase, Submission, Workload
 from starburst.domain.node import Node
 from starburst.store import codec, counters, rows
 from starburst.store.engine import open_engine, path_of, readers, writer
@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 #: Phases of jobs and instances that have not ended; listed, so that SQLite uses the index on phases.
 LIVE_JOBS = [phase.value for phase in Phase if not phase.is_end]
+ALIVE_JOBS = [phase.value for phase in ALIVE]
 ENDED_JOBS = [phase.value for phase in ENDS]
 LIVE_INSTANCES = [
     phase.value for phase in InstancePhase if phase not in (InstancePhase.GONE, InstancePhase.FAILED)

@@ -61,6 +61,7 @@ CONFIG = {
         ]
     },
     "clock": {"speed": SPEED},
+    "debug": {"validate": True},
 }
 
 #: When it arrives and how long it works (wall seconds), GPUs per task, and whether it saves its progress.

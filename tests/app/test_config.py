@@ -301,11 +301,19 @@ def test_a_file_that_is_not_there_or_no_file(tmp_path):
         "cluster: {kind: kubernetes}",
         "cluster: {kind: kubernetes, kubeconfig: kc, context: lab, namespace: ml, bind_limit: 90s, "
         "checkpoints: {persistentVolumeClaim: {claimName: ckpt, readOnly: false}}}",
+        "debug: {validate: true}",
     ],
 )
 def test_a_stored_config_is_read_back_as_it_was(load, text):
     config = load(text)
     assert parse_config(json.loads(json.dumps(config.model_dump(mode="json"))), "stored config") == config
+
+
+def test_the_state_is_checked_only_if_the_file_says_so(load):
+    assert not Config().debug.validates
+    assert load("debug: {validate: true}").debug.validates
+    with pytest.raises(UserError, match=r"debug.validates: there is no such field; did you mean validate\?"):
+        load("debug: {validates: true}")
 
 
 def schema_nodes(schema):
@@ -337,6 +345,7 @@ SECTIONS = {
     "cloud": "CloudConfig",
     "home": "HomeConfig",
     "clock": "ClockConfig",
+    "debug": "DebugConfig",
 }
 
 

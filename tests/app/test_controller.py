@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import Engine
+from structlog.testing import capture_logs
 
 from starburst.aio import running
 from starburst.app.config.home import Home
@@ -29,13 +30,13 @@ from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.events import NodesChanged
 from starburst.core.model.settings import Settings
 from starburst.core.views.snapshot import restore
+from starburst.core.views.validate import InvariantError
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.runs.ports import Report, Run
 from starburst.store.listings import queries
 from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, Hook, World
-from tests.app.validated import Validated
 from tests.app.virtual import run, wall
 from tests.builders import job, nodes, offer
 
@@ -110,7 +111,7 @@ async def living(
             Pace(),
             wall=lambda: wall() + off[0],
             patience=patience,
-            around=Surroundings(observers=[Validated(scheduler), *observers], **more),
+            around=Surroundings(observers=observers, **{"validates": True, **more}),
         )
         stop = asyncio.Event()
         task = asyncio.create_task(controller.run(stop))
@@ -374,6 +375,62 @@ def test_a_site_that_does_not_answer_after_a_restart_holds_up_neither_the_other_
             await healed.until(c="succeeded")
             assert healed.cloud.calls == ["terminate i-000001"]
 
+    run(main())
+
+
+def test_a_state_that_contradicts_itself_is_not_stored_and_a_restart_goes_on_from_the_step_before(path: Path):
+    world = a_world(2)
+
+    async def broken() -> None:
+        async with living(path, world) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+            life.controller.scheduler.state.jobs["a"].slots = ()
+            life.submit(job("b"))
+            await asyncio.wait([life.task])
+            assert life.phases() == {"a": "running", "b": queries.SUBMITTED}
+            assert life.cluster.calls == ["start a/1"], "nothing is begun that is not stored"
+
+    async def mended() -> None:
+        async with living(path, world) as again:
+            assert again.controller.scheduler.state.jobs["a"].slots
+            await again.until(a="succeeded", b="succeeded")
+
+    with capture_logs() as logs, pytest.raises(InvariantError, match="a is running and holds 0 slots"):
+        run(broken())
+    (line,) = (line for line in logs if line["event"] == "state-invalid")
+    assert "a is running and holds 0 slots" in line["problems"]
+    story = line["decisions"]
+    assert [said.split(":")[0].split()[1] for said in story["a"].split("; ")][-2:] == ["placed", "started"]
+    run(mended())
+
+
+def test_a_node_that_came_back_smaller_than_its_runs_ends_nobody(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a", 2), job("b", cloud="never"))
+            await life.until(a="running", b="queued")
+        world.nodes = nodes(1)
+        for _ in range(2):
+            async with living(path, world) as again:
+                await again.until(b="queued", a="running")
+        async with living(path, world) as last:
+            await last.until(a="succeeded", b="succeeded")
+
+    run(main())
+
+
+def test_the_state_is_not_looked_at_unless_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch):
+    def dear(_state: object) -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        async with living(path, a_world(2), validates=Surroundings().validates) as life:
+            life.submit(job("a"))
+            await life.until(a="succeeded")
+
+    monkeypatch.setattr(controller_module, "validate", dear)
     run(main())
 
 

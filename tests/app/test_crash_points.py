@@ -30,7 +30,6 @@ from starburst.domain.job import Job, Phase, Site, Submission, Workload
 from starburst.store.listings import queries
 from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, World
-from tests.app.validated import Validated
 from tests.app.virtual import START, run, wall
 from tests.builders import job, nodes, offer
 
@@ -120,7 +119,7 @@ class Scene:
             validate(scheduler.state)
             us = store.fact("controller")
             cluster, cloud = (FakeSite(self.world, site, process.point, controller=us) for site in Site)
-            around = Surroundings(observers=[Validated(scheduler)])
+            around = Surroundings(validates=True)
             controller = Controller(store, scheduler, cluster, cloud, Pace(), wall=wall, around=around)
             stop = asyncio.Event()
             living = asyncio.create_task(controller.run(stop))

@@ -40,7 +40,8 @@ def test_hints_submit_and_cancel_a_job_that_says_when_it_will_end(
     monkeypatch.setattr(processes, "HEAR_S", 0.05)
     bus = {"kind": "mqtt", "host": "127.0.0.1", "port": broker.port, "accept": ["submit", "cancel"]}
     alike = {"run_as": "self"}  # the job imports what only this account may read
-    config = parse_config({"bus": bus, "clock": {"speed": speed}, "cluster": alike}, "test")
+    given = {"bus": bus, "clock": {"speed": speed}, "cluster": alike, "debug": {"validate": True}}
+    config = parse_config(given, "test")
     home = Home(tmp_path / "home")
     home.make()
     hint = {"id": "1", "manifest": manifest("train", sys.executable, "-c", LOOP)}

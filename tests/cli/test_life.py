@@ -25,6 +25,7 @@ policy: {waiting: constant, factor: 0.5, returns: never}
 cluster: {nodes: [{name: node, gpus: 2}]}
 cloud: {offers: [{name: small, gpus: 2, cpus: 8, memory_gib: 61, usd_per_hour: 3.06, boot: 10s, setup: 20s}]}
 clock: {speed: 100}
+debug: {validate: true}
 """
 
 

@@ -33,7 +33,8 @@ CONFIG = parse_config(
                 {"name": "small", "gpus": 1, "cpus": 8, "memory_gib": 61, "usd_per_hour": 3.06},
                 {"name": "odd", "gpus": 1, "cpus": 8, "memory_gib": 61, "usd_per_hour": None},
             ],
-        }
+        },
+        "debug": {"validate": True},
     },
     "test",
 )

@@ -16,6 +16,7 @@ from starburst.core.model.events import (
     RunEnded,
     RunStarted,
 )
+from starburst.domain.job import Phase
 from tests.builders import HOUR, Desk, job, launches, node, offer, returns, starts, stops
 
 
@@ -279,3 +280,14 @@ def test_a_cordoned_node_takes_nothing_new() -> None:
     desk.tell(NodesChanged((node("n0", 4, schedulable=False), node("n1", 4))))
     desk.submit(job("a"))
     assert desk.nodes_of("a") == ["n1"]
+
+
+def test_a_node_that_shrinks_below_its_runs_is_no_contradiction():
+    desk = Desk(4)
+    desk.submit(job("a", 4), job("b", 1, cloud="never"))
+    desk.started("a")
+    desk.tell(NodesChanged((node("n0", 2),)))
+    desk.wait(60)
+    desk.tell()
+    desk.ended("a")
+    assert desk["b"].phase is Phase.STARTING

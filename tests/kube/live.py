@@ -73,8 +73,8 @@ class Live:
         process.wait()
 
     def configure(self, text: str) -> None:
-        """Write starburst.yaml."""
-        (self.root / "starburst.yaml").write_text(text)
+        """Write starburst.yaml; the scheduler checks its state before each commit."""
+        (self.root / "starburst.yaml").write_text(f"{text.rstrip()}\ndebug: {{validate: true}}\n")
 
     def run(self, *args: str, given: str | None = None) -> str:
         """A starburst command that must succeed; what it prints."""

@@ -90,7 +90,9 @@ def up(home: Path, beside: Path, **config: object) -> Iterator[Up]:
     nodes = [{"name": "n", "gpus": 1, "cpus": 8}]
     file.write_text(
         yaml.safe_dump(
-            {"http": {"port": port}, "cluster": {"nodes": nodes}, "cloud": {"kind": "none"}} | config
+            {"http": {"port": port}, "cluster": {"nodes": nodes}, "cloud": {"kind": "none"}}
+            | {"debug": {"validate": True}}
+            | config
         )
     )
     with log.open("wb") as out:

@@ -75,7 +75,7 @@ class TestTheWhole:
 def up(tmp_path: Path, home: Path, files: int = 1024) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A Starburst, and where it answers."""
     log, config = tmp_path / "up.log", tmp_path / "starburst.yaml"
-    config.write_text("http: {port: 0}\ncloud: {offers: []}\n")
+    config.write_text("http: {port: 0}\ncloud: {offers: []}\ndebug: {validate: true}\n")
     command = [
         "prlimit",
         f"--nofile={files}:{files}",

@@ -46,6 +46,7 @@ CONFIG = {
         "idle_minutes": IDLE_MINUTES,
         "reap_after": f"{REAP_AFTER_S}s",
     },
+    "debug": {"validate": True},
 }
 
 #: Leaves on the machine's disk, which outlives it, from when to when it lived and whether it came to its end.

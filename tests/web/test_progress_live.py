@@ -43,7 +43,8 @@ def test_what_a_run_says_is_in_its_explanation(tmp_path: Path) -> None:
     home.make()
 
     async def main(store: Store, users: Store, url: str, inbox: ProgressInbox) -> str:
-        controller = build(home, parse_config({}, "test"), store, inbox=inbox)
+        config = parse_config({"debug": {"validate": True}}, "test")
+        controller = build(home, config, store, inbox=inbox)
         stop = asyncio.Event()
         task = asyncio.create_task(controller.run(stop))
         async with httpx.AsyncClient(base_url=f"{url}/api/v1") as client:

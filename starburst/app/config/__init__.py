@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -81,6 +82,20 @@ class ClockConfig(Section):
     )
 
 
+class DebugConfig(Section):
+    """Checks of the scheduler itself."""
+
+    #: Every model of pydantic has a method `validate`, so the field has another name here than in the file.
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    validates: bool = Field(
+        False,
+        alias="validate",
+        description="check the whole state before each step is stored; if it contradicts itself, which is a "
+        "bug, log that and stop without storing the step",
+    )
+
+
 class Config(Section):
     """All of starburst.yaml."""
 
@@ -97,6 +112,7 @@ class Config(Section):
     caps: CapsConfig = Field([], description="what may be spent in the cloud, in all and by whom")
     queues: QueuesConfig = Field([], description="the queues there are; none is any that jobs name")
     limits: LimitsConfig = Field(LimitsConfig(), description="how much users may hand in")
+    debug: DebugConfig = Field(DebugConfig(), description="checks of the scheduler itself")
 
     def tenancy(self) -> Tenancy | None:
         """The rights of submitted jobs in the cluster; None without Kubernetes."""
@@ -198,7 +214,8 @@ def _line(source: str, problem: Any) -> str:
     if place[:1] in (("cluster",), ("cloud",)):
         place = (place[0], *place[2:])  # pydantic adds the kind, a level that the file does not have
     if kind == "extra_forbidden":
-        known = _section(problem["loc"][:-1]).model_fields
+        fields = _section(problem["loc"][:-1]).model_fields
+        known = [field.alias or name for name, field in fields.items()]
         mend = did_you_mean(str(place[-1]), known, f"the fields here are {', '.join(known)}")
         return f"{source}: {_path(place)}: there is no such field; {mend}"
     value = "" if kind == "missing" else shown(problem["input"])
@@ -255,6 +272,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "caps": CapConfig,
     "queues": QueueConfig,
     "limits": LimitsConfig,
+    "debug": DebugConfig,
 }
 
 

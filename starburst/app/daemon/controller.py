@@ -34,6 +34,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.core.steps.progress import is_news
 from starburst.core.views.snapshot import facts
+from starburst.core.views.validate import InvariantError, validate
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
@@ -84,6 +85,8 @@ class Surroundings:
     companion: Companion | None = None
     #: Closed at the end.
     observers: Sequence[StepObserver] = ()
+    #: The state is checked before each commit; a contradiction in it ends the scheduler.
+    validates: bool = False
 
 
 class Controller:
@@ -259,6 +262,8 @@ class Controller:
         batch = [*events, *wished]
         now, began, start = self.now(), self._wall(), time.perf_counter()
         actions = self.scheduler.handle(batch or Tick(), now)
+        if self._around.validates:
+            self._validate()
         changes = self.scheduler.take_changes()
         decided = time.perf_counter()
         taken = Step(
@@ -282,6 +287,19 @@ class Controller:
         )
         for observer in self._around.observers:
             observer.stepped(step)
+
+    def _validate(self) -> None:
+        """Refuse to commit a state that contradicts itself, and log the latest decisions on what it names.
+
+        Raises:
+            InvariantError: a bug of the scheduler; the store has the state of the step before.
+        """
+        state = self.scheduler.state
+        try:
+            validate(state)
+        except InvariantError as error:
+            log.error("state-invalid", at=state.now, problems=error.problems, decisions=error.stories)
+            raise
 
     async def _outlast(self, who: str, call: Callable[[], T]) -> T:
         """The result of a call on the store, made in its thread and repeated while a shortage stops it."""

@@ -102,6 +102,7 @@ def build(
             prune=forget,
             companion=together(beside, patience),
             observers=[StepTimes(store), *_tracing(config, store, pace), *observers],
+            validates=config.debug.validates,
         ),
     )
 

@@ -44,6 +44,8 @@ class Capacity:
         self._score = score
         self._states: dict[str, _NodeState] = {}
         self._ever: dict[Shape, bool] = {}
+        #: Nodes on which more was in use than they had when they were last reported.
+        self.shrunk: frozenset[str] = frozenset()
         #: Nodes reserved for one job (core/steps/starvation.py).
         self._kept_for = ""
         self._kept: frozenset[str] = frozenset()
@@ -75,6 +77,7 @@ class Capacity:
                 left = replace(state.node, schedulable=False)
                 states[name] = _NodeState(left, state.capacity, state.free, state.held, left=True)
         self._states = states
+        self.shrunk = frozenset(name for name, state in states.items() if min(state.free) < 0)
 
     def place(self, job: Job) -> tuple[Slot, ...] | None:
         """Slots for every task of a job, or None if not all of them fit now. Takes nothing."""

@@ -68,10 +68,9 @@ class InvalidTransitionError(RuntimeError):
     """A transition that `TRANSITIONS` does not contain: a bug of the scheduler."""
 
     def __init__(self, state: State, record: JobRecord, phase: Phase) -> None:
-        story = "; ".join(f"{d.at:g} {d.kind}: {d.reason}" for d in state.recent if d.subject == record.id)
         super().__init__(
             f"{record.id} (attempt {record.attempt}) cannot go from {record.phase.value} to {phase.value} at "
-            f"{state.now:g}, on {state.event}; its last decisions: {story or 'none'}"
+            f"{state.now:g}, on {state.event}; its last decisions: {state.story(record.id)}"
         )
 
 

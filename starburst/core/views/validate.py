@@ -1,7 +1,11 @@
-"""Invariants of the state between two steps, checked by tests after every event; a violation is a bug."""
+"""Invariants of the state between two steps; a violation is a bug, never bad input.
+
+Tests check them after every event, and the live scheduler before every commit if `debug.validate` is set.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from math import isinf
@@ -20,7 +24,18 @@ from starburst.policy.disciplines.registry import DISCIPLINES
 
 
 class InvariantError(AssertionError):
-    """The state is inconsistent; the message lists the violations."""
+    """The state contradicts itself.
+
+    `problems` says how; `stories` has the latest decisions on the jobs and machines that a problem names.
+    """
+
+    def __init__(self, state: State, problems: list[str]) -> None:
+        self.problems = problems
+        named = {word for problem in problems for word in re.findall(r"[\w.-]+", problem)}
+        subjects = dict.fromkeys(decision.subject for decision in state.recent)
+        self.stories = {subject: state.story(subject) for subject in subjects if subject in named}
+        told = (f"the last decisions on {subject}: {story}" for subject, story in self.stories.items())
+        super().__init__("; ".join([*problems, *told]))
 
 
 def validate(state: State) -> None:
@@ -32,7 +47,7 @@ def validate(state: State) -> None:
     checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _moves)
     broken = [problem for check in checks for problem in check(state)]
     if broken:
-        raise InvariantError("; ".join(broken))
+        raise InvariantError(state, broken)
 
 
 def _queue(state: State) -> Iterator[str]:
@@ -119,10 +134,11 @@ def _nodes(state: State) -> Iterator[str]:
                 used[slot.where, kind] += units
     for node in state.capacity.nodes:
         free = amount(state.capacity.free(node.name))
+        excused = state.resting or node.name in state.capacity.shrunk
         for kind, capacity in enumerate(amount(node.capacity)):
             if free[kind] + used.pop((node.name, kind), 0) != capacity:
                 yield f"{node.name}: free and used do not add up to its capacity"
-            if free[kind] < 0 and node.schedulable and not state.changes.nodes:
+            if free[kind] < 0 and node.schedulable and not excused:
                 yield f"{node.name} is over its capacity"
     if any(used.values()):
         yield f"jobs run on unknown nodes {sorted({name for name, _ in used})}"

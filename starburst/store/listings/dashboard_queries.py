@@ -20,11 +20,11 @@ from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings.queries import JobRow
-from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS
+from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS
 
-#: Phases in which a run of the job may exist.
-ALIVE = [phase.value for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)]
 QUEUED = Phase.QUEUED.value
+#: Phases in which a job may have slots.
+PLACED = [*ALIVE_JOBS, Phase.OFFLOADING.value]
 #: Largest number of search hits that is counted.
 MOST_HITS = 10_000
 
@@ -102,7 +102,7 @@ def overdue(conn: Connection, now: float) -> dict[str, int]:
 def placed_jobs(conn: Connection) -> list[PlacedJob]:
     """Jobs with slots, in order of arrival."""
     c = t.jobs.c
-    placed = select(c.id, c.seq, c.phase, c.site, c.record).where(c.phase.in_([*ALIVE, "offloading"]))
+    placed = select(c.id, c.seq, c.phase, c.site, c.record).where(c.phase.in_(PLACED))
     found = []
     for id_, seq, phase, site, text in conn.execute(placed.order_by(c.seq)):
         places = codec.decode(_Places, text)
@@ -112,7 +112,7 @@ def placed_jobs(conn: Connection) -> list[PlacedJob]:
 
 def on_cluster(holder: PlacedJob) -> tuple[Slot, ...]:
     """The slots of a job on nodes of the cluster; `reserved` slots are separate."""
-    return holder.slots if holder.site == Site.CLUSTER.value and holder.phase in ALIVE else ()
+    return holder.slots if holder.site == Site.CLUSTER.value and holder.phase in ALIVE_JOBS else ()
 
 
 def nodes(conn: Connection) -> tuple[Node, ...]:

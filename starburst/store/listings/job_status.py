@@ -25,7 +25,7 @@ class JobStatus:
     @property
     def alive(self) -> bool:
         """Whether a run of the job may exist."""
-        return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+        return self.phase.is_alive
 
 
 def job_status(store: Store, job_id: str) -> JobStatus | None:

@@ -16,12 +16,12 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, selec
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.clock import Pace
-from starburst.domain.job import Adopted, Phase, Submission, Workload, is_over
+from starburst.domain.job import Adopted, Submission, Workload, is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.rows import chunks
-from starburst.store.store import LIVE_INSTANCES, LIVE_JOBS, Store
+from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS, Store
 
 #: Phase of a job that the scheduler has not taken up yet.
 SUBMITTED = "submitted"
@@ -251,8 +251,8 @@ def summary(store: Store) -> PhaseCounts:
 def at_work(store: Store) -> bool:
     """Whether jobs run or instances are rented, as far as the store knows."""
     counts = summary(store)
-    busy = {phase.value for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)}
-    return not counts.instances.keys().isdisjoint(LIVE_INSTANCES) or not counts.jobs.keys().isdisjoint(busy)
+    machines, jobs = counts.instances.keys(), counts.jobs.keys()
+    return not (machines.isdisjoint(LIVE_INSTANCES) and jobs.isdisjoint(ALIVE_JOBS))
 
 
 def _taken_up(conn: Connection, conditions: list[ColumnElement[bool]], limit: int | None) -> list[JobRow]:

@@ -23,7 +23,7 @@ from starburst.core.model.decisions import REASONS, WHY_OFFLOAD
 from starburst.domain.money import MICRO
 from starburst.store import counters
 from starburst.store.listings import dashboard_queries, queries
-from starburst.store.store import LIVE_INSTANCES
+from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES
 from starburst.web import aggregates
 from starburst.web.context import AppContext
 from starburst.web.packing_gap_cache import PackingGapCache
@@ -122,7 +122,7 @@ def _jobs(conn: Connection, now: float, told: counters.DecisionCounters) -> Iter
     for counted in dashboard_queries.job_counts(conn):
         if counted.phase == dashboard_queries.QUEUED:
             pending[counted.queue] = pending.get(counted.queue, 0) + counted.count
-        elif counted.phase in dashboard_queries.ALIVE:
+        elif counted.phase in ALIVE_JOBS:
             at = (counted.queue, str(counted.site))
             running[at] = running.get(at, 0) + counted.count
         else:
