@@ -251,6 +251,12 @@ def _volume(**source: Any) -> dict[str, Any]:
     return {"volumes": [{"name": "v", **source}]}
 
 
+def test_a_granted_name_in_a_field_that_the_server_ignores_hides_no_other() -> None:
+    decoy = {"secretName": "wandb", "name": "crown-jewels"}
+    (error,) = errors(a_manifest(_volume(projected={"sources": [{"secret": decoy}]}), {}))
+    assert error.value == "crown-jewels"
+
+
 @pytest.mark.parametrize(
     ("pod", "container"),
     [
@@ -259,6 +265,8 @@ def _volume(**source: Any) -> dict[str, Any]:
         ({"imagePullSecrets": [{"name": "{}"}]}, {}),
         (_volume(secret={"secretName": "{}"}), {}),
         (_volume(projected={"sources": [{"secret": {"name": "{}"}}]}), {}),
+        (_volume(projected={"sources": [{"secret": {"secretName": None, "name": "{}"}}]}), {}),
+        (_volume(secret={"name": None, "secretName": "{}"}), {}),
         (_volume(csi={"driver": "d", "nodePublishSecretRef": {"name": "{}"}}), {}),
         (_volume(csi={"driver": "d", "volumeAttributes": {"secretName": "{}"}}), {}),
         (

@@ -194,6 +194,17 @@ def secrets_in(spec: Field) -> Iterator[Field]:
         yield from _names_in(part)
 
 
+def _names_of(reference: Field) -> Iterator[Field]:
+    """Both fields that may name the Secret of a reference; the API server reads one of them, by its kind."""
+    entries = reference.entries()
+    given = [
+        reference.at(key)
+        for key in ("name", "secretName")
+        if key in entries and entries[key].value is not None
+    ]
+    yield from given or [reference.at("name")]
+
+
 def _names_in(found: Field) -> Iterator[Field]:
     """Secret names in a volume or variable: secretName, secretRef, secretKeyRef, nodePublishSecretRef, …"""
     if isinstance(found.value, list):
@@ -205,9 +216,7 @@ def _names_in(found: Field) -> Iterator[Field]:
                 continue
             if key == "secretName":
                 yield value
-            elif key.lower().endswith(("secretref", "secretkeyref")) or (
-                key == "secret" and "secretName" not in value.entries()
-            ):
-                yield value.at("name")
+            elif key == "secret" or key.lower().endswith(("secretref", "secretkeyref")):
+                yield from _names_of(value)
             else:
                 yield from _names_in(value)

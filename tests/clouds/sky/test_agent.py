@@ -23,7 +23,8 @@ from starburst.domain.resources import Resources
 
 pytestmark = pytest.mark.processes
 
-NAME = "a/1/0"
+#: Of this process alone: what is left of a task is found by its name, on the whole machine.
+NAME = f"a-{os.getpid()}/1/0"
 
 
 class Machine:
@@ -68,6 +69,12 @@ class Machine:
             assert time.monotonic() < end, state
             time.sleep(0.02)
         return state
+
+    def until_it_says(self, word: str) -> None:
+        end = time.monotonic() + 20
+        while word not in text(self.exchange()):
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
 
 @pytest.fixture
@@ -123,10 +130,12 @@ def test_what_two_queues_start_runs_once(machine: Machine) -> None:
 def test_a_task_that_is_stopped_gets_sigterm_and_its_grace(machine: Machine) -> None:
     machine.exchange(
         lease_s=100,
-        specs={NAME: spec("sh", "-c", "trap 'echo saved; exit 0' TERM; while :; do sleep 0.05; done")},
+        specs={
+            NAME: spec("sh", "-c", "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+        },
     )
     process = machine.run()
-    machine.until("started")
+    machine.until_it_says("ready")
     machine.exchange(stops={NAME: 10.0})
     process.wait(20)
     state = machine.exchange()
@@ -135,10 +144,10 @@ def test_a_task_that_is_stopped_gets_sigterm_and_its_grace(machine: Machine) -> 
 
 def test_a_task_that_does_not_mind_sigterm_is_killed_when_its_grace_is_over(machine: Machine) -> None:
     machine.exchange(
-        lease_s=100, specs={NAME: spec("sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")}
+        lease_s=100, specs={NAME: spec("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")}
     )
     process = machine.run()
-    machine.until("started")
+    machine.until_it_says("ready")
     machine.exchange(stops={NAME: 0.2})
     process.wait(20)
     assert machine.exchange()["exit"]["signal"] == signal.SIGKILL

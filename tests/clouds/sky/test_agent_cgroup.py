@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,8 @@ def test_a_process_without_any_other_mark_dies_when_its_supervisor_was_killed(ma
     supervisor = json.loads((machine.dir / "started.json").read_text())["shim"]
     (machine.dir / "spec.json").unlink()  # the group is found without it
     process.kill()
-    os.kill(supervisor, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # its parent is gone, and it may be by now
+        os.kill(supervisor, signal.SIGKILL)
     process.wait(20)
     assert machine.until("over")["exit"] is None
     assert not is_alive(pid)

@@ -109,6 +109,8 @@ class _Machine(_Strict):
     @field_validator("address")
     @classmethod
     def _is_address(cls, text: str) -> str:
+        if "%" in text:  # the scope of an IPv6 address may hold any text
+            raise ValueError("an address without a scope is expected")
         return str(ip_address(text))
 
 

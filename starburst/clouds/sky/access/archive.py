@@ -43,7 +43,7 @@ def packing(local: Path) -> Iterator[tuple[list[str], int]]:
     except OSError as error:
         raise UnsafeError(f"{local}: not a directory of its own ({error.strerror}); remove it") from error
     try:
-        yield ["tar", "-C", f"/proc/self/fd/{directory}", "-cf", "-", "."], directory
+        yield ["tar", "-C", f"/proc/self/fd/{directory}", "--sparse", "-cf", "-", "."], directory
     finally:
         os.close(directory)
 
@@ -51,7 +51,7 @@ def packing(local: Path) -> Iterator[tuple[list[str], int]]:
 def pack_there(remote: str) -> str:
     """The command line that packs a directory of a machine."""
     check = f"[ ! -L {remote} ] || exit {IS_LINK}; [ -d {remote} ] || exit {NO_DIRECTORY}; "
-    return f"{check}{_AS_ROOT}exec $S tar -C {remote} -cf - ."
+    return f"{check}{_AS_ROOT}exec $S tar -C {remote} --sparse -cf - ."
 
 
 def unpack_there(remote: str) -> str:
