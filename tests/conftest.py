@@ -19,6 +19,16 @@ settings.register_profile(
 settings.load_profile("starburst")
 
 
+REAL_SERVERS_S = 2400.0
+"""Seconds that a test against real servers may take, their start included; a hanging test ends with its stack."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ("kube", "sky")):
+            item.add_marker(pytest.mark.timeout(REAL_SERVERS_S))
+
+
 @pytest.fixture(autouse=True)
 def own_log() -> Iterator[None]:
     """Commands set up the log of their process; no test inherits it, bound to a stream that is closed."""
