@@ -213,6 +213,8 @@ class Workload:
 
     #: Program and arguments, not a shell line.
     command: tuple[str, ...] = ()
+    #: Arguments for the image's own entry point; only without a command.
+    args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     working_dir: str | None = None
     #: Container image; the embedded cluster and cloud run the command on the host and ignore it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from starburst.core.model.events import RunEnd, RunEnded
-from starburst.runs.supervisor.exits import LEASE, REFUSAL, STOP, TIME_LIMIT, Exit
+from starburst.runs.supervisor.exits import LEASE, LOSS, REFUSAL, STOP, TIME_LIMIT, Exit
 
 #: Exit code of a run that ended with exit code 0 after its time limit; the same as of timeout(1).
 OUT_OF_TIME = 124
@@ -29,11 +29,11 @@ def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any
     first = bad[0]
     if first.ended_by == REFUSAL:
         return RunEnded(*key, RunEnd.REFUSED, message=first.message)
-    if first.ended_by == LEASE:
+    if first.ended_by in (LEASE, LOSS):
         return RunEnded(*key, RunEnd.LOST, message=first.message)
     end = RunEnd.OUT_OF_TIME if first.ended_by == TIME_LIMIT else RunEnd.EXITED
     return RunEnded(*key, end, first.exit_code or OUT_OF_TIME, first.message)
 
 
 def _is_bad(one: Exit) -> bool:
-    return one.exit_code != 0 or one.ended_by in (TIME_LIMIT, LEASE)
+    return one.exit_code != 0 or one.ended_by in (TIME_LIMIT, LEASE, LOSS)

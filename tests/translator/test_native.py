@@ -38,7 +38,7 @@ class Case:
 
 
 EXPECTED = {
-    "build": Case(Resources.of(0, 2, 4), (f"{POD}.volumes[0].secret", f"{CONTAINER}.args")),
+    "build": Case(Resources.of(0, 2, 4), (f"{POD}.volumes[0].secret",)),
     "cloud-account": Case(
         Resources.of(0, 0.25, 0.5),
         (f"{POD}.volumes[0].projected", f"{POD}.volumes[1].csi", f"{CONTAINER}.envFrom"),
@@ -92,12 +92,29 @@ EXPECTED = {
     ),
     "two-containers": Case(Resources.of(2, 5, 10), ("spec.containers[1]", "spec.containers[2]")),
     "whole-pod": Case(Resources.of(1, 6, 16), ("spec.containers[1]",)),
-    "work-queue": Case(Resources.of(0, 1), (f"{CONTAINER}.command",), tasks=2),
+    "work-queue": Case(Resources.of(0, 1), tasks=2),
 }
 
 
 def case(name: str) -> Any:
     return yaml.safe_load((CASES / f"{name}.yaml").read_text())
+
+
+def on_host(manifest: dict[str, Any], **container: Any) -> dict[str, Any]:
+    """The job, to be run on a machine itself when it leaves."""
+    manifest["metadata"]["annotations"] = {"starburst.io/runtime": "host"}
+    manifest["spec"]["template"]["spec"]["containers"][0].update(container)
+    return manifest
+
+
+@pytest.mark.parametrize("args", [None, ["--lr=$(LR)"]])
+def test_an_image_with_an_entry_point_of_its_own_may_leave(args: list[str] | None) -> None:
+    manifest = job("CONTAINER/command", None)
+    manifest["spec"]["template"]["spec"]["containers"][0].update(
+        args=args, env=[{"name": "LR", "value": "1"}]
+    )
+    found = read_one(manifest, native=True)
+    assert (found.workload.command, found.workload.args) == ((), ("--lr=1",) if args else ())
 
 
 def staying(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -151,8 +168,17 @@ def test_what_only_the_cluster_can_do_is_named_unless_the_job_stays(name: str) -
             f"{CONTAINER}.args[0]: $(JOB_COMPLETION_INDEX) is known only when the job runs",
         ),
         (
-            job("CONTAINER/command", None),
-            f"{CONTAINER}.command: is missing, and a cloud does not know the image's own",
+            on_host(job("CONTAINER/command", None)),
+            f"{CONTAINER}.command: is missing, and only a container knows the image's own",
+        ),
+        (
+            on_host(job("CONTAINER/command", None), args=["--lr=1"]),
+            f"{CONTAINER}.args: arguments without a command: only a container knows the image's own",
+        ),
+        (
+            job("CONTAINER/securityContext", {"capabilities": {"add": ["SYS_ADMIN"]}}),
+            f"{CONTAINER}.securityContext.capabilities.add[0]: the capability SYS_ADMIN is not given on a "
+            "machine that jobs share",
         ),
         (job("POD/hostPID", True), f"{POD}.hostPID: does not go along to a cloud"),
     ],
@@ -196,9 +222,8 @@ def test_what_kubernetes_does_by_itself_needs_no_note(path: str, value: object) 
         ),
         (
             "CONTAINER/securityContext",
-            {"runAsUser": 1000},
-            f"{CONTAINER}.securityContext: is not passed on; the command runs as the user of its node "
-            "in the cloud",
+            {"runAsUser": 1000, "seLinuxOptions": {"level": "s0"}},
+            f"{CONTAINER}.securityContext: seLinuxOptions: not passed on in the cloud",
         ),
     ],
 )

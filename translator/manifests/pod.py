@@ -13,6 +13,7 @@ from translator.manifests.amounts import as_resources, container_amounts
 from translator.manifests.effective_requests import pod_resources
 from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
+from translator.tasks.capabilities import check_security
 from translator.tasks.container import CONTAINER, workload
 from translator.tasks.storage.mounts import MAPPED, NOT_MOUNTED, read_mounts
 
@@ -241,8 +242,11 @@ def _check_surroundings(spec: Field) -> None:
 def _check_security(context: Field) -> None:
     if context.at("privileged").flag():
         context.at("privileged").refuse_away("privileged containers are not supported; remove it")
-    elif context.entries().keys() - {"privileged"}:
-        context.note_away("is not passed on; the command runs as the user of its node")
+    elif not context.report.native or context.report.on_host:
+        if context.entries().keys() - {"privileged"}:
+            context.note_away("is not passed on; the command runs as the user of its node")
+    else:
+        check_security(context)
 
 
 def check_restart_policy(spec: Field, *, of_job: bool) -> None:

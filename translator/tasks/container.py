@@ -71,18 +71,20 @@ def workload(field: Field) -> Workload:
         field.at("image").refuse(MEND)
     if field.report.leaves:
         _keep_secrets_out(field)
-    if args and not command:
+    in_container = bool(image) and not field.report.on_host
+    if args and not command and not (field.report.native and in_container):
         field.at("args").refuse_away(
             "arguments without a command; name the program under command",
-            "arguments without a command: a cloud does not know the image's own",
+            "arguments without a command: only a container knows the image's own",
             show=False,
         )
-    elif not command and field.report.native and field.report.leaves:
+    elif not command and field.report.native and field.report.leaves and not in_container:
         field.at("command").refuse(
-            f"is missing, and a cloud does not know the image's own; {ONLY_THE_CLUSTER}"
+            f"is missing, and only a container knows the image's own; {ONLY_THE_CLUSTER}"
         )
     return Workload(
-        command=command + args if command else (),  # only the cluster knows an image's entry point
+        command=command + args if command else (),
+        args=() if command else args,
         env=tuple(env.items()),
         working_dir=field.at("workingDir").text(),
         image=image,

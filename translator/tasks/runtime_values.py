@@ -11,10 +11,11 @@ from typing import Any
 
 from translator.carried import CloudStorage
 from translator.fidelity import Fidelity
-from translator.manifests.references import Lookup, Reference, Resolve
+from translator.manifests.references import SECRET, Lookup, Reference, Resolve
 from translator.tasks.downward import ADDRESS, HOST, NODE_RANK, Downward
 from translator.tasks.environment import Environment, expanded, read_environment
 from translator.tasks.manifest_parts import ManifestParts, split_manifest
+from translator.tasks.registry_logins import logins_for
 from translator.tasks.shell import ShellExpression, ShellWord
 from translator.tasks.storage.mounts import MAPPED, Mount, read_mounts
 
@@ -51,7 +52,11 @@ class RuntimeValues:
 
     plain: dict[str, str]
     secret: dict[str, str] = field(repr=False)
+    #: With its arguments; those alone if they are for the image's own entry point.
     command: tuple[str, ...]
+    has_program: bool = True
+    #: Logins for the registry of its image: user and password, in the order of trial.
+    logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def is_late(manifest: Mapping[str, Any]) -> bool:
@@ -60,6 +65,11 @@ def is_late(manifest: Mapping[str, Any]) -> bool:
     return bool(container.at("envFrom").value) or any(
         variable.at("valueFrom").value is not None for variable in container.at("env").items()
     )
+
+
+def has_logins(manifest: Mapping[str, Any]) -> bool:
+    """Whether a Job or Pod names Secrets with logins of its image's registry."""
+    return bool(split_manifest(manifest).spec.at("imagePullSecrets").value)
 
 
 def mounts_of(
@@ -94,7 +104,10 @@ def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, 
     def note(reference: Reference) -> None:
         wanted[reference] = None
 
-    _read(split_manifest(manifest), namespace, note, Fidelity())
+    parts = split_manifest(manifest)
+    _read(parts, namespace, note, Fidelity())
+    for reference in _pull_secrets(parts, parts.metadata.at("namespace").text() or namespace):
+        note(reference)
     return tuple(wanted)
 
 
@@ -129,7 +142,21 @@ def evaluate(manifest: Mapping[str, Any], found: ReferencedData, here: TaskHost)
         plain={k: _text(word, known) for k, word in words_of.items() if not secrets.keys() & set(word)},
         secret={k: _text(word, known) for k, word in words_of.items() if secrets.keys() & set(word)},
         command=tuple(_text(word, known) for _, word in words),
+        has_program=bool(parts.container.at("command").value),
+        logins=_logins(parts, found),
     )
+
+
+def _pull_secrets(parts: ManifestParts, namespace: str) -> tuple[Reference, ...]:
+    names = [each.at("name").text() for each in parts.spec.at("imagePullSecrets").items()]
+    return tuple(Reference(SECRET, namespace, name) for name in names if name)
+
+
+def _logins(parts: ManifestParts, found: ReferencedData) -> tuple[tuple[str, str], ...]:
+    """The logins for the container's image; a Secret that is not there is none, as for a kubelet."""
+    namespace = parts.metadata.at("namespace").text() or found.namespace
+    secrets = [found.data.get(reference) for reference in _pull_secrets(parts, namespace)]
+    return logins_for(parts.container.at("image").text() or "", [data for data in secrets if data])
 
 
 def _read(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> Environment:

@@ -39,6 +39,7 @@ REASONS: Mapping[str, str] = {
     "stopping": "Stopping",
     "lost": "Lost",
     "not-started": "NotStarted",
+    "delayed": "Delayed",
     "succeeded": "Succeeded",
     "failed": "Failed",
     "cancelled": "Cancelled",

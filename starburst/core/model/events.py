@@ -84,6 +84,15 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class RunDelayed:
+    """An attempt of a job is under way and its command does not run yet, such as during an image's pull."""
+
+    job_id: str
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A progress report of an attempt: iterations done, total iterations, iterations per second.
 
@@ -201,6 +210,7 @@ Event = (
     | NodesChanged
     | OffersChanged
     | RunStarted
+    | RunDelayed
     | Progress
     | RunEnded
     | SiteSynced

@@ -74,6 +74,8 @@ class JobRecord:
     losses: int = 0
     #: Whether it passed an earlier job of the queue at a start on the cluster.
     passed: bool = False
+    #: Why its present attempt, which is starting, does not run yet; "" if nothing is known.
+    delay: str = ""
     exit_code: int | None = None
     #: One sentence on how it ended or why it is in its phase.
     message: str = ""

@@ -8,7 +8,7 @@ from math import isinf
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
-from starburst.core.model.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import RunDelayed, RunEnd, RunEnded, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.fleet import OPEN_PHASES
@@ -32,6 +32,7 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
     record.site = site
     record.attempt += 1
     record.started_at = record.ended_at = record.ends_at = record.observed_at = None
+    record.delay = ""
     state.do(StartRun(record.id, record.attempt, site, slots))
 
 
@@ -72,6 +73,19 @@ def run_started(state: State, event: RunStarted) -> None:
             state.looks.set(record.look_at, record)
     state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt)
     state.touch(record)
+
+
+def run_delayed(state: State, event: RunDelayed) -> None:
+    """Record why an attempt that is starting does not run yet."""
+    record = state.current(event.job_id, event.attempt)
+    if record is None or record.phase is not Phase.STARTING:
+        state.ignore(event, "no attempt that is starting")
+        return
+    why = " ".join(event.why.split())[:WORDS]
+    if why != record.delay:
+        record.delay = why
+        state.decide(record.id, "delayed", where=where(record.slots), why=why)
+        state.touch(record)
 
 
 def _note_start(state: State, record: JobRecord) -> None:

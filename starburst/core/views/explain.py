@@ -275,7 +275,8 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
 
 
 def _running(state: State, record: JobRecord, clock: Clock) -> str:
-    since = f"runs since {clock(record.started_at)}" if record.started_at is not None else "is being started"
+    starting = f"is being started ({record.delay})" if record.delay else "is being started"
+    since = f"runs since {clock(record.started_at)}" if record.started_at is not None else starting
     waited_s = (record.first_started_at or state.now) - record.submitted_at
     first = f", {hours(waited_s)} after it was submitted" if waited_s >= 1 and not record.returned else ""
     if record.ends_at is not None:

@@ -9,9 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
+from contextlib import suppress
 
 #: The descriptor by which the supervisor inherits the lock of its rank directory.
 LOCK_FD = 3
+
+#: Seconds for sudo.
+SUDO_S = 10.0
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -41,11 +46,21 @@ def end_children() -> None:
     """SIGKILL and reap children until there are none, orphans that this process inherits included."""
     while True:
         for pid in children():
-            os.kill(pid, signal.SIGKILL)
+            _kill(pid)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def _kill(pid: int) -> None:
+    """SIGKILL a child; by sudo if it is root's, as clients of a container engine may be."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:
+        argv = ["sudo", "-n", "kill", "-9", str(pid)]
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(argv, stderr=subprocess.DEVNULL, timeout=SUDO_S, check=False)
 
 
 def children() -> list[int]:

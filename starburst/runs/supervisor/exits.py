@@ -15,7 +15,11 @@ from starburst.runs.supervisor.files import read_plain
 
 #: What ended a task, as `exit.json` says it.
 ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL = "itself", "stop", "time_limit", "lease", "refusal"
-ENDERS = frozenset({ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL})
+#: Its machine: what ran the task there died, or has no room for it.
+LOSS = "loss"
+ENDERS = frozenset({ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL, LOSS})
+#: The file in which a container's command says how it ended, if its exit code does not say it.
+VERDICT = "verdict.json"
 
 #: A larger file is no exit.
 MAX_BYTES = 4096

@@ -29,7 +29,7 @@ from starburst.runs.supervisor.children import (
     end_children,
     keep_only,
 )
-from starburst.runs.supervisor.exits import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT, Exit
+from starburst.runs.supervisor.exits import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT, VERDICT, Exit
 from starburst.runs.supervisor.files import FULL_DISK, PASSING_ERRORS, ReservedFile, read_json
 from starburst.runs.supervisor.lease import LEASE_GRACE_S, boottime, lease_left_s
 from starburst.runs.supervisor.log_pump import LogPump
@@ -96,7 +96,8 @@ class Supervisor:
         self._clear_up()
         if log is not None:
             log.end()
-        self._write_exit(os.waitstatus_to_exitcode(status), self._message())
+        message = self._message() or self._verdict()
+        self._write_exit(os.waitstatus_to_exitcode(status), message)
 
     def _clear_up(self) -> None:
         """End what is left of the task."""
@@ -238,6 +239,14 @@ class Supervisor:
         if self.ended_by == TIME_LIMIT:
             return f"ran into its time limit of {self.spec['time_limit_s']:g} s"
         return "the lease of its machine passed" if self.ended_by == LEASE else ""
+
+    def _verdict(self) -> str:
+        """What the command of a container says of its end, which is then not its own; "" if nothing."""
+        said = read_json(self._path(VERDICT)) if self.spec.get("docker") else None
+        if said is None or self.ended_by != ITSELF:
+            return ""
+        self.ended_by = said["ended_by"] or ITSELF
+        return str(said["message"])
 
     def _write_exit(self, code: int | None, message: str) -> None:
         """`code` is negative for a signal, as Python has it; the file has it as shells do."""

@@ -20,11 +20,13 @@ from starburst.clouds.sky.agent.protocol import LOG_BYTES
 from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
+from tests.clouds.sky.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.processes
 
 #: Of this process alone: what is left of a task is found by its name, on the whole machine.
 NAME = f"a-{os.getpid()}/1/0"
+ENV = {"PLAIN": "yes", "KEY": "x\ny"}
 
 
 class Machine:
@@ -212,35 +214,53 @@ def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> 
 
 
 def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_removed(machine: Machine) -> None:
-    engine = machine.home / "bin" / "docker"
-    engine.parent.mkdir()
-    engine.write_text(
-        '#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"; echo >>"$HOME/said"\n[ "$1" = rm ] || echo "in $KEY"\n'
+    engine = FakeEngine(machine.home / "bin")
+    engine.runs('echo "in $KEY $TOKEN"', 3)
+    made = container(
+        "sb-a-1-0", Workload(("train", "@DIR@ $x"), image="me/train:2"), Resources.of(1, 2, 4), ENV
     )
-    engine.chmod(0o755)
-    workload = Workload(("train", "@DIR@ $x"), image="me/train")
-    made = container("sb-a-1-0", workload, Resources.of(1, 2, 4), {"TOKEN": "s3cret", "KEY": "x\ny"})
-    boxed = {
-        "name": made["name"],
-        "options": made["options"],
-        "rest": made["rest"],
-        "env_file": made["env_file"],
-        "env": made["env"],
-    }
-    machine.exchange(lease_s=100, specs={NAME: spec(gpus=1, docker=boxed)})
+    boxed = {**spec(gpus=1, cpus=0, docker=made), "secrets": {"TOKEN": "s3cret"}}
+    login = {"registry": "r.io", "username": "ann", "password": "hush3d"}
+    state = machine.exchange(lease_s=100, specs={NAME: {**boxed, "logins": [login]}})
+    assert (machine.dir / "logins.json").stat().st_mode & 0o077 == 0
     machine.run(gpus="2").wait(20)
     state = machine.exchange()
-    assert (state["exit"]["exit_code"], text(state)) == (0, "in x\ny\n")
-    ran, removed = (machine.home / "said").read_text().splitlines()
-    assert '--gpus|"device=2"|--cpus|2|--memory|4096m|' in ran
-    assert (
-        f"--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints|"
-        f"-v|{machine.dir}/report:/starburst/report|" in ran
-    )
-    assert ran.endswith("--entrypoint=train|--|me/train|@DIR@ $x|")
-    assert removed == "rm|-f|sb-a-1-0|"
-    assert (machine.dir / "env").read_text().startswith("TOKEN=s3cret\n")
+    assert (state["exit"]["exit_code"], text(state)) == (3, "in x\ny s3cret\n")
+    assert (state["started"], state["over"], state["waits"]) == (True, True, "")
+    created = "|".join(engine.called("create"))
+    assert '|--gpus|"device=2"|--entrypoint=train|--|me/train:2|@DIR@ $x' in created
+    assert f"|--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:" in created
+    assert "|-e|KEY|-e|TOKEN|" in created
+    assert ["rm", "-f", "sb-a-1-0"] in engine.said
+    assert (machine.dir / "env").read_text().startswith("PLAIN=yes\n")
     assert (machine.dir / "env").stat().st_mode & 0o077 == 0
+    left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
+    assert not any(word in path.read_bytes() for path in left for word in (b"s3cret", b"hush3d"))
+
+
+def test_a_task_that_waits_for_its_image_has_not_started_and_says_why(machine: Machine) -> None:
+    engine = FakeEngine(machine.home / "bin")
+    (machine.home / "bin" / "image").unlink()
+    engine.put("pull", "sleep 60")
+    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), {})
+    machine.exchange(lease_s=100, specs={NAME: spec(docker=made)})
+    process = machine.run()
+    state = machine.until("waits")
+    assert (state["waits"], state["started"]) == ('Pulling image "me/train:2"', False)
+    machine.exchange(stops={NAME: 5.0})
+    process.wait(20)
+    state = machine.exchange()
+    assert (state["over"], state["exit"]["ended_by"]) == (True, "stop")
+
+
+def test_how_a_container_ended_is_in_its_exit(machine: Machine) -> None:
+    engine = FakeEngine(machine.home / "bin")
+    engine.runs("true", 137, oom=True)
+    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), {})
+    machine.exchange(lease_s=100, specs={NAME: spec(docker=made)})
+    machine.run().wait(20)
+    exit_ = machine.exchange()["exit"]
+    assert (exit_["exit_code"], exit_["message"]) == (137, "OOMKilled: a process ran out of memory")
 
 
 def test_values_of_secrets_are_in_a_file_of_their_own_until_the_task_starts(machine: Machine) -> None:
@@ -261,25 +281,3 @@ def test_values_of_secrets_of_a_task_that_was_stopped_before_it_began_are_gone(m
     machine.exchange(lease_s=100, specs={NAME: {**spec("true"), "secrets": {"KEY": "x"}}})
     assert machine.exchange(stops={NAME: 1.0})["over"]
     assert not (machine.dir / "secrets.json").exists()
-
-
-def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: Machine) -> None:
-    engine = machine.home / "bin" / "docker"
-    engine.parent.mkdir()
-    engine.write_text('#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"; [ "$1" = rm ] || echo "in $TOKEN"\n')
-    engine.chmod(0o755)
-    made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"A": "b"})
-    boxed = {
-        "name": made["name"],
-        "options": made["options"],
-        "rest": made["rest"],
-        "env_file": made["env_file"],
-    }
-    box = {**boxed, "image": made["image"], "env": made["env"]}
-    machine.exchange(lease_s=100, specs={NAME: {**spec(docker=box), "secrets": {"TOKEN": "s3cret"}}})
-    machine.run().wait(20)
-    assert text(machine.exchange()) == "in s3cret\n"
-    said = (machine.home / "said").read_text()
-    assert "|-e|TOKEN|--entrypoint=train|--|me/train|" in said
-    left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
-    assert not any(b"s3cret" in path.read_bytes() for path in left)

@@ -10,23 +10,33 @@ from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 
 CHECKPOINTS, REPORT = "@CHECKPOINTS@:/starburst/checkpoints", "@REPORT@:/starburst/report"
-ALWAYS = ["--env-file", "@DIR@/env", "-v", CHECKPOINTS, "-v", REPORT]
-START = ["docker", "run", "--rm", "--name", "sb-a-1-0", "--network", "host"]
+KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+RIGHTS = ["--cap-drop", "ALL", *(part for name in KEPT for part in ("--cap-add", name))]
+ALWAYS = [
+    *(*RIGHTS, "--security-opt", "no-new-privileges"),
+    *("--env-file", "@DIR@/env", "-v", CHECKPOINTS, "-v", REPORT),
+]
+START = ["--network", "host", "--pids-limit", "32768"]
 
 
 def boxed(workload: Workload, resources: Resources, **env: str) -> ContainerSpec:
     return container("sb-a-1-0", workload, resources, env)
 
 
-def test_a_task_gets_its_gpus_cpus_and_memory_and_no_more() -> None:
+def test_a_task_gets_its_cpus_and_memory_and_no_more() -> None:
     made = boxed(Workload(("python", "train.py", "--lr", "1"), image="me/train:2"), Resources.of(2, 7.5, 16))
-    limits = ["--gpus", '"device=@GPUS@"', "--cpus", "7.5", "--memory", "16384m"]
+    limits = ["--cpus", "7.5", "--memory", "16384m", "--memory-swap", "16384m"]
     assert made["options"] == [*START, *limits, *ALWAYS]
     assert made["rest"] == ["--entrypoint=python", "--", "me/train:2", "train.py", "--lr", "1"]
 
 
 def test_what_is_not_asked_for_is_not_limited() -> None:
     assert boxed(Workload(image="busybox"), Resources())["options"] == [*START, *ALWAYS]
+
+
+def test_arguments_without_a_command_are_for_the_images_own() -> None:
+    made = boxed(Workload(args=("--lr", "1"), image="busybox"), Resources())
+    assert made["rest"] == ["--", "busybox", "--lr", "1"]
 
 
 def test_without_a_command_the_image_runs_its_own() -> None:

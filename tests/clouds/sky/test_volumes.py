@@ -12,17 +12,14 @@ import pytest
 
 from starburst.clouds.sky.access.ports import LaunchSpec
 from starburst.clouds.sky.access.sdk import task_of
-from starburst.clouds.sky.agent.containers import TaskRefusedError, bind
-from starburst.clouds.sky.runs.docker import container
+from starburst.clouds.sky.agent.containers.options import TaskRefusedError, bind
 from starburst.clouds.sky.runs.storage import all_mounts, place
 from starburst.core.model.events import InstanceReady, RunEnd, RunEnded
-from starburst.domain.job import Workload
-from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run
+from tests.clouds.sky.container_task import ContainerTask
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, Life, run_of
-from tests.clouds.sky.test_agent import NAME, Machine, spec, text
 from translator.carried import Bucket, SkyVolume
 
 SETS, COPIED, HOMES = Bucket("s3://lab/sets"), Bucket("s3://lab/sets", "COPY"), SkyVolume("homes")
@@ -102,7 +99,7 @@ def test_the_machine_has_every_store_and_the_run_its_part_of_them(tmp_path: Path
     assert (end.end, end.exit_code) == (RunEnd.EXITED, 0)
     (rented,) = sky.clusters_known.values()
     assert dict(rented.mounts) == {place(SETS): SETS, place(HOMES): HOMES}
-    assert sky.vms[0].tasks[NAME].spec["docker"]["volumes"] == [
+    assert sky.vms[0].tasks["a/1/0"].spec["docker"]["volumes"] == [
         {
             "path": "/in",
             "store": place(SETS),
@@ -145,13 +142,10 @@ def test_a_run_whose_volume_cannot_be_had_is_refused_by_name(tmp_path: Path, mad
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """With a stand-in for docker that writes down how it was called."""
-    made = Machine(tmp_path / "home")
-    engine = made.home / "bin" / "docker"
-    engine.parent.mkdir()
-    engine.write_text('#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"\n')
-    engine.chmod(0o755)
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerTask:
+    made = ContainerTask(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", made.engine.path)
     return made
 
 
@@ -170,62 +164,47 @@ OWN = {
 }
 
 
-def boxed(*volumes: dict[str, Any]) -> dict[str, Any]:
-    made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {})
-    box = {"name": made["name"], "image": made["image"], "options": made["options"], "rest": made["rest"]}
-    return spec(docker={**box, "env_file": made["env_file"], "env": made["env"], "volumes": list(volumes)})
-
-
-def finished(machine: Machine, *volumes: dict[str, Any]) -> dict[str, Any]:
-    machine.exchange(lease_s=100, specs={NAME: {**boxed(*volumes), "secrets": {"KEY": "s3cret"}}})
-    machine.run().wait(20)
-    return machine.exchange()
-
-
-def store_dir(machine: Machine, store: Bucket) -> Path:
+def store_dir(task: ContainerTask, store: Bucket) -> Path:
     """As if the store were there."""
-    made = Path(place(store).replace("~", str(machine.home)))
+    made = Path(place(store).replace("~", str(task.home)))
     made.mkdir(parents=True)
     return made
 
 
-def test_a_container_is_shown_its_part_of_a_store_and_directories_of_its_own(machine: Machine) -> None:
-    there = store_dir(machine, COPIED)
+def test_a_container_is_shown_its_part_of_a_store_and_directories_of_its_own(task: ContainerTask) -> None:
+    there = store_dir(task, COPIED)
     read_only = of_store(COPIED, below="train/a b", read_only=True)
-    state = finished(machine, read_only, of_store(COPIED, path="/all"), OWN)
-    assert state["exit"]["exit_code"] == 0, text(state)
-    said = (machine.home / "said").read_text()
-    assert said.startswith(
-        f"run|--rm|--name|sb-a-1-0|--network|host|--env-file|{machine.dir}/env"
-        f"|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints"
-        f"|-v|{machine.dir}/report:/starburst/report"
-        f"|-v|{there}/train/a b:/in:ro|-v|{there}:/all|-v|{machine.dir}/volumes/1/s:/scratch"
-        "|-e|KEY|--entrypoint=train|--|me/train|"
-    )
+    assert task.run(volumes=[read_only, of_store(COPIED, path="/all"), OWN]) == 0
+    said = "|".join(task.engine.called("create"))
+    assert f"|-v|{there}/train/a b:/in:ro|-v|{there}:/all|-v|{task.dir}/volumes/1/s:/scratch|" in said
     assert (there / "train/a b").is_dir(), "as the cluster makes a subPath"
-    assert not (machine.dir / "volumes").exists(), "what is its own goes with the attempt"
 
 
-def test_a_machine_that_was_rented_without_the_store_refuses_the_task_by_name(machine: Machine) -> None:
-    state = finished(machine, of_store(SETS))
-    assert (state["over"], state["exit"]["ended_by"], state["started"]) == (True, "refusal", False)
-    assert state["exit"]["message"] == (
+def refusal(task: ContainerTask, volume: dict[str, Any]) -> str:
+    task.run(volumes=[volume])
+    assert not any(call[0] == "create" for call in task.engine.said)
+    ended_by, message = task.verdict
+    assert ended_by == "refusal"
+    return message
+
+
+def test_a_machine_that_was_rented_without_the_store_refuses_the_task_by_name(task: ContainerTask) -> None:
+    assert refusal(task, of_store(SETS)) == (
         "s3://lab/sets is not mounted on this machine; "
         "a machine has what cloud.volumes named when it was rented"
     )
-    assert not (machine.home / "said").exists()
-    assert not (machine.dir / "secrets.json").exists()
 
 
-def test_a_directory_that_nothing_is_mounted_on_is_no_bucket(machine: Machine) -> None:
-    store_dir(machine, SETS)
-    assert "s3://lab/sets is not mounted" in finished(machine, of_store(SETS))["exit"]["message"]
+def test_a_directory_that_nothing_is_mounted_on_is_no_bucket(task: ContainerTask) -> None:
+    store_dir(task, SETS)
+    assert "s3://lab/sets is not mounted" in refusal(task, of_store(SETS))
 
 
-def test_a_link_in_a_store_does_not_lead_out_of_it(machine: Machine) -> None:
-    (store_dir(machine, COPIED) / "way").symlink_to("/etc")
-    state = finished(machine, of_store(COPIED, below="way/ssh"))
-    assert state["exit"]["message"] == "way/ssh leads out of s3://lab/sets; mend subPath"
+def test_a_link_in_a_store_does_not_lead_out_of_it(task: ContainerTask) -> None:
+    (store_dir(task, COPIED) / "way").symlink_to("/etc")
+    assert refusal(task, of_store(COPIED, below="way/ssh")) == (
+        "way/ssh leads out of s3://lab/sets; mend subPath"
+    )
 
 
 def test_a_bucket_is_shown_where_it_is_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

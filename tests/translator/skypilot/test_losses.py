@@ -34,7 +34,6 @@ def test_no_field_that_is_read_goes_without_a_word(known, spoken_of):
         ("CONTAINER/envFrom", [{"secretRef": {"name": "a"}}]),
         ("CONTAINER/volumeDevices", [{"name": "a", "devicePath": "/dev/x"}]),
         ("spec/successPolicy", {"rules": []}),
-        ("CONTAINER/command", []),
     ],
 )
 def test_what_keeps_a_job_from_leaving_when_it_is_submitted_is_not_kept_in_its_task_either(path, value):

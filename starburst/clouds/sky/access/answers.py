@@ -53,6 +53,8 @@ class TaskState:
     report: str | None
     #: Why something that was asked for was not done; "" if all was.
     trouble: str
+    #: Why it does not run yet though it began; "" if it runs, or nothing is known.
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class _Task(_Strict):
     more: bool
     report: Text | None
     trouble: Text
+    waits: Text = ""
 
 
 class _Machine(_Strict):
@@ -200,6 +203,7 @@ def _task(said: Any, room: int) -> TaskState:
         more=task.more,
         report=task.report,
         trouble=visible(task.trouble),
+        waits=visible(task.waits),
     )
 
 

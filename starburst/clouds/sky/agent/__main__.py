@@ -2,7 +2,8 @@
 
 `exchange`, `submit` and `retire` take a request as JSON on stdin and answer with JSON on stdout; their types
 are in `protocol.py`. The other verbs are processes of their own: `run DIR` is what a queue (of Ray or
-SkyPilot) starts for a task, `supervise DIR` runs its command, and `switch` is the machine's dead-man switch.
+SkyPilot) starts for a task, `supervise DIR` runs its command, `contain DIR` is the command of
+a task with an image, and `switch` is the machine's dead-man switch.
 Every verb may be repeated: locks and files decide, so that a task which two queues start runs once.
 """
 
@@ -22,6 +23,7 @@ ANSWERS = {
 PROCESSES = {
     "run": "starburst.clouds.sky.agent.run_task",
     "supervise": "starburst.runs.supervisor.supervisor",
+    "contain": "starburst.clouds.sky.agent.containers.life",
     "switch": "starburst.clouds.sky.agent.dead_man_switch",
 }
 

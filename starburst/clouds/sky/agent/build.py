@@ -17,7 +17,11 @@ import starburst
 
 ROOT = Path(str(starburst.__file__)).parents[1]
 #: Everything in these packages is sent, except what serves this machine only.
-PACKAGES = ("starburst/runs/supervisor", "starburst/clouds/sky/agent")
+PACKAGES = (
+    "starburst/runs/supervisor",
+    "starburst/clouds/sky/agent",
+    "starburst/clouds/sky/agent/containers",
+)
 NOT_SENT = {"starburst/runs/supervisor/__main__.py", "starburst/clouds/sky/agent/build.py"}
 MAIN = "starburst/clouds/sky/agent/__main__.py"
 #: The earliest time that an archive can hold.

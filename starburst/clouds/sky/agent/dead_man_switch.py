@@ -19,6 +19,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from starburst.clouds.sky.agent.containers.removal import remove_all
 from starburst.clouds.sky.agent.protocol import RetireAnswer, SwitchSettings
 from starburst.clouds.sky.agent.task_dirs import base, facts
 from starburst.runs.supervisor.files import try_lock, write_json
@@ -103,7 +104,7 @@ def is_due(settings: dict[str, Any] | None, lease_until: float, now: float) -> b
 
 
 def shut_down() -> None:
-    """Ask the system to power off, which may take a while."""
+    """Ask the system to power off, which may take a while; where it may not, end the containers at least."""
     for command in DOWN:
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=AGAIN_S, check=False)
@@ -111,6 +112,7 @@ def shut_down() -> None:
                 return
         except (OSError, subprocess.TimeoutExpired):  # the next command
             continue
+    remove_all()
 
 
 def _path(name: str) -> str:

@@ -30,12 +30,24 @@ class VolumeMount(TypedDict):
     read_only: bool
 
 
+class RegistryLogin(TypedDict):
+    """A login for the registry of a task's image, from `imagePullSecrets`."""
+
+    registry: str
+    username: str
+    password: str
+
+
 class ContainerSpec(TypedDict):
-    """A task with an image: parts of the command line of `docker run`, see `runs/docker.py`."""
+    """A task with an image: parts of the command line that makes its container, see `runs/docker.py`."""
 
     name: str
     image: str
-    #: Options with @DIR@, @GPUS@, @CHECKPOINTS@ and @REPORT@ to be filled in on the machine.
+    #: Kubernetes' imagePullPolicy.
+    pull: str
+    #: The image may not run it as root.
+    non_root: bool
+    #: Options with @DIR@, @CHECKPOINTS@ and @REPORT@ to be filled in on the machine.
     options: list[str]
     #: The image and its command.
     rest: list[str]
@@ -66,6 +78,7 @@ class TaskSpecWithSecrets(TaskSpec):
     """The same with values of Secrets, which the machine keeps apart from it until the task starts."""
 
     secrets: dict[str, str]
+    logins: list[RegistryLogin]
 
 
 class SwitchSettings(TypedDict, total=False):
@@ -114,6 +127,8 @@ class TaskAnswer(TypedDict):
     report: str | None
     #: Why something that was asked for could not be done; "" if all was.
     trouble: str
+    #: Why it has not started though it began, such as the pull of its image; "" otherwise.
+    waits: str
 
 
 class ExchangeAnswer(TypedDict):

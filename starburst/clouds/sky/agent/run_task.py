@@ -12,23 +12,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from starburst.clouds.sky.agent import machine_cgroup
-from starburst.clouds.sky.agent.containers import TaskRefusedError, command_line, remove_container
+from starburst.clouds.sky.agent.containers.removal import remove_container
 from starburst.clouds.sky.agent.cpus import bind_cpus
 from starburst.clouds.sky.agent.progress_file import make_report_dir, report_path
 from starburst.clouds.sky.agent.protocol import TaskSpec
 from starburst.clouds.sky.agent.task_dirs import (
+    WAITS,
     base,
     facts,
-    forget_secrets,
     private_umask,
     run_id,
     take_lock,
     touched,
-    write_exit,
 )
 from starburst.runs.supervisor import cgroups
 from starburst.runs.supervisor.children import LOCK_FD
-from starburst.runs.supervisor.exits import REFUSAL
 from starburst.runs.supervisor.files import write_json
 from starburst.runs.supervisor.progress_report import VARIABLE
 
@@ -48,27 +46,18 @@ def run(path: str) -> None:
     spec = facts(os.path.join(path, "spec.json"))
     if spec is None:
         return  # it was never taken in
-    try:
-        prepare(path, spec)
-    except TaskRefusedError as refused:
-        write_exit(path, REFUSAL, str(refused))
-        forget_secrets(path)
-        return
+    prepare(path, spec)
     open(os.path.join(path, "began"), "w").close()
     argv = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "supervise", path]
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(LOCK_FD,), start_new_session=True)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from a queue; stops come by `stop.json`
     child.wait()
-    remove_container(spec["docker"])
+    remove_container(path, spec["docker"])
     shutil.rmtree(os.path.join(path, "volumes"), ignore_errors=True)
 
 
 def prepare(path: str, spec: dict[str, Any]) -> None:
-    """Turn the TaskSpec in `spec` into what the supervisor runs: fill in GPUs, directories and the cgroup.
-
-    Raises:
-        TaskRefusedError: a volume of its container is not here.
-    """
+    """Turn the TaskSpec in `spec` into what the supervisor runs: fill in GPUs, directories and the cgroup."""
     task = cast("TaskSpec", spec)
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if task["gpus"] else ""
     checkpoints = os.path.expanduser(task["checkpoints"])
@@ -88,9 +77,11 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
     else:
         with private_umask(), open(os.path.join(path, "env"), "w", encoding="utf-8") as file:
             file.write(box["env_file"])
-        known = {"@DIR@": path, "@GPUS@": gpus, "@CHECKPOINTS@": checkpoints, "@REPORT@": report_dir}
-        secrets = facts(os.path.join(path, "secrets.json")) or {}
-        task["command"] = command_line(path, box, known, secrets)
+        here = {"@DIR@": path, "@GPUS@": gpus, "@CHECKPOINTS@": checkpoints, "@REPORT@": report_dir}
+        names = sorted(facts(os.path.join(path, "secrets.json")) or {})
+        spec["docker"] = {**box, "here": here, "secret_names": names}
+        write_json(os.path.join(path, WAITS), {"why": ""})
+        task["command"] = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "contain", path]
         task["env"] = {**machine_environment(), **box["env"], "STARBURST_RUN": run_id(path)}
         task["cwd"] = path
     spec["lease"] = os.path.join(base(), "lease.json")

@@ -13,8 +13,10 @@ from typing import Any, cast
 
 from starburst.clouds.sky.agent.protocol import TaskAnswer, TaskSpec
 from starburst.clouds.sky.agent.task_dirs import (
+    WAITS,
     facts,
     forget_secrets,
+    kill_container,
     kill_group,
     kill_strays,
     private_umask,
@@ -27,14 +29,16 @@ from starburst.runs.supervisor.files import remove, write_json
 
 
 def take_in(path: str, spec: TaskSpec) -> None:
-    """Note what a task is to run, once; values of Secrets in a file of their own."""
+    """Note what a task is to run, once; values of Secrets and logins in files of their own."""
     os.makedirs(os.path.join(path, "work"), mode=0o700, exist_ok=True)
     noted = cast("dict[str, Any]", spec)
-    secrets = noted.pop("secrets", None)
+    secrets, logins = noted.pop("secrets", None), noted.pop("logins", None)
     if facts(os.path.join(path, "spec.json")) is None:
         with private_umask():
             if secrets:  # first, for a task is known by its spec
                 write_json(os.path.join(path, "secrets.json"), secrets)
+            if logins:
+                write_json(os.path.join(path, "logins.json"), {"logins": logins})
             write_json(os.path.join(path, "spec.json"), noted)
 
 
@@ -88,13 +92,15 @@ def state(path: str) -> TaskAnswer:
     exit_ = load_exit(os.path.join(path, "exit.json"))
     over = not alive and touched(path)
     if over:
-        over = not (kill_strays(path) if exit_ is None else kill_group(path))
+        over = not (kill_strays(path) if exit_ is None else kill_group(path) or kill_container(path))
     if lock is not None and lock >= 0:
         os.close(lock)
     found = unknown_state(over=over)
     found["known"] = os.path.exists(os.path.join(path, "spec.json"))
     found["began"] = alive or touched(path)
-    found["started"] = os.path.exists(os.path.join(path, "started.json"))
+    waits = facts(os.path.join(path, WAITS))
+    found["started"] = waits is None and os.path.exists(os.path.join(path, "started.json"))
+    found["waits"] = str((waits or {}).get("why", "")) if exit_ is None else ""
     found["exit"] = None if exit_ is None else asdict(exit_)
     return found
 
@@ -111,6 +117,7 @@ def unknown_state(*, over: bool) -> TaskAnswer:
         "more": False,
         "report": None,
         "trouble": "",
+        "waits": "",
     }
 
 

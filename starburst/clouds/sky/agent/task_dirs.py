@@ -2,7 +2,8 @@
 
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
-                                         secrets.json until the task starts; began, once it may have;
+                                         secrets.json and logins.json until the task starts; began, once it
+                                         may have; of a container: waits.json until it runs, container.json
                                          volumes/ (of the attempt) until it ends; report/ (its progress)
            checkpoints/<job>/
 """
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from starburst.clouds.sky.agent import machine_cgroup
-from starburst.clouds.sky.agent.containers import remove_container
+from starburst.clouds.sky.agent.containers.removal import remove_container
 from starburst.runs.supervisor import cgroups, strays
 from starburst.runs.supervisor.exits import Exit
 from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_json
 
+#: The file that says why a container does not run yet; it is there as long as that is so.
+WAITS = "waits.json"
 #: Bytes of a spec at most: it holds a job's environment.
 MAX_SPEC_BYTES = 1 << 24
 
@@ -90,6 +93,7 @@ def write_exit(path: str, ended_by: str, message: str) -> None:
 def forget_secrets(path: str) -> None:
     """Remove the values of Secrets of a task that will not start."""
     remove(os.path.join(path, "secrets.json"))
+    remove(os.path.join(path, "logins.json"))
 
 
 def kill_group(path: str) -> bool:
@@ -105,6 +109,12 @@ def kill_group(path: str) -> bool:
     return any(killed)
 
 
+def kill_container(path: str) -> bool:
+    """Remove a task's container; whether anything of it may be left."""
+    spec = facts(os.path.join(path, "spec.json")) or {}
+    return not remove_container(path, spec.get("docker"))
+
+
 def kill_strays(path: str) -> bool:
     """SIGKILL what a killed supervisor left behind; whether anything may be left.
 
@@ -112,8 +122,7 @@ def kill_strays(path: str) -> bool:
     """
     found = kill_group(path)
     found |= strays.kill_strays(Path(path), [f"STARBURST_RUN={run_id(path)}"])
-    spec = facts(os.path.join(path, "spec.json")) or {}
-    return found or not remove_container(spec.get("docker"))
+    return kill_container(path) or found
 
 
 class private_umask:  # noqa: N801 - reads as a statement

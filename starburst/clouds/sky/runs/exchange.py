@@ -164,6 +164,7 @@ class Exchanges:
             table.deadlines.stop_requested(name, now)
         self._update(entry, rank, state)
         table.progress.heard(entry, rank, state.report)
+        table.delays.heard(entry, rank, state.waits)
         overdue = not rank.over and table.deadlines.is_overdue(name, state, grace_s, now)
         return f"{name} does not end, though it was told to" if overdue else ""
 

@@ -22,6 +22,7 @@ from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.checkpoints import HOME_S, LAST_PAUSE_S, STOPPED_S, CheckpointTransfer
 from starburst.clouds.sky.runs.deadlines import TaskDeadlines
+from starburst.clouds.sky.runs.delays import DelayReports
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry, load_runs, save_run
 from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.clouds.sky.runs.prepare import prepare
@@ -59,6 +60,7 @@ class RunTable:
         self.checkpoints = CheckpointTransfer(context, machines)
         self.values = ValueReader(context.inputs.source, context.tasks, self.give_up)
         self.progress = ProgressCollector(context.report, clock.wall)
+        self.delays = DelayReports(context.report, clock.wall)
         self.submitter = TaskSubmitter(context)
         self.deadlines = TaskDeadlines()
 
@@ -220,6 +222,7 @@ class RunTable:
         entry.late = None
         self.values.drop(entry)
         self.progress.drop(entry)
+        self.delays.drop(entry)
         for rank in entry.ranks:
             rank.spec = {}
             self.submitter.forget(entry.name(rank))

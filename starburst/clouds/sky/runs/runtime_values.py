@@ -19,6 +19,7 @@ import structlog
 from starburst.aio import TaskSet
 from starburst.clouds.sky.agent.protocol import TaskSpec
 from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.runs.docker import runs_in_container
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.inputs import ValueSource
 from starburst.clouds.sky.runs.spec import filled
@@ -29,6 +30,7 @@ from translator.tasks.runtime_values import (
     TaskHost,
     UnresolvedError,
     evaluate,
+    has_logins,
     is_late,
 )
 
@@ -44,7 +46,11 @@ def manifest_to_keep(workload: Workload, source: ValueSource | None) -> str | No
     Raises:
         UnresolvedError: there is no cluster to read them from.
     """
-    if workload.manifest is None or not is_late(json.loads(workload.manifest)):
+    if workload.manifest is None:
+        return None
+    manifest = json.loads(workload.manifest)
+    wants_logins = source is not None and runs_in_container(workload) and has_logins(manifest)
+    if not is_late(manifest) and not wants_logins:
         return None
     if source is None:
         raise UnresolvedError("it takes values from a Kubernetes cluster, and the config names none")

@@ -12,6 +12,7 @@ from starburst.core.model.actions import Slot
 from starburst.domain.job import Site
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
+from translator.tasks.registry_logins import registry_of
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 
 #: Prefixes of variables that the scheduler sets, whatever the user sets.
@@ -64,7 +65,7 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     ours = {name: value for name, value in spec["env"].items() if name.startswith(_OURS)}
     env = {**values.plain, **ours}
     secrets = {name: value for name, value in values.secret.items() if name not in ours}
-    changes = {"env": env, "command": list(values.command), "secrets": secrets}
+    changes = {"env": env, "command": list(values.command), "secrets": secrets, "logins": []}
     found = cast("TaskSpecWithSecrets", {**spec, **changes})
     box = found["docker"]
     if box is None:
@@ -73,6 +74,11 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     if taken:
         raise UnresolvedError(f"a Secret's value cannot be given as {taken[0]}; choose another name")
     env_file, long = variables(env)
-    rest = what_runs(box["image"], spec["cwd"], values.command)
+    command, args = (values.command, ()) if values.has_program else ((), values.command)
+    rest = what_runs(box["image"], spec["cwd"], command, args)
     found["docker"] = {**box, "rest": rest, "env_file": env_file, "env": long}
+    registry = registry_of(box["image"])
+    found["logins"] = [
+        {"registry": registry, "username": user, "password": password} for user, password in values.logins
+    ]
     return found

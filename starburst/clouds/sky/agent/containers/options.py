@@ -1,34 +1,54 @@
-"""Tasks with an image: what the machine adds to the command line of `docker run`, and the container's end."""
+"""What the machine adds to the command line that makes a task's container."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
+from starburst.clouds.sky.agent.containers.engine import Engine
+from starburst.clouds.sky.agent.containers.removal import LABEL
+from starburst.clouds.sky.agent.cpus import cpus_of
 from starburst.clouds.sky.agent.protocol import ContainerSpec, VolumeMount
-
-#: Seconds for the container engine to remove a container.
-REMOVE_S = 10.0
+from starburst.clouds.sky.agent.task_dirs import run_id
 
 
 class TaskRefusedError(Exception):
     """A task cannot be started on this machine; the message says why, and the mend."""
 
 
-def command_line(path: str, box: ContainerSpec, known: dict[str, str], secrets: Iterable[str]) -> list[str]:
-    """The command line of a task's container. `known` are values for @NAME@; `secrets` names of variables.
+def create_arguments(
+    path: str, engine: Engine, box: ContainerSpec, known: Mapping[str, str], secrets: Iterable[str]
+) -> list[str]:
+    """What follows the engine's `create`. `known` are values for @NAME@; `secrets` names of variables.
 
     Raises:
         TaskRefusedError: a volume is not here, or cannot be made.
     """
-    options = [re.sub("@[A-Z]+@", lambda m: known[m[0]], option) for option in box["options"]]
+    options = ["--name", box["name"], "--label", f"{LABEL}={run_id(path)}", "--log-driver", "none"]
+    options += [_filled(option, known) for option in _without_engine(box["options"])]
+    options += engine.limits()
+    cpus = cpus_of(path)
+    if cpus and engine.is_root:
+        options += ["--cpuset-cpus", ",".join(map(str, cpus))]
     for volume in box.get("volumes", ()):
         options += bind(path, volume)
-    passed = [part for key in sorted({*box["env"], *secrets}) for part in ("-e", key)]
-    return [*options, *passed, *box["rest"]]
+    options += [part for key in sorted({*box["env"], *secrets}) for part in ("-e", key)]
+    options += engine.gpus(known["@GPUS@"])  # last: a job's own variable of that name does not count
+    return [*options, *box["rest"]]
+
+
+def _filled(option: str, known: Mapping[str, str]) -> str:
+    return re.sub("@[A-Z]+@", lambda found: known[found[0]], option)
+
+
+def _without_engine(options: list[str]) -> list[str]:
+    """The options without what specs of older versions begin with: docker run --rm --name NAME … --gpus …."""
+    if options[:2] != ["docker", "run"]:
+        return options
+    rest = options[5:]
+    at = rest.index("--gpus") if "--gpus" in rest else len(rest)
+    return [*rest[:at], *rest[at + 2 :]]
 
 
 def bind(path: str, volume: VolumeMount) -> list[str]:
@@ -57,17 +77,3 @@ def bind(path: str, volume: VolumeMount) -> list[str]:
         why = f"{volume['below']} cannot be made: {error.strerror}"
         raise TaskRefusedError(f"{volume['told']}: {why}") from error
     return ["-v", f"{source}:{volume['path']}" + (":ro" if volume["read_only"] else "")]
-
-
-def remove_container(box: Any) -> bool:
-    """Remove the container of a spec's `docker`, if there is one; False if the engine does not answer."""
-    if not isinstance(box, dict):
-        return True
-    argv = ["docker", "rm", "-f", str(box.get("name"))]
-    try:
-        subprocess.run(argv, stdout=subprocess.DEVNULL, timeout=REMOVE_S, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    except (OSError, ValueError):  # no engine, or no name: no container
-        return True
-    return True
