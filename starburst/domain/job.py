@@ -213,8 +213,6 @@ class Workload:
 
     #: Program and arguments, not a shell line.
     command: tuple[str, ...] = ()
-    #: Arguments for the image's own entry point; only without a command.
-    args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     working_dir: str | None = None
     #: Container image; the embedded cluster and cloud run the command on the host and ignore it.
@@ -229,6 +227,8 @@ class Workload:
     adopted: Adopted | None = None
     #: Rights of its submitter; jobs stored before this field existed have the default rights.
     submitter: Submitter = ANYBODY
+    #: Arguments for the image's own entry point; only without a command.
+    args: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,11 @@ from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from starburst.runs.supervisor.progress_report import MAX_BYTES, digest
+from tests.clouds.sky.fake_engine import FakeEngine
 from tests.clouds.sky.test_agent import NAME, Machine, spec
 
 #: As a watched loop does it.
 REPLACES = 'echo {} >"$STARBURST_REPORT.1" && mv "$STARBURST_REPORT.1" "$STARBURST_REPORT"'
-#: What is written within a container lands where the option says.
-ENGINE = """#!/bin/sh
-for word; do
-    case "$word" in *:/starburst/report) echo {} >"${word%%:*}/report.json";; esac
-done
-"""
 
 
 @pytest.mark.processes
@@ -30,7 +25,7 @@ def test_a_task_has_a_file_to_report_to_and_the_agent_gives_it_back_once(tmp_pat
     machine = Machine(tmp_path / "home")
     machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", REPLACES, STARBURST_REPORT="/the/users")})
     assert machine.exchange(hear={NAME: ""})["report"] is None
-    machine.run().wait(20)
+    machine.finish()
     assert machine.exchange()["report"] is None
     assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
     assert machine.exchange(hear={NAME: digest(b"{}\n")})["report"] is None
@@ -39,22 +34,14 @@ def test_a_task_has_a_file_to_report_to_and_the_agent_gives_it_back_once(tmp_pat
 @pytest.mark.processes
 def test_a_container_is_shown_the_directory_of_its_report_whoever_it_runs_as(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "home")
-    engine = machine.home / "bin" / "docker"
-    engine.parent.mkdir()
-    engine.write_text(ENGINE)
-    engine.chmod(0o755)
-    made = container(
-        "sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"STARBURST_REPORT": "/x"}
-    )
+    engine = FakeEngine(machine.home / "bin")
+    engine.runs(f'echo {{}} >"{machine.dir}/report/report.json"')
+    set_by_user = {"STARBURST_REPORT": "/x"}
+    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), set_by_user)
     assert "STARBURST_REPORT=/starburst/report/report.json" in made["env_file"].splitlines()
-    box = {
-        "name": made["name"],
-        "options": made["options"],
-        "rest": made["rest"],
-        "env_file": made["env_file"],
-    }
-    machine.exchange(lease_s=100, specs={NAME: spec(docker={**box, "env": made["env"]})})
-    machine.run().wait(20)
+    machine.exchange(lease_s=100, specs={NAME: spec(docker=made)})
+    machine.finish()
+    assert f"|-v|{machine.dir}/report:/starburst/report|" in "|".join(engine.called("create"))
     assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
     assert (machine.dir / "report").stat().st_mode & 0o777 == 0o777
 

@@ -92,7 +92,7 @@ def test_run_as_non_root_is_asked_of_the_image(task: ContainerTask, user: str, e
 
 def test_gpus_cpus_and_memory_are_its_own(task: ContainerTask) -> None:
     task.resources, task.gpus = Resources.of(2, 1.5, 16), "1,3"
-    write_json(task.dir / "cpus.json", {"cpus": [4, 5]})
+    write_json(task.dir / "devices.json", {"gpus": [1, 3], "cpus": [4, 5]})
     task.run()
     call = task.engine.called("create")
     assert options(call, "--gpus", "--cpus", "--memory", "--memory-swap", "--cpuset-cpus") == [

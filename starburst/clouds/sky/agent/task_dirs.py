@@ -3,13 +3,14 @@
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
                                          secrets.json and logins.json until the task starts; began, once it
-                                         may have; of a container: waits.json until it runs, container.json
+                                         may have; devices; of a container: waits until it runs, container;
                                          volumes/ (of the attempt) until it ends; report/ (its progress)
            checkpoints/<job>/
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import asdict
@@ -46,9 +47,17 @@ def facts(path: str) -> dict[str, Any] | None:
         return None
 
 
-def run_id(path: str) -> str:
-    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank."""
+def task_name(path: str) -> str:
+    """The name of the task in a directory: job/attempt/rank."""
     return "/".join(path.split(os.sep)[-3:])
+
+
+def run_id(path: str) -> str:
+    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank/directory.
+
+    The digest of the directory tells homes of one machine apart.
+    """
+    return f"{task_name(path)}/{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
 def task_dirs() -> list[str]:

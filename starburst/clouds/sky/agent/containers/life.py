@@ -30,7 +30,7 @@ from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortE
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
 from starburst.clouds.sky.agent.protocol import ContainerSpec
-from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, run_id
+from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
 from starburst.runs.supervisor.exits import LOSS, MAX_MESSAGE, REFUSAL, VERDICT
 from starburst.runs.supervisor.files import read_json, write_json
 from starburst.runs.supervisor.files import remove as remove_file
@@ -176,7 +176,7 @@ class ContainerLife:
         """Remove containers whose tasks are over: what ran them was killed."""
         try:
             for name, task in labelled(self.engine):
-                if task == run_id(self.path) or (task.count("/") == 2 and is_free(rank_dir(task))):
+                if task == task_name(self.path) or (task.count("/") == 2 and is_free(rank_dir(task))):
                     remove(self.engine, name)
         except EngineError:  # it does not list them: the next task tries again
             return

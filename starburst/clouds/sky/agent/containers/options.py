@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.removal import LABEL
-from starburst.clouds.sky.agent.cpus import cpus_of
+from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.protocol import ContainerSpec, VolumeMount
-from starburst.clouds.sky.agent.task_dirs import run_id
+from starburst.clouds.sky.agent.task_dirs import task_name
 
 
 class TaskRefusedError(Exception):
@@ -25,10 +25,10 @@ def create_arguments(
     Raises:
         TaskRefusedError: a volume is not here, or cannot be made.
     """
-    options = ["--name", box["name"], "--label", f"{LABEL}={run_id(path)}", "--log-driver", "none"]
+    options = ["--name", box["name"], "--label", f"{LABEL}={task_name(path)}", "--log-driver", "none"]
     options += [_filled(option, known) for option in _without_engine(box["options"])]
     options += engine.limits()
-    cpus = cpus_of(path)
+    cpus = (devices_of(path) or {"cpus": []})["cpus"]
     if cpus and engine.is_root:
         options += ["--cpuset-cpus", ",".join(map(str, cpus))]
     for volume in box.get("volumes", ()):
