@@ -60,7 +60,6 @@ def test_a_container_has_its_task_as_a_label_and_few_rights(task: ContainerTask)
         *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"),
     ]
     assert options(call, "--log-driver", "--pids-limit") == ["none", "32768"]
-    assert options(call, "--ulimit") == ["memlock=-1:-1", "nofile=1048576:1048576"]
     assert not {"--user", "--read-only", "--privileged", "--pid", "--ipc"} & set(call)
 
 

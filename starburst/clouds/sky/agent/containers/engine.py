@@ -100,10 +100,6 @@ class Engine:
         devices = [part for index in indexes.split(",") for part in ("--device", f"nvidia.com/gpu={index}")]
         return [*devices, "-e", f"NVIDIA_VISIBLE_DEVICES={indexes}"]
 
-    def limits(self) -> list[str]:
-        """Limits of a process; a user's own podman may not raise them."""
-        return ["--ulimit", "memlock=-1:-1", "--ulimit", "nofile=1048576:1048576"] if self.is_root else []
-
 
 def find_engine() -> Engine:
     """The engine of this machine.

@@ -27,7 +27,6 @@ def create_arguments(
     """
     options = ["--name", box["name"], "--label", f"{LABEL}={task_name(path)}", "--log-driver", "none"]
     options += [_filled(option, known) for option in _without_engine(box["options"])]
-    options += engine.limits()
     cpus = (devices_of(path) or {"cpus": []})["cpus"]
     if cpus and engine.is_root:
         options += ["--cpuset-cpus", ",".join(map(str, cpus))]
