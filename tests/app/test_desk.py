@@ -46,7 +46,7 @@ def test_a_job_that_is_handed_in_is_heard_of_by_the_scheduler(stores: tuple[Stor
     store, intake = stores
     desk = JobIntake(store, intake, started())
     before = store.data_version()
-    desk.submit(found("a"))
+    desk.submit([found("a")])
     assert store.data_version() != before
     assert [request.submission for request in store.requests(9)] == [found("a")]
     assert desk.submission("a") == found("a")
@@ -57,11 +57,11 @@ def test_handing_in_twice_is_handing_in_once(stores: tuple[Store, Store]) -> Non
     store, intake = stores
     scheduler = started()
     desk = JobIntake(store, intake, scheduler)
-    desk.submit(found("a"))
-    desk.submit(found("a"))
+    desk.submit([found("a")])
+    desk.submit([found("a")])
     assert [request.job_id for request in store.requests(9)] == ["a"]
     take_up(store, scheduler, 10.0)
-    desk.submit(found("a"))
+    desk.submit([found("a")])
     assert store.requests(9) == [], "not even when it was taken up in between"
 
 
@@ -71,7 +71,7 @@ def test_a_record_is_the_schedulers_own_while_the_job_lives_and_the_stores_after
     store, intake = stores
     scheduler = started()
     desk = JobIntake(store, intake, scheduler)
-    desk.submit(found("a"))
+    desk.submit([found("a")])
     take_up(store, scheduler, 10.0)
     assert desk.record("a") is scheduler.state.jobs["a"]
     end(store, scheduler, "a")
@@ -87,12 +87,12 @@ def test_jobs_found_in_the_cluster_are_listed_until_they_are_over(stores: tuple[
     scheduler = started()
     desk = JobIntake(store, intake, scheduler)
     for job_id in ("ended", "runs", "waits"):
-        desk.submit(found(job_id))
+        desk.submit([found(job_id)])
     take_up(store, scheduler, 10.0)
     assert desk.adopted() == {job_id: origin(job_id) for job_id in ("ended", "runs", "waits")}
     store.commit(step(scheduler, [CancelRequested("waits")], 15.0))
     end(store, scheduler, "ended")
-    desk.submit(found("new"))
+    desk.submit([found("new")])
     assert desk.adopted().keys() == {"runs", "new"}, "taken up or not"
 
 

@@ -108,6 +108,7 @@ class KubernetesCluster:
             self._desk,
             recorder=recorder,
             found=status_writer.found,
+            lost=lambda job_id: watcher.lost(job_id),
             rights=rights,
             options=self._options,
         )
