@@ -13,6 +13,7 @@ from starburst.app.jobs.intake import JobIntake
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Phase, Submission
+from starburst.store.quota import Quota
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission, take_up
 
@@ -105,3 +106,16 @@ def test_submitted_jobs_are_not_among_them_whatever_their_manifests_say(stores: 
     assert desk.adopted() == {}
     take_up(store, scheduler, 10.0)
     assert desk.adopted() == {}
+
+
+def test_jobs_handed_in_together_are_all_taken_but_those_for_which_there_is_no_room(
+    stores: tuple[Store, Store],
+) -> None:
+    desk = JobIntake(*stores, started(), Quota(of_queue={"small": 1}))
+    small = [replace(each, job=replace(each.job, queue="small")) for each in map(found, ("s1", "s2", "s3"))]
+    desk.submit([found("a")])
+    refused = desk.submit([found("a"), *small, found("b")])
+    assert refused.keys() == {"s2", "s3"}
+    assert "max_pending is 1" in refused["s3"]
+    assert desk.adopted().keys() == {"a", "s1", "b"}
+    assert desk.submit([found("a"), small[0], found("b")]) == {}, "again, as after a crash"

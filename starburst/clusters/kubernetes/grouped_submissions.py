@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from starburst.aio import in_thread
+from starburst.aio import SerialThread
 from starburst.domain.job import Submission
 from starburst.runs.ports import AdoptionPort, QueueFullError
 
@@ -35,17 +35,23 @@ class GroupedSubmissions:
 
     async def run(self) -> None:
         """Store what was submitted, until cancelled."""
-        while True:
-            await self._filled.wait()
-            group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-            if not self._waiting:
-                self._filled.clear()
-            await self._store(group)
+        thread = SerialThread("adoption")
+        try:
+            while True:
+                await self._filled.wait()
+                group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                if not self._waiting:
+                    self._filled.clear()
+                await self._store(group, thread)
+        finally:
+            thread.close()
 
-    async def _store(self, group: list[tuple[Submission, asyncio.Future[str]]]) -> None:
+    async def _store(
+        self, group: list[tuple[Submission, asyncio.Future[str]]], thread: SerialThread
+    ) -> None:
         jobs = [submission for submission, _ in group]
         try:
-            refused = await in_thread(lambda: self._desk.submit(jobs))
+            refused = await thread.run(lambda: self._desk.submit(jobs))
         except Exception as error:  # raised where each of them is awaited
             for _, answer in group:
                 if not answer.done():
