@@ -234,7 +234,10 @@ def measure(root: Path, server: Server, jobs: int) -> list[tuple[str, str]]:
         ("taken in, objects/s", f"{jobs / took_s:,.0f}"),
         ("a bare client that only marks, objects/s", f"{alone:,.0f}"),
         ("adoption ÷ bare client", f"{jobs / took_s / alone:.2f}"),
-        ("CPU of `up` per object, ms, the writing of events and conditions in it", f"{1e3 * cpu_s / jobs:.1f}"),
+        (
+            "CPU of `up` per object, ms, the writing of events and conditions in it",
+            f"{1e3 * cpu_s / jobs:.1f}",
+        ),
         ("a submitted job starts after, median, ms, before", f"{1e3 * median(quiet):.0f}"),
         ("… beside the adoption, median, ms", f"{1e3 * median(beside or [0.0]):.0f}"),
         ("… longest, ms", f"{1e3 * max(beside or [0.0]):.0f}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chakra_plugin.lease import (
+from starburst.kube.lease import (
     Acquire,
     Candidate,
     Follow,

@@ -46,9 +46,7 @@ class GroupedSubmissions:
         finally:
             thread.close()
 
-    async def _store(
-        self, group: list[tuple[Submission, asyncio.Future[str]]], thread: SerialThread
-    ) -> None:
+    async def _store(self, group: list[tuple[Submission, asyncio.Future[str]]], thread: SerialThread) -> None:
         jobs = [submission for submission, _ in group]
         try:
             refused = await thread.run(lambda: self._desk.submit(jobs))

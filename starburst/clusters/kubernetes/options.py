@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from starburst.clusters.kubernetes.leadership import LeaseOptions
 from starburst.clusters.kubernetes.stalled_runs import StartLimits
 from starburst.domain.job import Submission
 from starburst.runs.ports import Run
@@ -34,3 +35,5 @@ class ClusterOptions:
     #: The queues there are; none is any that jobs name.
     queues: Collection[str] = ()
     reporting: ReportVariables = lambda _run: {}
+    #: None: no other Starburst is looked for.
+    lease: LeaseOptions | None = None

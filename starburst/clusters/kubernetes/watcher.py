@@ -83,7 +83,9 @@ class ClusterWatcher:
             self._unsynced.add((JOBS.plural, namespace))
         self._job_watches.ensure(
             namespace,
-            lambda: self._watch(JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace),
+            lambda: self._watch(
+                JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
+            ),
         )
 
     async def close(self) -> None:

@@ -30,7 +30,9 @@ def apply_many(scene: Scene) -> None:
 def adopted(scene: Scene) -> list[str]:
     """The jobs that objects are marked with."""
     items = [*scene.world.all(JOBS), *scene.world.all(PODS)]
-    return [item["metadata"]["labels"][names.JOB] for item in items if names.JOB in item["metadata"]["labels"]]
+    return [
+        item["metadata"]["labels"][names.JOB] for item in items if names.JOB in item["metadata"]["labels"]
+    ]
 
 
 def test_many_are_read_no_second_time_and_share_transactions(
@@ -68,7 +70,7 @@ def test_what_is_too_much_to_keep_is_read_again(tmp_path: Path, monkeypatch: pyt
     play(tmp_path, act)
 
 
-@pytest.mark.parametrize("call", (0, 7, 20))
+@pytest.mark.parametrize("call", [0, 7, 20])
 def test_a_crash_in_the_middle_of_many_leaves_one_job_each(tmp_path: Path, call: int) -> None:
     """From one of the writes on, none comes through; then the process dies."""
 

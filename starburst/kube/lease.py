@@ -26,7 +26,7 @@ import structlog
 
 from starburst.aio import answer_within, running
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, ApiUnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, LeaseLostError
 from starburst.kube.resources import LEASES, Object
 
 log = structlog.get_logger()
@@ -36,10 +36,6 @@ JITTER = 1.2
 
 #: What the leader does, given a function that says whether it still leads.
 Run = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
-
-
-class LeaseLostError(Exception):
-    """The Lease was not renewed in time, or another process holds it; `run` was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +179,11 @@ async def lead(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     draw: random.Random | None = None,
+    heard: Callable[[str], None] = lambda _holder: None,
 ) -> None:
     """Wait until this process holds the Lease, then execute `run(still_leading)` for as long as it does.
+
+    `heard` is given the identity of another process whenever that is seen to hold the Lease.
 
     `identity` must be unique to this process, not only to its host. `still_leading()` depends on the clock
     only: it turns false when the last renewal is `timing.deadline_s` old, even if a call hangs. When `run`
@@ -195,7 +194,7 @@ async def lead(
         Exception: what `run` raised.
     """
     who = Candidate(namespace, name, identity, timing)
-    elector = _Elector(api, who, clock)
+    elector = _Elector(api, who, clock, heard)
     draw = draw or random.Random()
     while not elector.leading():
         await elector.look()
@@ -220,8 +219,11 @@ async def lead(
 class _Elector:
     """One process's observation of the Lease, and the time until which it leads."""
 
-    def __init__(self, api: Api, who: Candidate, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, api: Api, who: Candidate, clock: Callable[[], float], heard: Callable[[str], None]
+    ) -> None:
         self._api = api
+        self._heard = heard
         self._who = who
         self._clock = clock
         self._seen: Seen | None = None
@@ -259,7 +261,9 @@ class _Elector:
         await self._read()
         todo = decide(self._seen, self._who.identity, self._clock())
         if isinstance(todo, Follow):
-            self._until = -math.inf  # another process holds the Lease
+            self._until = -math.inf
+            assert self._seen is not None
+            self._heard(self._seen.holder)
             return
         sent_at = self._clock()
         await self._write(held(self._seen, self._who, _wall()))
