@@ -23,8 +23,7 @@ from starburst.domain.resources import Resources
 
 pytestmark = pytest.mark.processes
 
-#: Of this process alone: what is left of a task is found by its name, on the whole machine.
-NAME = f"a-{os.getpid()}/1/0"
+NAME = "a/1/0"
 
 
 class Machine:

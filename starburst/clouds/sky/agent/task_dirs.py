@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import asdict
@@ -44,8 +45,11 @@ def facts(path: str) -> dict[str, Any] | None:
 
 
 def run_id(path: str) -> str:
-    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank."""
-    return "/".join(path.split(os.sep)[-3:])
+    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank/directory.
+
+    The digest of the directory tells homes of one machine apart.
+    """
+    return "/".join([*path.split(os.sep)[-3:], hashlib.sha256(path.encode()).hexdigest()[:16]])
 
 
 def task_dirs() -> list[str]:
