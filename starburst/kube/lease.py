@@ -66,7 +66,7 @@ TIMING = Timing()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LeaseCandidate:
     """A process that competes for a Lease."""
 
     namespace: str
@@ -82,7 +82,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedLease:
     """A Lease, and the time at which this version was first seen, by the observer's monotonic clock."""
 
     lease: Object
@@ -124,15 +124,15 @@ class Follow:
     until: float
 
 
-def observe(before: Seen | None, lease: Object | None, now: float) -> Seen | None:
+def observe(before: ObservedLease | None, lease: Object | None, now: float) -> ObservedLease | None:
     """The observation after a read; an unchanged Lease keeps the time of its first observation."""
     if lease is None:
         return None
-    seen = Seen(lease, now)
+    seen = ObservedLease(lease, now)
     return before if before is not None and before.version == seen.version else seen
 
 
-def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Follow:
+def decide(seen: ObservedLease | None, identity: str, now: float) -> Acquire | Renew | Follow:
     """Whether to take the Lease, renew it or wait."""
     if seen is None or not seen.holder:
         return Acquire()
@@ -141,7 +141,7 @@ def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Fo
     return Acquire() if now > seen.expires_at else Follow(seen.expires_at)
 
 
-def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
+def held(seen: ObservedLease | None, by: LeaseCandidate, wall: str) -> Object:
     """The body that takes or renews the Lease; its times are informative only."""
     ours = {
         "holderIdentity": by.identity,
@@ -162,7 +162,7 @@ def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
     return {**seen.lease, "spec": spec}
 
 
-def released(seen: Seen, wall: str) -> Object:
+def released(seen: ObservedLease, wall: str) -> Object:
     """The body that releases the Lease: any process may take it at once."""
     spec = {**seen.lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": wall}
     return {**seen.lease, "spec": spec}
@@ -193,7 +193,7 @@ async def lead(
         LeaseLostError: the Lease was lost; run was cancelled and has ended.
         Exception: what `run` raised.
     """
-    who = Candidate(namespace, name, identity, timing)
+    who = LeaseCandidate(namespace, name, identity, timing)
     elector = _Elector(api, who, clock, heard)
     draw = draw or random.Random()
     while not elector.leading():
@@ -220,13 +220,13 @@ class _Elector:
     """One process's observation of the Lease, and the time until which it leads."""
 
     def __init__(
-        self, api: Api, who: Candidate, clock: Callable[[], float], heard: Callable[[str], None]
+        self, api: Api, who: LeaseCandidate, clock: Callable[[], float], heard: Callable[[str], None]
     ) -> None:
         self._api = api
         self._heard = heard
         self._who = who
         self._clock = clock
-        self._seen: Seen | None = None
+        self._seen: ObservedLease | None = None
         self._until = -math.inf
         self._stopped = False
 

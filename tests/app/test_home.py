@@ -90,9 +90,8 @@ def test_one_that_stands_by_says_for_whom(tmp_path, monkeypatch, capsys):
         said = home.scheduler()
         assert (said.kind, said.leader) == ("the disk is full", "other:/home/ada")
         note_if_down()
-        assert (
-            capsys.readouterr().err == "note: this starburst stands by; other:/home/ada leads the cluster\n"
-        )
+        told = "note: this starburst stands by; other:/home/ada leads the cluster\n"
+        assert capsys.readouterr().err == told
         held.stand_by("")
         note_if_down()
         assert capsys.readouterr().err == ""

@@ -17,7 +17,7 @@ import starburst
 from starburst.app.config import parse_config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.cli.main import Subcommands
-from starburst.clusters.kubernetes.offload_rights import ROLE
+from starburst.clusters.kubernetes.adoption.offload_rights import ROLE
 from starburst.kube.access import (
     CHAKRA,
     CHAKRA_LEASE,

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from starburst.aio import TaskSet, first_of
-from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.leadership import Leadership, take_part
 from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
 from starburst.clusters.kubernetes.object_writer import ObjectWriter
-from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
 from starburst.clusters.kubernetes.status_writer import StatusWriter

@@ -13,7 +13,7 @@ import structlog
 from starburst.kube.access import STARBURST_LEASE
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, LeaseLostError, NotLeadingError
-from starburst.kube.lease import Candidate, lead
+from starburst.kube.lease import LeaseCandidate, lead
 from starburst.kube.resources import NAMESPACES
 from starburst.kube.reviews import may
 
@@ -75,7 +75,7 @@ class Leadership:
     Starburst took the Lease meanwhile, that is an error: a new process begins by standing by.
     """
 
-    def __init__(self, api: Api, candidate: Candidate, stands_by: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, candidate: LeaseCandidate, stands_by: Callable[[str], None]) -> None:
         self._api = api
         self._who = candidate
         self._stands_by = stands_by
@@ -162,7 +162,7 @@ async def take_part(
             raise ApiError(403, "Forbidden", f"cluster.lease: {why}")
         log.warning("no-lease", error=why, note="another Starburst on this cluster would not be seen")
         return None
-    who = Candidate(namespace, options.name, options.identity)
+    who = LeaseCandidate(namespace, options.name, options.identity)
     leadership = Leadership(await connect(), who, options.stands_by)
     api.fence = leadership.fence
     return leadership

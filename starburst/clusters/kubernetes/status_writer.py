@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import adopted_id
+from starburst.clusters.kubernetes.adoption.adoption import adopted_id
 from starburst.clusters.kubernetes.manifest import withdrawn
 from starburst.clusters.kubernetes.run_registry import RunRegistry
 from starburst.core.model.jobs import JobRecord

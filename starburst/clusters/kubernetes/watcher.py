@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from starburst.aio import TaskSet, first_of
-from starburst.clusters.kubernetes.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.adoption.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
-from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.run_registry import RunRegistry
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.sweeper import Sweeper, is_run_of

@@ -10,9 +10,9 @@ from dataclasses import replace
 import structlog
 
 from starburst.aio import first_of
-from starburst.clusters.kubernetes.found_objects import FoundObjects, ObjectText, text_of
-from starburst.clusters.kubernetes.grouped_submissions import GroupedSubmissions
-from starburst.clusters.kubernetes.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.adoption.found_objects import FoundObjects, ObjectText, text_of
+from starburst.clusters.kubernetes.adoption.grouped_submissions import GroupedSubmissions
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.domain.job import Submission
 from starburst.kube import names
