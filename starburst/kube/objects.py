@@ -17,6 +17,7 @@ from starburst.domain.resources import Others, Resources
 from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
 from starburst.kube.resources import Object
+from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS, gpu_type
 from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
@@ -91,6 +92,8 @@ class PodView:
     message: str
     #: The scheduler's message on why it cannot be bound; "" if there is none.
     unschedulable: str
+    #: The claims of its volumes.
+    claims: tuple[ClaimUse, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -185,6 +188,7 @@ def read_pod(item: Object) -> PodView:
         reason=intern(end.reason),
         message=end.message,
         unschedulable=_unschedulable(status),
+        claims=tuple(claims_of(spec, metadata["name"])),
     )
 
 
