@@ -164,7 +164,7 @@ class ChakraScheduler:
         await self._wake.wait(min(limit_s, self._volumes_due() or math.inf))
 
     def _volumes_due(self) -> float:
-        """Seconds for which lists of claims and volumes are still waited for; pods without any go on then."""
+        """Seconds for which lists of claims and volumes are awaited; pods without any go on then."""
         left_s = self._volumes_by - self._clock() if self.planner.state.volumes.unsynced else 0.0
         return max(0.0, left_s)
 
