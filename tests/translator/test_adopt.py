@@ -15,6 +15,7 @@ from starburst.domain.job import Adopted, CloudChoice, Submission
 from starburst.domain.resources import Resources
 from translator.errors import ManifestErrors
 from translator.field import ONLY_THE_CLUSTER
+from translator.intake_rules import IntakeRules
 from translator.manifests.live_object import read_object
 
 #: As an API server returns a Job that was made with kubectl.
@@ -154,13 +155,14 @@ def changed(obj: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return changed
 
 
-def adopt(obj: dict[str, Any], user: str | None = None) -> Submission:
-    return read_object(obj, job_id="adopted-1", user=user)
+def adopt(obj: dict[str, Any], user: str | None = None, *, may_stay: bool = True) -> Submission:
+    rules = IntakeRules(native=True, may_stay=may_stay)
+    return read_object(obj, job_id="adopted-1", user=user, rules=rules)
 
 
 def errors(obj: dict[str, Any]) -> list[str]:
     try:
-        adopt(obj)
+        adopt(obj, may_stay=False)
     except ManifestErrors as bad:
         return str(bad).split("\n")
     return []

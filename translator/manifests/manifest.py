@@ -9,9 +9,9 @@ from dataclasses import replace
 from io import StringIO
 
 from starburst.domain.job import CloudChoice, Job, Submission
-from translator.carried import Carried
 from translator.errors import ManifestError, ManifestErrors
-from translator.field import Field, Fields, ManifestReport
+from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
+from translator.intake_rules import EMBEDDED, IntakeRules
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange, members
 from translator.manifests.documents import chunks, load
 from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
@@ -88,19 +88,16 @@ def read_manifests(
     *,
     suffix: Callable[[], str],
     user: str = "",
-    native: bool = False,
-    carries: Carried | None = None,
+    taking: IntakeRules = EMBEDDED,
 ) -> list[Submission]:
     """The submissions in a text of one or more YAML documents; empty documents are skipped.
 
-    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`
-    is true for a Kubernetes cluster, which runs the manifests themselves. `carries` is what offloaded jobs
-    get from the cluster; None is nothing.
+    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id.
 
     Raises:
         ManifestErrors: a manifest is invalid; contains all problems of the text.
     """
-    found = read_firsts(text, source, suffix=suffix, user=user, native=native, carries=carries)
+    found = read_firsts(text, source, suffix=suffix, user=user, taking=taking)
     return [item for first in found for item in members(first)]
 
 
@@ -110,8 +107,7 @@ def read_firsts(
     *,
     suffix: Callable[[], str],
     user: str = "",
-    native: bool = False,
-    carries: Carried | None = None,
+    taking: IntakeRules = EMBEDDED,
 ) -> list[Submission]:
     """As `read_manifests`, but with only the first member of each array."""
     submissions: list[Submission] = []
@@ -123,7 +119,7 @@ def read_firsts(
         )
     for index, chunk in enumerate(parts, 1):
         try:
-            report = ManifestReport(source, index, native=native, carries=carries)
+            report = taking.report(source, index)
             manifests = _manifests(load(chunk, source, index), report)
         except ManifestErrors as bad:
             errors += bad.errors
@@ -152,7 +148,42 @@ def _manifests(value: object, report: ManifestReport) -> list[Field]:
 
 
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
-    """A manifest as a job and its workload, or as the first member of an array; errors go to its report."""
+    """A manifest as a job and its workload, or as the first member of an array; errors go to its report.
+
+    A job that cannot leave, or for which there are no offers, is read again as one that stays.
+    """
+    report = manifest.report
+    end = suffix()
+    found = _submission(manifest, lambda: end, user)
+    if report.errors or not report.leaves or not (report.stays or report.offers is False):
+        return found
+    if report.stays and (found.job.cloud is CloudChoice.ONLY or (report.offers and not report.may_stay)):
+        for reason in report.stays:
+            told = f"{reason.why}; {reason.mend}"
+            report.errors.append(ManifestError(report.source, report.document, reason.field, None, told))
+        return found
+    report.notes.clear()
+    stays = _why_it_stays(report)
+    found = _submission(manifest, lambda: end, user, may_leave=False)
+    if not stays:
+        return found
+    return replace(found, job=replace(found.job, cloud=CloudChoice.NEVER, stays=stays))
+
+
+def _why_it_stays(report: ManifestReport) -> str:
+    """Why a job cannot leave, "" if it can; with a note to its user where there is a cloud."""
+    if not report.stays:
+        return ""
+    why = f"stays on the cluster: {', '.join(dict.fromkeys(reason.part for reason in report.stays))}"
+    if report.offers:
+        mends = dict.fromkeys(reason.mend for reason in report.stays if reason.mend != ONLY_THE_CLUSTER)
+        report.notes.append("; ".join([why, *mends]))
+    return why
+
+
+def _submission(
+    manifest: Field, suffix: Callable[[], str], user: str, *, may_leave: bool = True
+) -> Submission:
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
@@ -160,7 +191,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.namespace = metadata.at("namespace").text() or ""
-    manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
+    manifest.report.leaves = may_leave and hints.cloud is not CloudChoice.NEVER
     manifest.report.on_host = hints.machine.runtime == "host"
     if manifest.report.leaves:
         note_unkept(metadata)

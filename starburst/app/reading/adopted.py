@@ -12,16 +12,16 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.reading.requests import FoundObject, too_urgent
 from starburst.app.reading.workers import shared
 from starburst.domain.job import Submission
-from translator.carried import Carried
+from translator.intake_rules import IntakeRules
 
 
 def object_reader(
-    config: Config, cluster: KubernetesConfig, carried: Carried | None
+    config: Config, cluster: KubernetesConfig, rules: IntakeRules
 ) -> Callable[[Mapping[str, Any], str], Awaitable[Submission | str]]:
     """A parser of objects: the submission for a job id, or the problems as text."""
 
     async def read(obj: Mapping[str, Any], job_id: str) -> Submission | str:
-        found = FoundObject(json.dumps(obj), job_id, carried, cluster.user_from)
+        found = FoundObject(json.dumps(obj), job_id, rules, cluster.user_from)
         answer = await asyncio.to_thread(shared().read, found)
         problems = [*answer.problems, *too_urgent(config.limits.priority, answer)]
         return "; ".join(problems) if problems else answer.submissions[0]
