@@ -23,8 +23,8 @@ from starburst.store.store import Store
 from tests.web.conftest import *  # noqa: F403 - the API and who asks it
 from tests.web.conftest import Ask
 from translator.errors import ManifestErrors
-from translator.intake_rules import IntakeRules
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 Make = Callable[..., str]
 

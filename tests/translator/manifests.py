@@ -9,8 +9,8 @@ from typing import Any
 from starburst.domain.job import Submission
 from translator.carried import Carried
 from translator.errors import ManifestErrors
-from translator.intake_rules import IntakeRules
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 GOOD_JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",

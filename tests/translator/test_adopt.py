@@ -15,7 +15,7 @@ from starburst.domain.job import Adopted, CloudChoice, Submission
 from starburst.domain.resources import Resources
 from translator.errors import ManifestErrors
 from translator.field import ONLY_THE_CLUSTER
-from translator.intake_rules import IntakeRules
+from translator.intake.rules import IntakeRules
 from translator.manifests.live_object import read_object
 
 #: As an API server returns a Job that was made with kubectl.
@@ -256,8 +256,8 @@ def test_what_was_adopted_can_be_submitted_and_adopted_again() -> None:
         ),
         (
             changed(JOB, "spec|completions", 10),
-            "Job vision/train: spec.completions: 10: must equal parallelism, which is 2: set parallelism to "
-            "10 to run all at once, or completionMode to Indexed for an array of 10 jobs",
+            "Job vision/train: spec.completions: differs from parallelism, which is 2: a cloud runs all "
+            f"tasks at once; {ONLY_THE_CLUSTER}",
         ),
         (
             changed(POD, "spec|restartPolicy", "Always"),

@@ -9,8 +9,8 @@ import yaml
 
 from starburst.domain.job import Member
 from translator.errors import ManifestErrors
-from translator.intake_rules import IntakeRules
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 
 def manifest(span: str | None = None, name: str = "sweep", **spec: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.translator.manifests import CONTAINER, errors, job, read_one
 from translator.carried import Carried
-from translator.intake_rules import IntakeRules
+from translator.intake.rules import IntakeRules
 from translator.manifests.live_object import read_object
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.runtime_values import (

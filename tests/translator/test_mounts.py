@@ -8,7 +8,7 @@ import pytest
 
 from tests.translator.manifests import errors, job, pod, read_one
 from translator.carried import Bucket, Carried, SkyVolume
-from translator.intake_rules import IntakeRules
+from translator.intake.rules import IntakeRules
 from translator.manifests.live_object import read_object
 from translator.tasks.runtime_values import UnresolvedError, mounts_of, taken
 from translator.tasks.storage.mounts import Mount

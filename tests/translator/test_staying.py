@@ -13,8 +13,8 @@ from starburst.domain.job import CloudChoice, Job
 from tests.translator.manifests import GOOD_JOB, errors, job, read_one
 from translator.carried import Bucket, Carried
 from translator.errors import ManifestErrors
-from translator.intake_rules import IntakeRules
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 CLAIM = job("POD/volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
 KUBERNETES = {"cluster": {"kind": "kubernetes"}}

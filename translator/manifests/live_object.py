@@ -12,9 +12,10 @@ from starburst.domain.job import Adopted, Submission
 from starburst.domain.user import USER_IS, is_user
 from translator.errors import ManifestErrors
 from translator.field import Field
-from translator.intake_rules import IntakeRules
+from translator.intake.kinds import API_VERSIONS, has_kind
+from translator.intake.rules import IntakeRules
 from translator.manifests.hints import OWN_KEYS, PREFIX
-from translator.manifests.manifest import API_VERSIONS, has_kind, submission
+from translator.manifests.manifest import submission
 
 #: Fields of metadata that users set; the API server sets all others.
 _USERS = ("name", "namespace", "labels", "annotations")

@@ -13,9 +13,9 @@ from translator.manifests.amounts import as_resources, container_amounts
 from translator.manifests.effective_requests import pod_resources
 from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
-from translator.manifests.volumes import check_volumes
 from translator.tasks.container import CONTAINER, workload
 from translator.tasks.storage.mounts import read_mounts
+from translator.tasks.storage.volume_types import check_volumes
 
 _ONE_CONTAINER = "one container per pod; sidecars are not supported yet"
 _OWN_NETWORK = "sharing a namespace of the host is not supported; remove it"
@@ -195,8 +195,8 @@ def _check_security(context: Field) -> None:
 
 
 def check_restart_policy(spec: Field, *, of_job: bool) -> None:
-    """Accept Never, and OnFailure, which the embedded cluster treats as Never with a note. An absent policy,
-    Always in Kubernetes, is taken as Never with a note for a Pod on the embedded cluster. Others are refused.
+    """Accept Never, and OnFailure, which the embedded cluster treats as Never with a note. An absent policy
+    of a Pod, Always in Kubernetes, is taken as Never with a note. Others are refused.
     """
     policy = spec.at("restartPolicy")
     if policy.value == "OnFailure":
@@ -204,7 +204,7 @@ def check_restart_policy(spec: Field, *, of_job: bool) -> None:
             policy.note("a failed command is not restarted in place")
     elif policy.value == "Always":
         policy.refuse("a batch job ends; write Never")
-    elif policy.value is None and (of_job or spec.report.native):
+    elif policy.value is None and of_job:
         policy.refuse("is missing; write Never")
     elif policy.value is None:
         policy.note("is absent, which is Always to Kubernetes; taken as Never, for a batch job ends")

@@ -12,7 +12,7 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.reading.requests import FoundObject, too_urgent
 from starburst.app.reading.workers import shared
 from starburst.domain.job import Submission
-from translator.intake_rules import IntakeRules
+from translator.intake.rules import IntakeRules
 
 
 def object_reader(

@@ -14,10 +14,10 @@ from starburst.domain.job import Submission
 from starburst.store import codec
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
-from translator.intake_rules import EMBEDDED, IntakeRules
+from translator.intake.rules import EMBEDDED, IntakeRules
+from translator.intake.texts import read_firsts
 from translator.manifests.arrays import jobs_in
 from translator.manifests.live_object import NATIVE, read_object
-from translator.manifests.manifest import read_firsts
 
 #: Characters of id suffixes: no look-alikes, and no vowels, so no words.
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -13,7 +13,7 @@ from starburst.core.views.snapshot import restore
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from translator.carried import Carried
-from translator.intake_rules import IntakeRules
+from translator.intake.rules import IntakeRules
 
 
 def live_core(store: Store) -> Scheduler:
