@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,6 +12,7 @@ import structlog
 from starburst.aio import in_thread
 from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
+from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
@@ -29,13 +29,6 @@ PAUSE_S = 2.0
 #: The same if the queue's quota is full or the store refuses the job; and if the account has no rights in the
 #: namespace.
 LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
-MAX_ID = 63
-
-
-def adopted_id(name: str, uid: str) -> str:
-    """The job id of an object: the same each time the object is found, and different for every object."""
-    end = "-" + hashlib.sha256(uid.encode()).hexdigest()[:8]
-    return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
 
 
 class Adoption:
