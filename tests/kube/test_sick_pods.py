@@ -32,8 +32,8 @@ cloud:
 #: What each sick job is told, by name.
 WORDS = {
     "no-account": 'serviceaccount "nobody" not found',
-    "no-class": 'no PriorityClass with name "urgent" was found',
-    "too-large": "maximum cpu usage per Container is 5m",
+    "no-class": "no PriorityClass with name urgent was found",
+    "too-large": 'Invalid value: "10m": must be less than or equal to cpu limit',
     "no-image": "ErrImageNeverPull",
     "no-secret": 'secret "nothing" not found',
     "no-volume": 'configmap "nothing" not found',
@@ -41,9 +41,9 @@ WORDS = {
 
 
 def sick(name: str) -> Object:
-    """A Job of eight GPUs, of a whole node, that never starts."""
+    """A Job that never starts; all of them have their places at a time."""
     keys = {"starburst.io/queue": "default", "starburst.io/cloud": "never"}
-    manifest = job_manifest(name, "true", gpus=8, keys=keys)
+    manifest = job_manifest(name, "true", gpus=2, keys=keys)
     spec: Any = manifest["spec"]["template"]["spec"]
     spec["schedulerName"] = "chakra"
     container = spec["containers"][0]
