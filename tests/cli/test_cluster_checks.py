@@ -79,7 +79,7 @@ def test_a_cluster_in_good_order_is_found_to_be_so(tmp_path: Path) -> None:
     assert [(check.check, check.status.value, check.mend) for check in checks] == [
         (name, "ok", "")
         for name in (
-            "kubeconfig", "server", "version", "permissions", "chakra", "nodes", "namespace",
+            "kubeconfig", "server", "version", "permissions", "chakra", "lease", "nodes", "namespace",
             "pod-security", "leaving", "checkpoints",
         )
     ]  # fmt: skip

@@ -33,7 +33,7 @@ cloud:
 WORDS = {
     "no-account": 'serviceaccount "nobody" not found',
     "no-class": "no PriorityClass with name urgent was found",
-    "too-large": 'Invalid value: "10m": must be less than or equal to cpu limit',
+    "too-large": 'Invalid value: "10m"',
     "no-image": "ErrImageNeverPull",
     "no-secret": 'secret "nothing" not found',
     "no-volume": 'configmap "nothing" not found',

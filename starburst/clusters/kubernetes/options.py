@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from starburst.clusters.kubernetes.leadership import LeaseOptions
 from starburst.clusters.kubernetes.runs.stalls import StartLimits
 from starburst.domain.job import Submission
-from starburst.kube.resources import Object
 from starburst.runs.ports import Run
 from translator.manifests.tenancy import Tenancy
 
-#: Reads an object as the job of this id: the job, or what is wrong with it. Never raises for an object.
-ObjectReader = Callable[[Object, str], Awaitable[Submission | str]]
+#: Reads an object, given as JSON, as the job of this id: the job, or what is wrong with it. Never raises for
+#: an object.
+ObjectReader = Callable[[str, str], Awaitable[Submission | str]]
 #: Variables by which a run finds where it can report its progress.
 ReportVariables = Callable[[Run], Mapping[str, str]]
 
@@ -37,3 +38,5 @@ class ClusterOptions:
     reporting: ReportVariables = lambda _run: {}
     #: Epoch seconds.
     clock: Callable[[], float] = time.time
+    #: None: no other Starburst is looked for.
+    lease: LeaseOptions | None = None

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from starburst.aio import TaskSet, first_of
-from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
-from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
@@ -72,7 +72,7 @@ class ClusterWatcher:
     async def run(self) -> None:
         """Go on until cancelled or a watch fails."""
         parts = {
-            "watch pods": self._watch(PODS, read_pod, self._pod_changed),
+            "watch pods": self._watch(PODS, self._read_pod, self._pod_changed),
             "watch nodes": self._watch(NODES, read_node, self._node_changed),
             "watch jobs": self._job_watches.until_failure(),
             "report": self._reporting(),
@@ -89,7 +89,9 @@ class ClusterWatcher:
             self._unsynced.add((JOBS.plural, namespace))
         self._job_watches.ensure(
             namespace,
-            lambda: self._watch(JOBS, read_job, self._job_changed, selector=names.QUEUE, namespace=namespace),
+            lambda: self._watch(
+                JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
+            ),
         )
 
     def node(self, name: str) -> NodeView | None:
@@ -127,6 +129,17 @@ class ClusterWatcher:
 
         handler = Handler(changed, synced)
         await Reflector(self._api, resource, read, handler, namespace=namespace, selector=selector).run()
+
+    def _read_job(self, item: Object) -> JobView:
+        view = read_job(item)
+        self._adoption.objects.seen(item)
+        return view
+
+    def _read_pod(self, item: Object) -> PodView:
+        view = read_pod(item)
+        if view.owner is None:
+            self._adoption.objects.seen(item)
+        return view
 
     def _job_changed(self, old: JobView | None, new: JobView | None) -> None:
         self._registry.job_changed(old, new)
@@ -171,20 +184,25 @@ class ClusterWatcher:
         if isinstance(view, PodView) and view.node:
             self._evictions.judge(view)
         else:
-            self._cancel(_job_of(view))
+            self.cancel(_job_of(view))
 
     def _judged(self, pod: PodView, why: str) -> None:
         """A bare Pod that ran was deleted: by its user, or by the cluster for the reason `why`."""
         self._registry.taken(pod, why)
         if not why:
-            self._cancel(_job_of(pod))
+            self.cancel(_job_of(pod))
         self._dirty.set()
 
-    def _cancel(self, job_id: str) -> None:
+    def cancel(self, job_id: str) -> None:
         """Request the cancellation; it is repeated for a job that the core has not taken up yet."""
         self._report(CancelRequested(job_id))
         if self._desk.record(job_id) is None:
             self._unwanted.add(job_id)
+
+    def lost(self, job_id: str) -> None:
+        """Another Starburst was the first to mark the object of this job: it is theirs."""
+        self._status_writer.forget(job_id)
+        self.cancel(job_id)
 
     def _is_placed(self, pod: PodView) -> bool:
         """Whether the core counts the run that a pod is part of."""
@@ -243,7 +261,7 @@ class ClusterWatcher:
             if why and record is not None:
                 self._report(RunEnded(job_id, record.attempt, RunEnd.DISPLACED, message=why))
             else:
-                self._cancel(job_id)
+                self.cancel(job_id)
 
     def _why_taken(self, job_id: str) -> str:
         """Why the cluster, and not its user, is thought to have deleted the Pod of a run meanwhile."""

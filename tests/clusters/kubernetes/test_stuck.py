@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from starburst.clusters.kubernetes.runs.complaints import Complaint
 from starburst.clusters.kubernetes.runs.identity import RunIdentity
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings, StartLimits, why_stalled
 from starburst.core.model.events import RunEnded, RunStalled, RunStarted
-from starburst.kube.complaints import Complaint
 from starburst.kube.objects import NodeView
 from starburst.kube.resources import EVENTS, JOBS
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, NS, START_LIMIT_S, FakeDesk, Scene, play

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import structlog
 
+from starburst.clusters.kubernetes.runs.complaints import events_about
 from starburst.kube.api import Api
-from starburst.kube.complaints import events_about
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import NodeView, PodView, read_node
 from starburst.kube.recorder import reference_to

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from starburst.clusters.kubernetes.runs.complaints import Complaint
 from starburst.clusters.kubernetes.runs.evictions import why_out
 from starburst.clusters.kubernetes.runs.registry import RunObject
 from starburst.kube import names
-from starburst.kube.complaints import Complaint
 from starburst.kube.objects import JobView, NodeView, PodView
 
 #: With these a container is on its way; a big image takes its time.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from starburst.clusters.kubernetes.runs.complaints import Complaint
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.registry import RunObject, RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings, Stall, why_stalled, why_stays
@@ -21,7 +22,6 @@ from starburst.core.model.events import RunEnd, RunStalled
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Site
 from starburst.kube import names
-from starburst.kube.complaints import Complaint
 from starburst.kube.objects import JobView, PodView
 from starburst.runs.ports import AdoptionPort, Report
 
