@@ -28,7 +28,7 @@ from tests.sky_lab.test_lab import of
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
 
-#: What a job might want: the agent's files, the keys of the machine's user, others' processes, SkyPilot's Ray.
+#: What a job might want: files of the agent and of the machine's user, processes, SkyPilot's Ray.
 HOSTILE = """
 for file in starburst/lease.json .ssh/authorized_keys .sky/jobs.db .aws/credentials; do
     (cat "/home/ubuntu/$file" >/dev/null && echo "read $file") 2>/dev/null

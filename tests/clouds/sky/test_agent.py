@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.agent.build import agent_archive
+from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
 from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload

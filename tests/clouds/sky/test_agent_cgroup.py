@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access.agent_archive import ROOT
 from starburst.clouds.sky.agent import machine_cgroup
-from starburst.clouds.sky.agent.build import ROOT
 from starburst.runs.supervisor import cgroups
 from tests.clouds.sky.test_agent import Machine, spec, text
 from tests.runs.harness import is_alive

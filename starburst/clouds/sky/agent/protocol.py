@@ -1,8 +1,9 @@
 """What the scheduler asks of a machine's agent and what it answers, as JSON.
 
 Both ends use these types. An agent is only ever asked by the version of the scheduler that it came with: each
-version is sent under a name of its own (`build.py`). The types say what a sound agent answers; since a job
-may have come to own its machine, the scheduler checks every answer all the same (`access/answers.py`).
+version is sent under a name of its own (`access/agent_archive.py`). The types say what a sound agent answers;
+since a job may have come to own its machine, the scheduler checks every answer all the same
+(`access/answers.py`).
 Durations are seconds, points in time are epoch seconds on the machine's clock.
 """
 
