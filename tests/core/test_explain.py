@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.model.events import OffersChanged, RunDelayed, RunEnd
+from starburst.core.model.events import OffersChanged, RunEnd
 from starburst.core.views.explain import explain, foretell, ordinal
 from starburst.domain.money import Money
 from tests.builders import HOUR, MINUTE, Desk, job, offer
@@ -304,18 +304,3 @@ def test_new_offers_end_the_want_of_them():
 )
 def test_ordinals(n, text):
     assert ordinal(n) == text
-
-
-def test_a_run_that_waits_for_its_image_says_so_until_it_has_started():
-    desk = Desk(offers=(P3,))
-    desk.submit(job("a", 2, cloud="only"))
-    desk.ready("i-000001")
-    desk.tell(RunDelayed("a", 1, 'Pulling image "me/train:2": 3 of 9 layers are here'))
-    assert said(desk, "a").sentence.startswith(
-        'is being started (Pulling image "me/train:2": 3 of 9 layers are here) in the cloud on i-000001'
-    )
-    desk.tell(RunDelayed("a", 7, "of another attempt"))
-    desk.started("a")
-    desk.tell(RunDelayed("a", 1, "too late"))
-    assert "image" not in said(desk, "a").sentence
-    assert "too late" not in said(desk, "a").sentence

@@ -9,14 +9,7 @@ from functools import cache
 import pytest
 
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD, Decision
-from starburst.core.model.events import (
-    InstanceReady,
-    InstanceUnfit,
-    InstanceUnreachable,
-    RunDelayed,
-    RunEnd,
-    RunEnded,
-)
+from starburst.core.model.events import InstanceReady, InstanceUnfit, InstanceUnreachable, RunEnd, RunEnded
 from starburst.domain.job import Member
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
@@ -52,9 +45,7 @@ def cloud_life() -> Desk:
     desk.gone("i-000004")
     desk.no_launch("i-000005")
     desk.wait(300)
-    desk.ready("i-000006")
-    desk.tell(RunDelayed("a", 3, 'Pulling image "me/train:2": 1 of 9 layers are here'))
-    desk.started("a")
+    desk.offload("a")
     desk.now += HOUR
     desk.ended("a")
     desk.gone("i-000006")
@@ -273,7 +264,6 @@ def test_rows_are_numbered_without_a_gap_and_name_their_event() -> None:
         (cloud_life, "i-000002", "ready", "took 90 s to come up"),
         (cloud_life, "i-000002", "gone", "preempted by the cloud after 0 s"),
         (cloud_life, "i-000006", "gone", "given back after 1 h; bill $1.00"),
-        (cloud_life, "a", "delayed", 'does not run on i-000006 yet: Pulling image "me/train:2": 1 of 9'),
         (cloud_life, "a", "started", "runs on i-000006 (attempt 3)"),
         (
             reasons_to_leave,

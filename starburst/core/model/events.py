@@ -84,8 +84,8 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class RunDelayed:
-    """An attempt of a job is under way and its command does not run yet, such as during an image's pull."""
+class RunStalled:
+    """What holds up an attempt that may be alive, in its site's words; `why` "": nothing does any more."""
 
     job_id: str
     attempt: int
@@ -210,7 +210,7 @@ Event = (
     | NodesChanged
     | OffersChanged
     | RunStarted
-    | RunDelayed
+    | RunStalled
     | Progress
     | RunEnded
     | SiteSynced

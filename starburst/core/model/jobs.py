@@ -36,6 +36,8 @@ class JobRecord:
     #: Consecutive starts refused by its site, and the last message; reset by a start.
     refusals: int = 0
     refusal: str = ""
+    #: What holds up its present run, in its site's words; "" while nothing does.
+    stall: str = ""
     #: Key under the queue order; fixed while queued.
     order_key: float = 0.0
     #: Its start tag under the order "fair"; assigned once.
@@ -74,8 +76,6 @@ class JobRecord:
     losses: int = 0
     #: Whether it passed an earlier job of the queue at a start on the cluster.
     passed: bool = False
-    #: Why its present attempt, which is starting, does not run yet; "" if nothing is known.
-    delay: str = ""
     exit_code: int | None = None
     #: One sentence on how it ended or why it is in its phase.
     message: str = ""

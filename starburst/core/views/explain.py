@@ -275,15 +275,15 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
 
 
 def _running(state: State, record: JobRecord, clock: Clock) -> str:
-    starting = f"is being started ({record.delay})" if record.delay else "is being started"
-    since = f"runs since {clock(record.started_at)}" if record.started_at is not None else starting
+    since = f"runs since {clock(record.started_at)}" if record.started_at is not None else "is being started"
     waited_s = (record.first_started_at or state.now) - record.submitted_at
     first = f", {hours(waited_s)} after it was submitted" if waited_s >= 1 and not record.returned else ""
     if record.ends_at is not None:
         first += f", and by its own account until about {clock(record.ends_at)}"
     if record.site is Site.CLUSTER:
         home = ", home from the cloud" if record.returned else ""
-        return f"{since} on the cluster on {where(record.slots)}{home}{first}"
+        held_up = f"; held up: {record.stall}" if record.stall else ""
+        return f"{since} on the cluster on {where(record.slots)}{home}{first}{held_up}"
     machines = _machines(state, record)
     cost = sum((machine.cost(state.now) for machine in machines), Money())
     rate = sum((machine.rate for machine in machines), Money())
@@ -301,6 +301,11 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 
 
 def _stopping(state: State, record: JobRecord) -> str:
+    told = _why_stopping(state, record)
+    return f"{told}; held up: {record.stall}" if record.stall else told
+
+
+def _why_stopping(state: State, record: JobRecord) -> str:
     stopped = f"is being stopped on {where(record.slots)}"
     why = None if record.stop_why is None else WHY_STOP.get(record.stop_why)
     if record.stop_why is StopReason.MOVE:

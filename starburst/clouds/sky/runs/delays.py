@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
-from starburst.core.model.events import RunDelayed
+from starburst.core.model.events import RunStalled
 
 log = structlog.get_logger()
 
@@ -21,7 +21,7 @@ class DelayReports:
     `wall` is in seconds.
     """
 
-    def __init__(self, report: Callable[[RunDelayed], None], wall: Callable[[], float]) -> None:
+    def __init__(self, report: Callable[[RunStalled], None], wall: Callable[[], float]) -> None:
         self._report = report
         self._wall = wall
         #: By run: what was reported last, and when.
@@ -39,7 +39,7 @@ class DelayReports:
             return
         self._told[entry.key] = text, now
         log.info("run-delayed", job=entry.job, attempt=entry.attempt, why=text)
-        self._report(RunDelayed(*entry.key, text))
+        self._report(RunStalled(*entry.key, text))
 
     def drop(self, entry: RunEntry) -> None:
         """Forget a run that has started or is over."""

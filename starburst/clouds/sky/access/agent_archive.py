@@ -22,7 +22,7 @@ PACKAGES = (
     "starburst/clouds/sky/agent",
     "starburst/clouds/sky/agent/containers",
 )
-NOT_SENT = {"starburst/runs/supervisor/__main__.py", "starburst/clouds/sky/agent/build.py"}
+NOT_SENT = {"starburst/runs/supervisor/__main__.py"}
 MAIN = "starburst/clouds/sky/agent/__main__.py"
 #: The earliest time that an archive can hold.
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
