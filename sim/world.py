@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from math import isinf
@@ -26,9 +25,10 @@ from starburst.core.state import Changes
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site
 from starburst.domain.node import Node
+from starburst.domain.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SimJob:
     """A job, its arrival (scheduler seconds) and the duration of its command (seconds)."""
 
@@ -37,7 +37,7 @@ class SimJob:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Later:
     """A callback at a given time; it may return an event for the scheduler."""
 

@@ -191,7 +191,7 @@ class State:
     def touch(self, record: JobRecord) -> None:
         """Mark a record as changed, to be stored."""
         self.books = None
-        self.changes.jobs[record.id] = record
+        self.changes.jobs[record.job.id] = record
 
     def touch_instance(self, instance: InstanceRecord) -> None:
         """Mark an instance as changed, to be stored."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from starburst.domain.value import value
 
 MIB_PER_GIB = 1024
 MILLI = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resources:
     """An amount of GPUs, CPUs and memory, in integers so that addition and subtraction are exact.
 

@@ -17,9 +17,10 @@ dominate both sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, log
 
+from starburst.domain.value import value
 from starburst.policy.waiting import Load
 
 #: Bounds of the multiplier.
@@ -41,7 +42,7 @@ RAISE = 0.75
 BANK_LIMIT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Account:
     """State of the controller: run time and delay in seconds, summed over jobs, with older amounts faded."""
 

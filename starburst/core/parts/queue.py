@@ -48,15 +48,15 @@ class ShapeQueue:
 
     def add(self, record: JobRecord) -> None:
         """Insert a job at its place in the order."""
-        key = (record.order_key, record.seq)
-        self._keys[record.id] = key
-        self._records[record.id] = record
-        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, record.id))
-        heapq.heappush(self._tail, (-key[0], -key[1], record.id))
+        job_id, key = record.job.id, (record.order_key, record.seq)
+        self._keys[job_id] = key
+        self._records[job_id] = record
+        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, job_id))
+        heapq.heappush(self._tail, (-key[0], -key[1], job_id))
 
     def remove(self, record: JobRecord) -> None:
         """Remove a job."""
-        del self._keys[record.id], self._records[record.id]
+        del self._keys[record.job.id], self._records[record.job.id]
         shape = record.job.shape
         if not self._prune(shape):
             del self._heaps[shape]
