@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from math import isinf
@@ -80,14 +80,31 @@ class World:
         heappush(self._heap, (when, next(self._seq), event))
 
     def submit(self, jobs: Iterable[SimJob]) -> None:
-        """Schedule the arrivals of jobs."""
-        for item in jobs:
+        """Schedule the arrivals of jobs, given in order of arrival; each is read when the one before arrives.
+
+        Raises:
+            ValueError: a job arrives before one that was given earlier, as soon as it is read.
+        """
+        self._expect(iter(jobs), 0.0)
+
+    def _expect(self, jobs: Iterator[SimJob], since: float) -> None:
+        """Schedule the arrival of the next job, at `since` or later."""
+        item = next(jobs, None)
+        if item is None:
+            return
+        if item.arrival_s < since:
+            raise ValueError(f"{item.job.id} arrives at {item.arrival_s:g}, after a job of {since:g}")
+
+        def arrive(now: float) -> Event:
             self._work_s[item.job.id] = item.duration_s
-            self.at(item.arrival_s, JobSubmitted(item.job))
+            self._expect(jobs, now)
+            return JobSubmitted(item.job)
+
+        self.at(item.arrival_s, Later(arrive))
 
     def run(self) -> float:
         """Process events until none is left; returns the time of the last one."""
-        now, heap = 0.0, self._heap
+        now, heap, due = 0.0, self._heap, self._due
         while True:
             scheduler = self.scheduler  # another one after a restart
             wakeup = scheduler.next_wakeup()
@@ -96,7 +113,7 @@ class World:
             now = min(heap[0][0], wakeup) if heap else wakeup
             batch: list[Event] = []
             while heap and heap[0][0] == now:
-                event = self._due(heappop(heap)[2], now)
+                event = due(heappop(heap)[2], now)
                 if event is not None:
                     batch.append(event)
             for action in scheduler.handle(batch or Tick(), now):
@@ -115,9 +132,10 @@ class World:
 
     def _perform(self, action: Action, now: float) -> None:
         match action:
-            case StartRun(job_id, attempt, site, _):
+            case StartRun():
+                job_id, attempt = action.job_id, action.attempt
                 self._running[job_id, attempt] = now
-                work_s = self._work_s[job_id] + (self._cloud_extra_s if site is Site.CLOUD else 0.0)
+                work_s = self._work_s[job_id] + (self._cloud_extra_s if action.site is Site.CLOUD else 0.0)
                 self.at(now, RunStarted(job_id, attempt))
                 self.at(now + work_s, RunEnded(job_id, attempt, RunEnd.EXITED, 0))
             case StopRun(job_id, attempt, _, _):

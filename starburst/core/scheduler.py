@@ -119,6 +119,8 @@ class Scheduler:
         """The changes since the last call; also removes ended jobs whose bills are final."""
         state = self.state
         changes, state.changes = state.changes, Changes()
+        if changes.decisions:
+            state.recent.append(changes.decisions)
         for job_id in state.retired:
             record = state.jobs.get(job_id)
             if record is not None and not record.open_bills:
@@ -162,23 +164,9 @@ def _schedule(state: State) -> None:
         if state.departing:
             pack(state)
         return
-    if state.fleet.troubled:
-        fence(state)
     room = state.grew
-    if room and state.departing:
-        recall(state)
-    if state.pauses.heap:
-        unblock(state)
-    if state.freed:
-        free(state)
-    expire(state)
-    _join_arrivals(state)
-    _place_queued(state)
-    if state.prospects is not None:
-        give_up(state)
-    trim(state)
-    while expire(state):
-        _place_queued(state)
+    _change_jobs(state)
+    _serve_queue(state)
     if state.looks.heap or state.homesick:
         bring_home(state, room=room)
     if state.departing:
@@ -187,11 +175,38 @@ def _schedule(state: State) -> None:
         consolidate(state)
 
 
-def _join_arrivals(state: State) -> None:
+def _change_jobs(state: State) -> None:
+    """The steps for jobs outside the queue that time or earlier events have set free."""
+    if state.fleet.troubled:
+        fence(state)
+    if state.grew and state.departing:
+        recall(state)
+    if state.pauses.heap:
+        unblock(state)
+    if state.freed:
+        free(state)
+
+
+def _serve_queue(state: State) -> None:
+    """The steps of the queue: waits that end, arrivals, starts, early departures."""
+    deadlines, now = state.deadlines.heap, state.now
+    if deadlines and deadlines[0][0] <= now:
+        expire(state)
     if state.joining:
-        for record in state.joining:
-            join(state, record)
-        state.joining.clear()
+        _join_arrivals(state)
+    _place_queued(state)
+    if state.prospects is not None:
+        give_up(state, state.prospects)
+    if state.settings.queue_limit is not None:
+        trim(state, state.settings.queue_limit)
+    while deadlines and deadlines[0][0] <= now and expire(state):
+        _place_queued(state)
+
+
+def _join_arrivals(state: State) -> None:
+    for record in state.joining:
+        join(state, record)
+    state.joining.clear()
 
 
 def _wake(state: State) -> None:

@@ -332,12 +332,12 @@ class Fleet:
 
     def ready(self, slots: Sequence[Slot]) -> bool:
         """Whether every instance of these slots is ready."""
-        return all([self.instances[slot.where].phase is InstancePhase.READY for slot in slots])
+        return all(self.instances[slot.where].phase is InstancePhase.READY for slot in slots)
 
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """Remove the job from the instances of these slots; returns those that it held."""
         left = []
-        for name in dict.fromkeys(slot.where for slot in slots):
+        for name in dict.fromkeys([slot.where for slot in slots]):
             record = self.instances.get(name)
             if record is None or job_id not in record.job_ids:
                 continue

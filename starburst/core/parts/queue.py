@@ -58,7 +58,7 @@ class ShapeQueue:
         """Remove a job."""
         del self._keys[record.job.id], self._records[record.job.id]
         shape = record.job.shape
-        if not self._prune(shape):
+        if not self._prune(self._heaps[shape]):
             del self._heaps[shape]
         if len(self._tail) > 64 and len(self._tail) > 2 * len(self._keys):
             self._tail = [(-key[0], -key[1], job_id) for job_id, key in self._keys.items()]
@@ -103,12 +103,11 @@ class ShapeQueue:
             heapq.heappush(self._tail, entry)
         return leaving
 
-    def _prune(self, shape: Shape) -> bool:
+    def _prune(self, heap: list[tuple[Key, str]]) -> bool:
         """Drop stale entries from the top of a shape's heap, or all of them once they are the majority.
 
         Returns whether any entry is left.
         """
-        heap = self._heaps[shape]
         if len(heap) > 64 and len(heap) > 2 * len(self._keys):
             heap[:] = {entry for entry in heap if self._keys.get(entry[1]) == entry[0]}
             heapq.heapify(heap)

@@ -18,7 +18,7 @@ from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep
 from starburst.core.steps.budget_enforcement import afford
 from starburst.core.steps.interference import slowed_by
-from starburst.core.steps.run_lifecycle import place, start
+from starburst.core.steps.run_lifecycle import need_of, place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import Job, Phase, Site
 
@@ -89,22 +89,22 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     """Record the job's slots, launch new instances once each (`told`), and start it if all are ready."""
     assert record.leaving is not None
     record.slots = packed.slots[record.id]
-    machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
+    machines = [state.fleet.instances[name] for name in dict.fromkeys([slot.where for slot in record.slots])]
     record.open_bills += packed.bills[record.id]
     state.touch(record)
-    everyone = dict.fromkeys(job_id for machine in machines for job_id in machine.job_ids)
+    everyone = dict.fromkeys([job_id for machine in machines for job_id in machine.job_ids])
     state.decide(
         record.id,
         "offloaded",
         why=record.leaving.value,
-        need=str(record.job.resources),
+        need=need_of(record),
         waited_s=state.now - record.queued_at,
         short_job_s=state.settings.short_job_s,
         queue_limit=state.settings.queue_limit,
-        offers=", ".join(machine.offer.name for machine in machines),
-        rate=sum(machine.rate.micro_usd for machine in machines),
-        joins=", ".join(machine.id for machine in machines) if record.id in packed.joined else "",
-        sharers=", ".join(job_id for job_id in everyone if job_id != record.id),
+        offers=", ".join([machine.offer.name for machine in machines]),
+        rate=sum([machine.rate.micro_usd for machine in machines]),
+        joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
+        sharers=", ".join([job_id for job_id in everyone if job_id != record.id]),
     )
     record.leaving = None
     for machine in machines:
