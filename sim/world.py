@@ -80,24 +80,18 @@ class World:
         heappush(self._heap, (when, next(self._seq), event))
 
     def submit(self, jobs: Iterable[SimJob]) -> None:
-        """Schedule the arrivals of jobs, given in order of arrival; each is read when the one before arrives.
+        """Schedule the arrivals of jobs; the event heap holds one of them at a time, to stay small."""
+        self._expect(iter(sorted(jobs, key=lambda item: item.arrival_s)))
 
-        Raises:
-            ValueError: a job arrives before one that was given earlier, as soon as it is read.
-        """
-        self._expect(iter(jobs), 0.0)
-
-    def _expect(self, jobs: Iterator[SimJob], since: float) -> None:
-        """Schedule the arrival of the next job, at `since` or later."""
+    def _expect(self, jobs: Iterator[SimJob]) -> None:
+        """Schedule the arrival of the next job."""
         item = next(jobs, None)
         if item is None:
             return
-        if item.arrival_s < since:
-            raise ValueError(f"{item.job.id} arrives at {item.arrival_s:g}, after a job of {since:g}")
 
-        def arrive(now: float) -> Event:
+        def arrive(_: float) -> Event:
             self._work_s[item.job.id] = item.duration_s
-            self._expect(jobs, now)
+            self._expect(jobs)
             return JobSubmitted(item.job)
 
         self.at(item.arrival_s, Later(arrive))
