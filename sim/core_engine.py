@@ -9,7 +9,6 @@ from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 from sim.world import SimJob, World
-from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
@@ -22,7 +21,7 @@ from starburst.domain.resources import Resources
 CLOUD = Offer("cloud", Resources.of(10**9, 10**9, 10**9), Money.of(1))
 
 #: Kinds of decisions after which a job has ended.
-ENDS = ("succeeded", "failed", "cancelled")
+ENDS = frozenset({"succeeded", "failed", "cancelled"})
 
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
@@ -78,15 +77,12 @@ class _Book:
 
     def on_step(self, now: float, changes: Changes) -> None:
         """Evaluate the decisions of one step."""
-        for decision in changes.decisions:
-            if decision.kind == "returning":
-                self._left_the_cloud(decision)
-            elif decision.kind in ENDS:
-                self._ended(int(decision.subject), changes.jobs[decision.subject])
-
-    def _left_the_cloud(self, decision: Decision) -> None:
-        index, stay_h = int(decision.subject), float(str(decision.numbers["elapsed_s"]))
-        self.outcomes.stays[index] = decision.at - stay_h, stay_h
+        for _, at, subject, _, kind, numbers in changes.decisions:
+            if kind in ENDS:
+                self._ended(int(subject), changes.jobs[subject])
+            elif kind == "returning":
+                stay_h = float(str(numbers["elapsed_s"]))
+                self.outcomes.stays[int(subject)] = at - stay_h, stay_h
 
     def _ended(self, index: int, record: JobRecord) -> None:
         out, trace = self.outcomes, self._trace

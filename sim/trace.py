@@ -7,6 +7,7 @@ need not tie as binary fractions of hours, and the published results were comput
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +45,17 @@ class Trace:
 
         Each task requests cpus / nodes and memory / nodes, as in the published simulator.
         """
-        gpus, nodes = int(self.gpus[index]), int(self.nodes[index])
-        if nodes > 1:
-            share, rest = divmod(gpus, nodes)
-            sizes = [share + (rank < rest) for rank in range(nodes)]
-        else:
-            whole, rest = divmod(gpus, gpus_per_node) if gpus_per_node else (0, gpus)
-            sizes = [gpus_per_node] * whole + [rest] * bool(rest) or [0]
-        cpus, memory_gib = self.cpus[index] / nodes, self.memory_gib[index] / nodes
-        return tuple(Resources.of(size, cpus, memory_gib) for size in sizes)
+        gpus, nodes = self.gpus.item(index), self.nodes.item(index)
+        return _gang(gpus, nodes, self.cpus.item(index), self.memory_gib.item(index), gpus_per_node)
+
+
+@lru_cache(maxsize=4096)
+def _gang(gpus: int, nodes: int, cpus: float, memory_gib: float, gpus_per_node: int) -> tuple[Resources, ...]:
+    """Cached, as traces have many jobs of few demands."""
+    if nodes > 1:
+        share, rest = divmod(gpus, nodes)
+        sizes = [share + (rank < rest) for rank in range(nodes)]
+    else:
+        whole, rest = divmod(gpus, gpus_per_node) if gpus_per_node else (0, gpus)
+        sizes = [gpus_per_node] * whole + [rest] * bool(rest) or [0]
+    return tuple(Resources.of(size, cpus / nodes, memory_gib / nodes) for size in sizes)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from math import isinf
@@ -26,9 +25,10 @@ from starburst.core.state import Changes
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site
 from starburst.domain.node import Node
+from starburst.domain.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SimJob:
     """A job, its arrival (scheduler seconds) and the duration of its command (seconds)."""
 
@@ -37,7 +37,7 @@ class SimJob:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Later:
     """A callback at a given time; it may return an event for the scheduler."""
 
@@ -80,14 +80,25 @@ class World:
         heappush(self._heap, (when, next(self._seq), event))
 
     def submit(self, jobs: Iterable[SimJob]) -> None:
-        """Schedule the arrivals of jobs."""
-        for item in jobs:
+        """Schedule the arrivals of jobs; the event heap holds one of them at a time, to stay small."""
+        self._expect(iter(sorted(jobs, key=lambda item: item.arrival_s)))
+
+    def _expect(self, jobs: Iterator[SimJob]) -> None:
+        """Schedule the arrival of the next job."""
+        item = next(jobs, None)
+        if item is None:
+            return
+
+        def arrive(_: float) -> Event:
             self._work_s[item.job.id] = item.duration_s
-            self.at(item.arrival_s, JobSubmitted(item.job))
+            self._expect(jobs)
+            return JobSubmitted(item.job)
+
+        self.at(item.arrival_s, Later(arrive))
 
     def run(self) -> float:
         """Process events until none is left; returns the time of the last one."""
-        now, heap = 0.0, self._heap
+        now, heap, due = 0.0, self._heap, self._due
         while True:
             scheduler = self.scheduler  # another one after a restart
             wakeup = scheduler.next_wakeup()
@@ -96,7 +107,7 @@ class World:
             now = min(heap[0][0], wakeup) if heap else wakeup
             batch: list[Event] = []
             while heap and heap[0][0] == now:
-                event = self._due(heappop(heap)[2], now)
+                event = due(heappop(heap)[2], now)
                 if event is not None:
                     batch.append(event)
             for action in scheduler.handle(batch or Tick(), now):
@@ -115,9 +126,10 @@ class World:
 
     def _perform(self, action: Action, now: float) -> None:
         match action:
-            case StartRun(job_id, attempt, site, _):
+            case StartRun():
+                job_id, attempt = action.job_id, action.attempt
                 self._running[job_id, attempt] = now
-                work_s = self._work_s[job_id] + (self._cloud_extra_s if site is Site.CLOUD else 0.0)
+                work_s = self._work_s[job_id] + (self._cloud_extra_s if action.site is Site.CLOUD else 0.0)
                 self.at(now, RunStarted(job_id, attempt))
                 self.at(now + work_s, RunEnded(job_id, attempt, RunEnd.EXITED, 0))
             case StopRun(job_id, attempt, _, _):

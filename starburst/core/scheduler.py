@@ -128,6 +128,8 @@ class Scheduler:
         """The changes since the last call; also removes ended jobs whose bills are final."""
         state = self.state
         changes, state.changes = state.changes, Changes()
+        if changes.decisions:
+            state.recent.append(changes.decisions)
         for job_id in state.retired:
             record = state.jobs.get(job_id)
             if record is not None and not record.open_bills:
@@ -143,43 +145,77 @@ class Scheduler:
             return caps_at(state)
         if state.freed:
             return state.now
-        timers = state.deadlines.next(), state.looks.next(), state.pauses.next()
-        return min(
-            *timers, pack_at(state), probe_at(state), fence_at(state), consolidate_at(state), caps_at(state)
-        )
+        first = state.deadlines.next()
+        for timers in (state.looks, state.pauses):
+            if timers.heap:
+                first = min(first, timers.next())
+        if state.departing:
+            first = min(first, pack_at(state))
+        if state.refusals.count:
+            first = min(first, probe_at(state))
+        if state.fleet.troubled:
+            first = min(first, fence_at(state))
+        if state.fleet.shares:
+            first = min(first, consolidate_at(state))
+        return min(first, caps_at(state)) if state.settings.caps else first
 
 
 def _schedule(state: State) -> None:
-    """Run the steps of one instant, in the order of the module's docstring."""
+    """Run the steps of one instant, in the order of the module's docstring.
+
+    Most instants concern few of them; a step that has nothing to work on is not called.
+    """
     if state.settings.caps:
         watch_caps(state)
     if state.resting:
         free(state)
         _join_arrivals(state)
-        pack(state)
+        if state.departing:
+            pack(state)
         return
-    fence(state)
     room = state.grew
-    recall(state)
-    unblock(state)
-    free(state)
-    expire(state)
-    _join_arrivals(state)
+    _change_jobs(state)
+    _serve_queue(state)
+    if state.looks.heap or state.homesick:
+        bring_home(state, room=room)
+    if state.departing:
+        pack(state)
+    if state.fleet.shares:
+        consolidate(state)
+
+
+def _change_jobs(state: State) -> None:
+    """The steps for jobs outside the queue that time or earlier events have set free."""
+    if state.fleet.troubled:
+        fence(state)
+    if state.grew and state.departing:
+        recall(state)
+    if state.pauses.heap:
+        unblock(state)
+    if state.freed:
+        free(state)
+
+
+def _serve_queue(state: State) -> None:
+    """The steps of the queue: waits that end, arrivals, starts, early departures."""
+    deadlines, now = state.deadlines.heap, state.now
+    if deadlines and deadlines[0][0] <= now:
+        expire(state)
+    if state.joining:
+        _join_arrivals(state)
     _place_queued(state)
-    give_up(state)
-    trim(state)
-    while expire(state):
+    if state.prospects is not None:
+        give_up(state, state.prospects)
+    if state.settings.queue_limit is not None:
+        trim(state, state.settings.queue_limit)
+    while deadlines and deadlines[0][0] <= now and expire(state):
         _place_queued(state)
-    bring_home(state, room=room)
-    pack(state)
-    consolidate(state)
 
 
 def _join_arrivals(state: State) -> None:
-    if state.joining:
-        for record in state.joining:
-            join(state, record)
-        state.joining.clear()
+    for record in state.joining:
+        join(state, record)
+    state.joining.clear()
 
 
 def _wake(state: State) -> None:
@@ -192,14 +228,16 @@ def _wake(state: State) -> None:
 
 
 def _place_queued(state: State) -> None:
-    for record, slots, behind in probe(state) if is_shut(state) else _walk(state):
+    shut = state.refusals.count > 0 and is_shut(state)
+    for record, slots, behind in probe(state) if shut else _walk(state):
         state.dequeue(record)
         place(state, record, slots, behind)
 
 
 def _walk(state: State) -> Iterable[Start]:
     """One pass over the queue: the jobs that start, in order."""
-    protect(state)
+    if state.settings.max_passes:
+        protect(state)
     if state.grew:
         state.grew = False
         state.walk.grew(state.queue)

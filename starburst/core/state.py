@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from heapq import heappush
+from itertools import chain
 from math import inf, isinf
 
 from starburst.core.model.actions import Action, Slot
@@ -24,7 +25,7 @@ from starburst.core.parts.feasibility import Prospects
 from starburst.core.parts.fleet import Fleet, InstanceRecord
 from starburst.core.parts.passes import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.core.parts.queue import Passed, ShapeQueue
-from starburst.domain.job import CloudChoice, Job, Phase, Site
+from starburst.domain.job import ALIVE, CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.fair import Queue, Tags
 from starburst.policy.ordering import ORDERS
@@ -35,7 +36,7 @@ from starburst.policy.refusals import Refusals
 from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 
-#: Number of decisions kept for error messages.
+#: Number of steps whose decisions are kept for error messages.
 RECENT = 256
 
 
@@ -45,6 +46,8 @@ class Changes:
     They are committed in one transaction before any action is carried out. After a crash the pending actions
     are read from the store and carried out again, which their idempotency keys make safe.
     """
+
+    __slots__ = ("actions", "decisions", "ignored", "instances", "jobs", "nodes", "offers", "speeds")
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
@@ -107,8 +110,8 @@ class State:
         #: Number of events ignored since the start of the process.
         self.stale_events = 0
         self.changes = Changes()
-        #: The latest decisions, for error messages.
-        self.recent: deque[Decision] = deque(maxlen=RECENT)
+        #: Decisions of the latest steps, for error messages.
+        self.recent: deque[list[Decision]] = deque(maxlen=RECENT)
         #: Ended jobs; their records are removed once their bills are final.
         self.retired: list[str] = []
         #: Stored runs and instances that no site has confirmed since a restart.
@@ -164,19 +167,21 @@ class State:
     def current(self, job_id: str, attempt: int) -> JobRecord | None:
         """The record if `attempt` is its present, alive attempt; None for a stale one (fencing)."""
         record = self.jobs.get(job_id)
-        return record if record is not None and record.alive and record.attempt == attempt else None
+        if record is None or record.attempt != attempt or record.phase not in ALIVE:
+            return None
+        return record
 
     def decide(self, subject: str, kind: str, **numbers: object) -> Decision:
         """Add a row to the decision log."""
         self.decided += 1
         decision = Decision(self.decided, self.now, subject, self.event, kind, numbers)
         self.changes.decisions.append(decision)
-        self.recent.append(decision)
         return decision
 
     def story(self, subject: str) -> str:
         """The latest decisions on a job or a machine, for the message of an error."""
-        told = (f"{d.at:g} {d.kind}: {d.reason}" for d in self.recent if d.subject == subject)
+        decisions = chain(*self.recent, self.changes.decisions)
+        told = (f"{d.at:g} {d.kind}: {d.reason}" for d in decisions if d.subject == subject)
         return "; ".join(told) or "none"
 
     def do(self, action: Action) -> None:
@@ -191,7 +196,7 @@ class State:
     def touch(self, record: JobRecord) -> None:
         """Mark a record as changed, to be stored."""
         self.books = None
-        self.changes.jobs[record.id] = record
+        self.changes.jobs[record.job.id] = record
 
     def touch_instance(self, instance: InstanceRecord) -> None:
         """Mark an instance as changed, to be stored."""

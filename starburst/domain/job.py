@@ -8,6 +8,7 @@ from enum import Enum
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term, Toleration
 from starburst.domain.resources import Resources, total
+from starburst.domain.value import value
 
 
 class CloudChoice(str, Enum):
@@ -77,7 +78,7 @@ class Member:
     at_once: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Job:
     """The properties of a job that the scheduler uses; its `Workload` is not visible to policies."""
 
@@ -141,7 +142,7 @@ class Job:
 Ask = tuple[Resources, tuple[tuple[str, Resources], ...], OfferRules]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Task:
     """One task of a job, as packers place it."""
 

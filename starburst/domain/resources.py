@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from starburst.domain.value import value
 
 MIB_PER_GIB = 1024
 MILLI = 1000
@@ -17,7 +18,7 @@ PODS = "pods"
 Others = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resources:
     """An amount of resources, in integers so that addition and subtraction are exact.
 

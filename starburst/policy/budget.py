@@ -17,13 +17,15 @@ dominate both sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, log
 
+from starburst.domain.value import value
 from starburst.policy.waiting import Load
 
 #: Bounds of the multiplier.
 LEAST, MOST = 1 / 8, 64.0
+LOG_LEAST, LOG_MOST = log(LEAST), log(MOST)
 #: The bank is 1 when the unspent budget is that of max(FIRST_JOBS, AT_A_TIME · tail · jobs running at a time)
 #: jobs of mean run time, plus SHARE of all jobs counted so far (`horizon_jobs`).
 FIRST_JOBS = 25.0
@@ -41,7 +43,7 @@ RAISE = 0.75
 BANK_LIMIT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Account:
     """State of the controller: run time and delay in seconds, summed over jobs, with older amounts faded."""
 
@@ -97,10 +99,14 @@ def spend(
     jobs = max(run_s, 0.0) / load.mean_runtime_s
     keep = exp(-jobs / WINDOW_JOBS)
     total_s, late_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
-    after = Account(max(total_s, 0.0), max(late_s, 0.0), account.trend, account.passed_s * keep + passed_s)
+    total_s, late_s = max(total_s, 0.0), max(late_s, 0.0)
+    passed_s += account.passed_s * keep
+    after = Account(total_s, late_s, account.trend, passed_s)
     overdrawn = min(bank(after, budget_percent, load), 0.0)
+    if not overdrawn:
+        return after
     share = jobs / horizon_jobs(after, load)
-    return replace(after, trend=_within(after.trend + LOWER * overdrawn * share))
+    return Account(total_s, late_s, _within(account.trend + LOWER * overdrawn * share), passed_s)
 
 
 def left(account: Account, budget_percent: float, load: Load) -> Account:
@@ -114,4 +120,4 @@ def left(account: Account, budget_percent: float, load: Load) -> Account:
 
 
 def _within(exponent: float) -> float:
-    return min(max(exponent, log(LEAST)), log(MOST))
+    return min(max(exponent, LOG_LEAST), LOG_MOST)

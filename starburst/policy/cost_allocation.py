@@ -8,12 +8,13 @@ the charge within a time window does not depend on later events.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
+from starburst.domain.value import value
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class Use:
     """A job's share of an instance (the largest over GPUs, CPUs and memory); times in scheduler seconds."""
 

@@ -7,12 +7,12 @@ equal rank and selects the last jobs when the queue exceeds its cap.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from starburst.domain.value import value
 from starburst.policy.disciplines.registry import DISCIPLINES
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Candidate:
     """The attributes of a job that an order may use."""
 

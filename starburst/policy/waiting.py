@@ -12,15 +12,16 @@ a whole trace in one call.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
+
+from starburst.domain.value import value
 
 HOUR_S = 3600.0
 #: β ≈ X·β_r: only jobs that return share the budget, so each gets X times as much (paper, X = 3).
 STAR_X = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Load:
     """Statistics of the whole workload that the factors depend on."""
 
@@ -37,7 +38,7 @@ class Load:
         return max(1.0, self.rms_runtime_s / (math.sqrt(2) * self.mean_runtime_s))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ask:
     """The attributes of a job that a waiting policy may use."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Trace
 from tests.references import expected, needs_references, rows
@@ -66,6 +68,15 @@ def spec(told: Mapping[str, Any]) -> Spec:
         oracle=bool(told["predict_wait"]),
         data_gravity_h=max(0.0, told["data_gravity"]),
     )
+
+
+def assert_equal(ours: Outcomes, core: Outcomes) -> None:
+    """The array engine's outcomes are the core's, bit for bit."""
+    assert ours.stays == core.stays == {}, "neither lets jobs come home"
+    for field in (f for f in fields(Outcomes) if f.name != "stays"):
+        got, wanted = getattr(ours, field.name), getattr(core, field.name)
+        assert got.dtype == wanted.dtype, field.name
+        np.testing.assert_array_equal(got, wanted, field.name, strict=True)
 
 
 def is_star(told: Mapping[str, Any]) -> bool:

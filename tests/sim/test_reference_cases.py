@@ -7,11 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 
+from sim import array_engine
 from sim.core_engine import simulate
 from sim.outcomes import Outcomes, measure
 from sim.spec import Spec
 from tests.references import expected, needs_references, rows
-from tests.sim.cases import exact_runs, spec, star_runs, trace
+from tests.sim.cases import assert_equal, exact_runs, spec, star_runs, trace
 
 pytestmark = needs_references
 
@@ -30,6 +31,15 @@ def test_every_figure_of_every_run(case: str, name: str) -> None:
     figures = measure(trace(case), outcomes, told).as_dict()
     wanted = expected()[case]["runs"][name]["expected"]
     assert {key: figures[key] for key in wanted} == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    if not array_engine.why_not(told):  # Numba is here, and the engine can do this run
+        jobs = trace(case)
+        assert_equal(array_engine.simulate(jobs, jobs.duration_h, told), outcomes)
+
+
+def test_the_array_engine_does_most_of_them() -> None:
+    pytest.importorskip("numba", reason="the array engine needs the extra `fast`")
+    runs = [spec(expected()[case]["runs"][name]["spec"]) for case, name in exact_runs()]
+    assert sum(not array_engine.why_not(told) for told in runs) == 47
 
 
 def test_the_reference_has_the_runs_this_test_counts_on() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starburst.domain.job import Site
 from starburst.domain.resources import Resources
+from starburst.domain.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Slot:
     """Resources for one task of a run; `where` is a node's name or an instance's id."""
 
@@ -17,7 +16,7 @@ class Slot:
     resources: Resources
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StartRun:
     """Start this attempt of a job, one process group per slot."""
 
@@ -32,7 +31,7 @@ class StartRun:
         return f"start/{self.job_id}/{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StopRun:
     """End this attempt: SIGTERM, the grace, then SIGKILL. `RunEnded` confirms it."""
 
@@ -47,7 +46,7 @@ class StopRun:
         return f"stop/{self.job_id}/{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LaunchInstance:
     """Launch one instance; `instance_id` is its launch intent."""
 
@@ -60,7 +59,7 @@ class LaunchInstance:
         return f"launch/{self.instance_id}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TerminateInstance:
     """Terminate one instance; `InstanceGone` confirms it."""
 

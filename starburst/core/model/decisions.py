@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from starburst.core.model.actions import Slot
 from starburst.domain.money import Money
@@ -35,11 +35,11 @@ def usd(micro: object) -> str:
 
 def where(slots: Iterable[Slot]) -> str:
     """The nodes or instances of some slots as text, each once."""
-    return ", ".join(dict.fromkeys(slot.where for slot in slots))
+    return ", ".join(dict.fromkeys([slot.where for slot in slots]))
 
 
 def _span(n: Numbers, key: str) -> str:
-    return hours(float(str(n[key])))
+    return hours(cast("float", n[key]))
 
 
 def _wait(n: Numbers) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.domain.node import Node
+from starburst.domain.value import value
 
 
 class RunEnd(str, Enum):
@@ -23,7 +23,7 @@ class RunEnd(str, Enum):
     NOT_STARTED = "not-started"  # known dead and never began: its site refused the start for now
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobSubmitted:
     """A new job. `ended`: (id, phase) of those of its prerequisites that have already ended."""
 
@@ -31,7 +31,7 @@ class JobSubmitted:
     ended: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CancelRequested:
     """A user or an admin cancels a job; `now` (admins only) ends it without a grace."""
 
@@ -39,21 +39,21 @@ class CancelRequested:
     now: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HoldRequested:
     """A user holds a waiting job, which then leaves the queue."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReleaseRequested:
     """A user releases a held job."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveRuled:
     """The cluster now forbids a job to leave for the cloud, for the reason `why`, or permits it ("")."""
 
@@ -61,21 +61,21 @@ class LeaveRuled:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodesChanged:
     """The complete present list of the cluster's nodes."""
 
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffersChanged:
     """The complete present catalog of the cloud."""
 
     offers: tuple[Offer, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunStarted:
     """An attempt of a job has started."""
 
@@ -83,7 +83,7 @@ class RunStarted:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunStalled:
     """What holds up an attempt that may be alive, in its site's words; `why` "": nothing does any more."""
 
@@ -92,7 +92,7 @@ class RunStalled:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress:
     """A progress report of an attempt: iterations done, total iterations, iterations per second.
 
@@ -107,7 +107,7 @@ class Progress:
     per_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunEnded:
     """An attempt of a job is over and nothing of it is alive.
 
@@ -122,7 +122,7 @@ class RunEnded:
     outage: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SiteSynced:
     """Every (job, attempt) that a site knows, dead or alive; an attempt that is missing here is lost."""
 
@@ -132,7 +132,7 @@ class SiteSynced:
     instances: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceReady:
     """An instance takes jobs; `launched_at` is the start of its bill.
 
@@ -144,7 +144,7 @@ class InstanceReady:
     rate: Money | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceFailed:
     """A launch failed and no instance exists. `sold_out`: the offer has no capacity at present.
 
@@ -158,7 +158,7 @@ class InstanceFailed:
     ended_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceGone:
     """The cloud confirms that an instance is terminated; its runs are dead."""
 
@@ -170,7 +170,7 @@ class InstanceGone:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceUnreachable:
     """An instance does not answer although its cloud reports it as running; its runs may be alive.
 
@@ -181,14 +181,14 @@ class InstanceUnreachable:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceReachable:
     """An instance answers again."""
 
     instance_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InstanceUnfit:
     """An instance answers and starts no work; runs that have begun there go on."""
 
@@ -196,7 +196,7 @@ class InstanceUnfit:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tick:
     """No event except the passing of time."""
 

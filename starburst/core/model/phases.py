@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from starburst.domain.value import value
+
 
 class StopReason(str, Enum):
     """Why a run is stopped; it determines the job's next phase once the run's end is confirmed."""
@@ -50,7 +52,7 @@ _WANTS_ROOM = frozenset({LeaveReason.EXPIRED, LeaveReason.HOPELESS, LeaveReason.
 _EARLY = frozenset({LeaveReason.HOPELESS, LeaveReason.QUEUE_FULL})
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wait:
     """The wait that a job was given: the numbers of the decision that set its deadline."""
 

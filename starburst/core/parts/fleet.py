@@ -12,6 +12,7 @@ from starburst.domain.cloud import ANY_OFFER, InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
+from starburst.domain.value import value
 from starburst.policy.cost_allocation import Use, divide
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
@@ -75,11 +76,12 @@ class InstanceRecord:
 
     def shares(self, now: float) -> dict[str, int]:
         """Its cost up to `now`, divided among the jobs it is billed to, micro-dollars."""
+        micro_usd = self.cost(now).micro_usd
+        if len(self.billed_to) == 1:
+            return {self.billed_to[0]: micro_usd}
         since = 0.0 if self.launched_at is None else self.launched_at
         until = now if self.ended_at is None else self.ended_at
-        return _split(
-            self.cost(now).micro_usd, dict.fromkeys(self.billed_to, 0.0) | self.seconds(since, until)
-        )
+        return _split(micro_usd, dict.fromkeys(self.billed_to, 0.0) | self.seconds(since, until))
 
     def seconds(self, since: float, until: float, uses: Sequence[Use] | None = None) -> dict[str, float]:
         """The seconds from `since` to `until`, divided among the jobs; `uses` replaces the recorded uses."""
@@ -94,8 +96,8 @@ class InstanceRecord:
         if job_id in self.job_ids:
             self.leave(job_id, now)
         self.job_ids.append(job_id)
-        self.held[job_id] = total(slot.resources for slot in slots)
-        self.uses.append(Use(job_id, self.share_of(self.held[job_id]), now))
+        held = self.held[job_id] = total([slot.resources for slot in slots])
+        self.uses.append(Use(job_id, self.share_of(held), now))
         if job_id in self.billed_to:
             return False
         self.billed_to.append(job_id)
@@ -110,7 +112,7 @@ class InstanceRecord:
                 self.uses[n] = Use(job_id, use.share, use.since, max(use.since, now))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Leaver:
     """A job that leaves for the cloud, and its expected end if it starts now."""
 
@@ -176,8 +178,10 @@ class Fleet:
 
     def rate(self, offer: Offer) -> Money:
         """Price per hour used for an offer's bills; an unknown price is replaced by the highest known one."""
+        if offer.price_per_hour is not None:
+            return offer.price_per_hour
         known = [o.price_per_hour for o in self.offers.values() if o.price_per_hour is not None]
-        return offer.price_per_hour or max(known, default=Money())
+        return max(known, default=Money())
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers that a job alone would get, one per instance, or the reason why none holds it.
@@ -189,9 +193,10 @@ class Fleet:
         basis = (self.speeds.table.version, tuple(offers))
         if basis != self._priced_for:
             self._priced_for, self._priced = basis, {}
-        if asked not in self._priced:
-            self._priced[asked] = self._price(job, basis[1])
-        return self._priced[asked]
+        found = self._priced.get(asked)
+        if found is None:
+            found = self._priced[asked] = self._price(job, basis[1])
+        return found
 
     def _price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         tasks = self._tasks(job, None)
@@ -233,6 +238,23 @@ class Fleet:
                 rest.append(leaver)
         if rest:
             self._rent(rest, packed, now)
+        return packed
+
+    def rent_apart(self, jobs: Iterable[Job], now: float) -> Packed:
+        """Assign slots to jobs that share no instance: each gets what it would get alone (`price`)."""
+        packed, offers = Packed(), self.available(now)
+        for job in jobs:
+            chosen = self.price(job, offers)
+            if isinstance(chosen, str):
+                packed.lacking[job.id] = chosen
+                continue
+            slots = []
+            for rank, offer in enumerate(chosen):
+                record = self.launch(offer, now)
+                packed.launched[record.id] = record
+                slots.append(Slot(rank, record.id, job.tasks[rank]))
+            packed.slots[job.id] = tuple(slots)
+            packed.bills[job.id] = self.hold(job.id, slots, now)
         return packed
 
     def _rent(self, leavers: Sequence[Leaver], packed: Packed, now: float) -> None:
@@ -315,7 +337,7 @@ class Fleet:
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """Remove the job from the instances of these slots; returns those that it held."""
         left = []
-        for name in dict.fromkeys(slot.where for slot in slots):
+        for name in dict.fromkeys([slot.where for slot in slots]):
             record = self.instances.get(name)
             if record is None or job_id not in record.job_ids:
                 continue

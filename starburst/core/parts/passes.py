@@ -93,7 +93,7 @@ class OutOfOrder(Walk):
         """Jobs to start, in order."""
         heads = queue.heads(iter(self._untried))
         self._untried.clear()
-        behind = self._first_blocked(queue) if heads else None
+        behind = self._first_blocked(queue) if heads and self._blocked else None
         while heads:
             key, job_id = heappop(heads)
             record = queue.get(job_id)

@@ -48,17 +48,17 @@ class ShapeQueue:
 
     def add(self, record: JobRecord) -> None:
         """Insert a job at its place in the order."""
-        key = (record.order_key, record.seq)
-        self._keys[record.id] = key
-        self._records[record.id] = record
-        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, record.id))
-        heapq.heappush(self._tail, (-key[0], -key[1], record.id))
+        job_id, key = record.job.id, (record.order_key, record.seq)
+        self._keys[job_id] = key
+        self._records[job_id] = record
+        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, job_id))
+        heapq.heappush(self._tail, (-key[0], -key[1], job_id))
 
     def remove(self, record: JobRecord) -> None:
         """Remove a job."""
-        del self._keys[record.id], self._records[record.id]
+        del self._keys[record.job.id], self._records[record.job.id]
         shape = record.job.shape
-        if not self._prune(shape):
+        if not self._prune(self._heaps[shape]):
             del self._heaps[shape]
         if len(self._tail) > 64 and len(self._tail) > 2 * len(self._keys):
             self._tail = [(-key[0], -key[1], job_id) for job_id, key in self._keys.items()]
@@ -103,12 +103,11 @@ class ShapeQueue:
             heapq.heappush(self._tail, entry)
         return leaving
 
-    def _prune(self, shape: Shape) -> bool:
+    def _prune(self, heap: list[tuple[Key, str]]) -> bool:
         """Drop stale entries from the top of a shape's heap, or all of them once they are the majority.
 
         Returns whether any entry is left.
         """
-        heap = self._heaps[shape]
         if len(heap) > 64 and len(heap) > 2 * len(self._keys):
             heap[:] = {entry for entry in heap if self._keys.get(entry[1]) == entry[0]}
             heapq.heapify(heap)

@@ -14,6 +14,7 @@ from starburst.core.model.budget_values import Shortfall
 from starburst.core.model.events import JobSubmitted, LeaveRuled
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, NoOffer, OverBudget, Wait
+from starburst.core.parts.feasibility import Prospects
 from starburst.core.state import State
 from starburst.core.steps.budget import amount, cost_of, is_capped, short
 from starburst.core.steps.prerequisites import follow, shut
@@ -226,17 +227,15 @@ def expire(state: State) -> bool:
     return any_due
 
 
-def give_up(state: State) -> None:
+def give_up(state: State, prospects: Prospects) -> None:
     """Offload queued jobs that, by estimates, cannot start before their deadline (setting hopeless=leave)."""
-    if state.prospects is not None:
-        for record in state.prospects.hopeless(state.capacity, state.now):
-            leave(state, record, LeaveReason.HOPELESS)
+    for record in prospects.hopeless(state.capacity, state.now):
+        leave(state, record, LeaveReason.HOPELESS)
 
 
-def trim(state: State) -> None:
+def trim(state: State, limit: int) -> None:
     """Offload jobs from the tail while the queue is longer than Q_max; jobs with cloud=never are skipped."""
-    limit = state.settings.queue_limit
-    if limit is not None and len(state.queue) > limit:
+    if len(state.queue) > limit:
         for record in state.queue.beyond(limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
             leave(state, record, LeaveReason.QUEUE_FULL)
 

@@ -7,6 +7,7 @@ refers to the same instance. The jobs start once all their instances are ready.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from starburst.core.model.actions import LaunchInstance
@@ -17,7 +18,7 @@ from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep
 from starburst.core.steps.budget_enforcement import afford
 from starburst.core.steps.interference import slowed_by
-from starburst.core.steps.run_lifecycle import place, start
+from starburst.core.steps.run_lifecycle import need_of, place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import Job, Phase, Site
 
@@ -30,11 +31,11 @@ def pack_at(state: State) -> float:
 
 
 def recall(state: State) -> None:
-    """Cancel pending offloads for which cluster capacity appears before an instance was requested.
+    """Cancel pending offloads for which cluster capacity has appeared before an instance was requested.
 
     Only jobs that leave for lack of capacity (expired, hopeless, queue full) are recalled.
     """
-    if not state.departing or not state.grew or is_shut(state):
+    if is_shut(state):
         return
     for job_id in list(state.departing):
         record = state.jobs[job_id]
@@ -50,7 +51,7 @@ def pack(state: State) -> None:
     Jobs that their cluster or a cap keeps from leaving, or that no offer holds, go back to the queue. The
     other jobs join instances that are needed for longer anyway, or the packer chooses what to rent for them.
     """
-    if not state.departing or pack_at(state) > state.now:
+    if pack_at(state) > state.now:
         return
     waiting = [state.jobs[job_id] for job_id in state.departing]
     state.departing.clear()
@@ -60,17 +61,23 @@ def pack(state: State) -> None:
     leavers = afford(state, [record for record in waiting if not record.confined])
     if not leavers:
         return
-    packed = state.fleet.pack(
-        [leaver(state, record.job, unsaved_s(record, state.runtime_s(record.job))) for record in leavers],
-        busy_until(state) if state.fleet.shares else {},
-        state.now,
-    )
+    packed = _packed(state, leavers)
     told: set[str] = set()
     for record in leavers:
         if record.id in packed.lacking:
             keep(state, record, packed.lacking[record.id])
         else:
             _offload(state, record, packed, told)
+
+
+def _packed(state: State, leavers: Sequence[JobRecord]) -> Packed:
+    if not state.fleet.shares:
+        return state.fleet.rent_apart([record.job for record in leavers], state.now)
+    return state.fleet.pack(
+        [leaver(state, record.job, unsaved_s(record, state.runtime_s(record.job))) for record in leavers],
+        busy_until(state),
+        state.now,
+    )
 
 
 def leaver(state: State, job: Job, left_s: float) -> Leaver:
@@ -82,22 +89,22 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     """Record the job's slots, launch new instances once each (`told`), and start it if all are ready."""
     assert record.leaving is not None
     record.slots = packed.slots[record.id]
-    machines = [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
+    machines = [state.fleet.instances[name] for name in dict.fromkeys([slot.where for slot in record.slots])]
     record.open_bills += packed.bills[record.id]
     state.touch(record)
-    everyone = dict.fromkeys(job_id for machine in machines for job_id in machine.job_ids)
+    everyone = dict.fromkeys([job_id for machine in machines for job_id in machine.job_ids])
     state.decide(
         record.id,
         "offloaded",
         why=record.leaving.value,
-        need=str(record.job.resources),
+        need=need_of(record),
         waited_s=state.now - record.queued_at,
         short_job_s=state.settings.short_job_s,
         queue_limit=state.settings.queue_limit,
-        offers=", ".join(machine.offer.name for machine in machines),
-        rate=sum(machine.rate.micro_usd for machine in machines),
-        joins=", ".join(machine.id for machine in machines) if record.id in packed.joined else "",
-        sharers=", ".join(job_id for job_id in everyone if job_id != record.id),
+        offers=", ".join([machine.offer.name for machine in machines]),
+        rate=sum([machine.rate.micro_usd for machine in machines]),
+        joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
+        sharers=", ".join([job_id for job_id in everyone if job_id != record.id]),
     )
     record.leaving = None
     for machine in machines:

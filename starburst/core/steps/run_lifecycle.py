@@ -32,7 +32,7 @@ def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) 
     record.site = site
     record.attempt += 1
     record.started_at = record.ended_at = record.ends_at = record.observed_at = None
-    state.do(StartRun(record.id, record.attempt, site, slots))
+    state.do(StartRun(record.job.id, record.attempt, site, slots))
 
 
 def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str) -> None:
@@ -42,10 +42,14 @@ def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str)
     if record.tag is not None:
         state.tags.dispatch(record.tag)
     record.passed = record.passed or bool(behind)
-    waited_s = state.now - record.queued_at
-    need = str(record.job.resources)
+    waited_s, need = state.now - record.queued_at, need_of(record)
     state.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
     start(state, record, Site.CLUSTER, slots)
+
+
+def need_of(record: JobRecord) -> str:
+    """The job's demand as text, such as "2 GPUs"."""
+    return record.wait.need if record.wait is not None else str(record.job.resources)
 
 
 def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> None:
@@ -301,7 +305,7 @@ def _come_home(state: State, record: JobRecord) -> None:
     slots, record.reserved = record.reserved, ()
     if slots:
         record.queued_at = state.now
-        need = str(record.job.resources)
+        need = need_of(record)
         state.decide(record.id, "placed", where=where(slots), need=need, passed="", waited_s=0.0)
         start(state, record, Site.CLUSTER, slots)
     else:

@@ -33,7 +33,7 @@ class InvariantError(AssertionError):
     def __init__(self, state: State, problems: list[str]) -> None:
         self.problems = problems
         named = {word for problem in problems for word in re.findall(r"[\w.-]+", problem)}
-        subjects = dict.fromkeys(decision.subject for decision in state.recent)
+        subjects = dict.fromkeys(decision.subject for step in state.recent for decision in step)
         self.stories = {subject: state.story(subject) for subject in subjects if subject in named}
         told = (f"the last decisions on {subject}: {story}" for subject, story in self.stories.items())
         super().__init__("; ".join([*problems, *told]))

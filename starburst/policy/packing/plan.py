@@ -9,6 +9,7 @@ from typing import Protocol
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.money import Money
+from starburst.domain.value import value
 from starburst.policy.packing.throughput import NO_INTERFERENCE, Throughput
 
 NOTHING = Money()
@@ -44,7 +45,7 @@ class Memory:
     idle_since: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Situation:
     """The complete input of a plan."""
 
@@ -59,7 +60,7 @@ class Situation:
     memory: Memory = Memory()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Launch:
     """One instance to launch, with its tasks."""
 
@@ -67,7 +68,7 @@ class Launch:
     tasks: tuple[Task, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """Launches, assignments, terminations; and tasks that no offer holds, each with the lacking resource."""
 
