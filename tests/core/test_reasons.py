@@ -9,7 +9,14 @@ from functools import cache
 import pytest
 
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD, Decision
-from starburst.core.model.events import InstanceReady, InstanceUnfit, InstanceUnreachable, RunEnd, RunEnded
+from starburst.core.model.events import (
+    InstanceReady,
+    InstanceUnfit,
+    InstanceUnreachable,
+    RunEnd,
+    RunEnded,
+    RunStalled,
+)
 from starburst.domain.job import Member
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
@@ -176,13 +183,15 @@ def capped() -> Desk:
 
 
 def refused() -> Desk:
-    """A cluster that will not start anything, and then does again; one leaves meanwhile."""
+    """A cluster that starts nothing, then does again; one leaves meanwhile, one is held up for a while."""
     desk = Desk(8)
     desk.submit(job("leaves", max_wait_s=5), *(job(f"r{n}") for n in range(5)))
     for name in ("leaves", *(f"r{n}" for n in range(5))):
         desk.tell(RunEnded(name, 1, RunEnd.NOT_STARTED, message="no quota", outage=True))
     desk.wait(20)
     desk.started("r0")
+    for why in ("the node n0 does not answer", ""):
+        desk.tell(RunStalled("r0", desk["r0"].attempt, why))
     return desk
 
 

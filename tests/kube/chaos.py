@@ -20,7 +20,7 @@ from pathlib import Path
 from starburst.kube.resources import Object
 from tests.kube.chaos_jobs import ChaosJob, Verdict, chaos_jobs, claim, judge
 from tests.kube.lab import Lab, kubelets
-from tests.kube.live import IMAGE, Live, give_gpus, live
+from tests.kube.live import IMAGE, PATIENCE_S, Live, give_gpus, live
 from tests.kube.test_refusals import webhook
 
 CONFIG = """
@@ -54,11 +54,11 @@ class Chaos:
         self.marks.mkdir()
         self.marks.chmod(0o777)
         self.starburst.configure(CONFIG)
-        self.starburst.apply(claim(self.marks))
+        self.apply(*claim(self.marks))
         self.starburst.up()
         self.starburst.chakra()
         self.jobs = chaos_jobs(count, self.draw, self.marks)
-        self.starburst.apply([job.manifest for job in self.jobs if job.how != "submitted"])
+        self.apply(*(job.manifest for job in self.jobs if job.how != "submitted"))
         submitted = [json.dumps(job.manifest) for job in self.jobs if job.how == "submitted"]
         (self.starburst.root / "jobs.yaml").write_text("\n---\n".join(submitted))
         self.starburst.run("submit", "jobs.yaml", "-o", "name")
@@ -94,11 +94,24 @@ class Chaos:
         """Names of pods in a phase; `of_jobs`: only those that a Job owns."""
         selector = ("-l", "job-name") if of_jobs else ()
         listed = ("get", "pods", "-o", "name", "--field-selector", f"status.phase={phase}")
-        return self.starburst.kubectl(*listed, *selector).split()
+        return self.kubectl(*listed, *selector).split()
 
     def apply(self, *items: Object) -> None:
         """kubectl apply"""
-        self.starburst.apply(items)
+        self.kubectl(
+            "apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
+        )
+
+    def kubectl(self, *args: str, given: str | None = None) -> str:
+        """A kubectl command, repeated while the server is coming up: a fault must not end the run."""
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.starburst.kubectl(*args, given=given)
+            except AssertionError:
+                if time.monotonic() > give_up:
+                    raise
+            time.sleep(1.0)
 
 
 def kill_scheduler(chaos: Chaos) -> str:
@@ -127,19 +140,19 @@ def drain(chaos: Chaos) -> str:
     node = chaos.draw.choice(NODES)
     how = ("--ignore-daemonsets", "--force", "--delete-emptydir-data", "--grace-period=1", "--timeout=60s")
     try:
-        chaos.starburst.kubectl("drain", node, *how)
+        chaos.kubectl("drain", node, *how)
         time.sleep(LASTS_S)
     finally:
-        chaos.starburst.kubectl("uncordon", node)
+        chaos.kubectl("uncordon", node)
     return f"{node} drained"
 
 
 def taint(chaos: Chaos) -> str:
     """A taint that evicts."""
     node = chaos.draw.choice(NODES)
-    chaos.starburst.kubectl("taint", "node", node, "chaos=here:NoExecute", "--overwrite")
+    chaos.kubectl("taint", "node", node, "chaos=here:NoExecute", "--overwrite")
     time.sleep(LASTS_S)
-    chaos.starburst.kubectl("taint", "node", node, "chaos-")
+    chaos.kubectl("patch", "node", node, "-p", '{"spec": {"taints": null}}')
     return f"{node} tainted"
 
 
@@ -147,7 +160,7 @@ def refuse(chaos: Chaos) -> str:
     """A webhook for Jobs whose service is away."""
     chaos.apply(webhook())
     time.sleep(LASTS_S)
-    chaos.starburst.kubectl("delete", "validatingwebhookconfiguration", "away")
+    chaos.kubectl("delete", "validatingwebhookconfiguration", "away", "--ignore-not-found")
     return "webhook away"
 
 
@@ -158,7 +171,7 @@ def fill_quota(chaos: Chaos) -> str:
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"pods": 0}}}
     )
     time.sleep(LASTS_S)
-    chaos.starburst.kubectl("delete", "quota", "chaos")
+    chaos.kubectl("delete", "quota", "chaos", "--ignore-not-found")
     return "quota full"
 
 
@@ -167,13 +180,13 @@ def delete_pods(chaos: Chaos) -> str:
     pods = chaos.pods(of_jobs=True)
     some = chaos.draw.sample(pods, min(2, len(pods)))
     if some:
-        chaos.starburst.kubectl("delete", *some, "--wait=false", "--ignore-not-found")
+        chaos.kubectl("delete", *some, "--wait=false", "--ignore-not-found")
     return f"{len(some)} pods deleted"
 
 
 def meddle(chaos: Chaos) -> str:
     """Somebody writes attempts on Jobs, and strips labels of pods."""
-    jobs = chaos.starburst.kubectl("get", "jobs", "-o", "name").split()
+    jobs = chaos.kubectl("get", "jobs", "-o", "name").split()
     for job in chaos.draw.sample(jobs, min(3, len(jobs))):
         with suppress(AssertionError):  # it has gone meanwhile
             chaos.starburst.kubectl("annotate", job, "--overwrite", "starburst.io/attempt=99")

@@ -283,6 +283,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     if record.site is Site.CLUSTER:
         home = ", home from the cloud" if record.returned else ""
         held_up = f"; held up: {record.stall}" if record.stall else ""
+        if record.refusal and not record.stall:
+            held_up = f"; its last start was refused: {record.refusal}"
         return f"{since} on the cluster on {where(record.slots)}{home}{first}{held_up}"
     machines = _machines(state, record)
     cost = sum((machine.cost(state.now) for machine in machines), Money())
