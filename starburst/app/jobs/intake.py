@@ -44,6 +44,11 @@ class JobIntake(AdoptionPort):
             job.id for job in self._scheduler.state.jobs.values() if job.alive and job.site is Site.CLUSTER
         ]
 
+    def claiming(self) -> list[str]:
+        """Every job with claims that is not over, by id."""
+        jobs = self._scheduler.state.jobs.values()
+        return [record.id for record in jobs if record.job.volume_affinity and not record.phase.is_end]
+
     def submit(self, submission: Submission) -> None:
         """Submit an adopted job; idempotent.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from starburst.domain.cloud import Offer
+from starburst.domain.constraints import Term
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.domain.node import Node
@@ -59,6 +60,15 @@ class LeaveRuled:
 
     job_id: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolumesRuled:
+    """The claims of a job permit nodes that match one of these terms or, if `waits` says why, none now."""
+
+    job_id: str
+    affinity: tuple[Term, ...]
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,7 @@ Event = (
     | HoldRequested
     | ReleaseRequested
     | LeaveRuled
+    | VolumesRuled
     | NodesChanged
     | OffersChanged
     | RunStarted
