@@ -83,7 +83,9 @@ STARBURST_WORK = (
     *_EVENTS,
 )
 #: The same, in its own namespace.
-STARBURST_LEASE = _all("get", "coordination.k8s.io", "leases", "so that the doctor sees whether Chakra runs")
+STARBURST_LEASE = _all(
+    "get create update", "coordination.k8s.io", "leases", "so that of several Starbursts one leads"
+)
 #: The same, for tokens with a user of the cluster: of these users and groups only.
 STARBURST_IMPERSONATION = (
     *_all("impersonate", "", "users", "to make jobs in the name of their submitter"),

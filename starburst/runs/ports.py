@@ -95,11 +95,10 @@ class AdoptionPort(Protocol):
     def claiming(self) -> list[str]:
         """Every job with claims (`Job.volume_affinity`) that is not over, by id."""
 
-    def submit(self, submission: Submission) -> None:
-        """Submit a job that was found; may be repeated.
+    def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
+        """Submit jobs that were found, together; may be repeated, also in part.
 
-        Raises:
-            QueueFullError: no further job may wait at the moment.
+        Returns why jobs were not submitted, by id: those that may not wait besides all others.
         """
 
 
