@@ -39,6 +39,7 @@ REASONS: Mapping[str, str] = {
     "stopping": "Stopping",
     "lost": "Lost",
     "not-started": "NotStarted",
+    "awaits-volumes": "Held",
     "succeeded": "Succeeded",
     "failed": "Failed",
     "cancelled": "Cancelled",
