@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from starburst.clusters.kubernetes.run_registry import RunRegistry
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.core.model.events import VolumesRuled
 from starburst.domain.constraints import Term
 from starburst.domain.job import CloudChoice, Submission
