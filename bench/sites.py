@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -30,7 +30,7 @@ from starburst.core.model.events import (
     SiteSynced,
 )
 from starburst.core.state import Changes
-from starburst.domain.job import Site
+from starburst.domain.job import Site, Submission
 from starburst.domain.node import Node
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import Cluster, Report, Run, RunSite
@@ -267,6 +267,10 @@ class SimCluster(SimSite, Cluster):
     def facts(self) -> list[Event]:
         """What is so."""
         return [NodesChanged(tuple(self.nodes.values())), *super().facts()]
+
+    def judged(self, submissions: Mapping[str, Submission]) -> Sequence[Event]:
+        """See the port."""
+        return ()
 
     def told(self, changes: Changes) -> None:
         """See the port."""

@@ -119,7 +119,7 @@ class SchedulerState:
         return demand_of(pod, self._volume_demand(pod))
 
     def _volume_demand(self, pod: PodView) -> VolumeDemand:
-        return self.volumes.demand(pod.namespace, pod.claims, pod.uid) if pod.claims else NO_VOLUMES
+        return self.volumes.demand(pod.namespace, pod.claims, own=(pod.uid,)) if pod.claims else NO_VOLUMES
 
     def assume(self, pod: PodView, node: str) -> str:
         """Assign a pod to a node, with volumes for its claims. Returns why there are none, or ""."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from starburst.core.model.events import NodesChanged
+from starburst.core.model.events import Event, NodesChanged
 from starburst.core.state import Changes
-from starburst.domain.job import Site
+from starburst.domain.job import Site, Submission
 from starburst.domain.node import Node
 from starburst.runs.accounts import RunAs
 from starburst.runs.ports import Report, Run
@@ -46,6 +47,10 @@ class LocalCluster:
     def nudge(self) -> None:
         """See `RunSite`."""
         self._runner.nudge()
+
+    def judged(self, submissions: Mapping[str, Submission]) -> Sequence[Event]:
+        """Every node has every volume."""
+        return ()
 
     def told(self, changes: Changes) -> None:
         """Users of this cluster look at Starburst itself."""

@@ -34,6 +34,7 @@ from starburst.core.model.events import (
     RunStarted,
     SiteSynced,
     Tick,
+    VolumesRuled,
 )
 from starburst.core.model.phases import StopReason
 from starburst.core.model.settings import Settings
@@ -76,11 +77,11 @@ from starburst.core.steps.run_lifecycle import (
 )
 from starburst.core.steps.start_refusals import is_shut, probe, probe_at
 from starburst.core.steps.starvation import protect
-from starburst.core.steps.unblocking import free, hold_requested, release_requested, unblock
+from starburst.core.steps.unblocking import free, hold_requested, release_requested, unblock, volumes_ruled
 from starburst.domain.job import Phase, Site
 from starburst.policy.packing.plan import Packer
 
-#: Order of events at one instant: ends, other reports, submissions, then requests about submitted jobs.
+#: Order of events at one instant: ends, other reports, submissions, then what is about submitted jobs.
 RANK: dict[type, int] = {
     RunEnded: 0,
     InstanceGone: 0,
@@ -88,6 +89,7 @@ RANK: dict[type, int] = {
     CancelRequested: 3,
     HoldRequested: 3,
     ReleaseRequested: 3,
+    VolumesRuled: 3,
 }
 
 
@@ -306,6 +308,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
     LeaveRuled: leave_ruled,
+    VolumesRuled: volumes_ruled,
     NodesChanged: _nodes_changed,
     OffersChanged: _offers_changed,
     RunStarted: run_started,

@@ -61,9 +61,15 @@ def is_over(phase: str) -> bool:
     return phase in {end.value for end in ENDS}
 
 
-#: The tasks of a job, their node selector, affinity and tolerations (plain tuples hash faster than `Rules`).
-#: Jobs of one shape fit or fail together.
-Shape = tuple[tuple[Resources, ...], tuple[tuple[str, str], ...], tuple[Term, ...], tuple[Toleration, ...]]
+#: The tasks of a job, their node selector, affinity, tolerations and the affinity of their volumes (plain
+#: tuples hash faster than `Rules`). Jobs of one shape fit or fail together.
+Shape = tuple[
+    tuple[Resources, ...],
+    tuple[tuple[str, str], ...],
+    tuple[Term, ...],
+    tuple[Toleration, ...],
+    tuple[Term, ...],
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,9 @@ class Job:
     hold: bool = False
     #: Node affinity and tolerations.
     rules: Rules = ANY_UNTAINTED
+    #: Terms of which a node of its cluster must match one, so that its volumes are there; its cluster keeps
+    #: them up to date. Empty for a job without claims.
+    volume_affinity: tuple[Term, ...] = ()
     #: Offers that may be rented for it.
     offer_rules: OfferRules = ANY_OFFER
     #: Name of its workload in the throughput table; "" uses the job's name.
@@ -130,7 +139,8 @@ class Job:
     @property
     def shape(self) -> Shape:
         """Jobs of one shape fit, or do not fit, the same free capacity."""
-        return (self.tasks, self.node_selector, self.rules.affinity, self.rules.tolerations)
+        rules = self.rules
+        return (self.tasks, self.node_selector, rules.affinity, rules.tolerations, self.volume_affinity)
 
     @property
     def resources(self) -> Resources:

@@ -66,6 +66,9 @@ class RunSite(Protocol):
 class Cluster(RunSite, Protocol):
     """On-prem nodes. Reports NodesChanged, and CancelRequested where users can end jobs by its means."""
 
+    def judged(self, submissions: Mapping[str, Submission]) -> Sequence[Event]:
+        """What the cluster knows of new jobs, by id, as events of the step in which they are submitted."""
+
     def told(self, changes: Changes) -> None:
         """A step was stored: sites that show users their jobs show the changes. Returns at once."""
 
@@ -88,6 +91,9 @@ class AdoptionPort(Protocol):
 
     def on_cluster(self) -> list[str]:
         """Every job that has a run on the cluster, by id."""
+
+    def claiming(self) -> list[str]:
+        """Every job with claims (`Job.volume_affinity`) that is not over, by id."""
 
     def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
         """Submit jobs that were found, together; may be repeated, also in part.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from starburst.core.model.actions import Slot
@@ -25,7 +25,7 @@ from starburst.core.model.events import (
 )
 from starburst.core.state import Changes
 from starburst.domain.cloud import Instance, InstancePhase, Offer
-from starburst.domain.job import Site
+from starburst.domain.job import Site, Submission
 from starburst.domain.node import Node
 from starburst.runs.ports import Report, Run
 from tests.app.virtual import wall
@@ -253,6 +253,9 @@ class FakeSite:
 
     def nudge(self) -> None:
         self.calls.append("nudge")
+
+    def judged(self, submissions: Mapping[str, Submission]) -> Sequence[Event]:
+        return ()
 
     def told(self, changes: Changes) -> None:
         """Nobody looks here."""

@@ -19,7 +19,7 @@ DATA = ClaimUse("data")
 
 
 def demand(cache: VolumeCache, *uses: ClaimUse) -> VolumeDemand:
-    return cache.demand("ns", uses or (DATA,), "uid-p")
+    return cache.demand("ns", uses or (DATA,), own=("uid-p",))
 
 
 def nodes(found: VolumeDemand) -> str:
@@ -34,7 +34,7 @@ BOUND = (claim(volume="pv"), storage_class())
 
 
 def test_a_pod_without_claims_demands_nothing() -> None:
-    assert cache_of().demand("ns", (), "uid-p") is NO_VOLUMES
+    assert cache_of().demand("ns", (), own=("uid-p",)) is NO_VOLUMES
 
 
 def test_a_bound_claim_goes_where_its_volume_is() -> None:
@@ -165,7 +165,7 @@ def test_a_claim_for_one_pod_has_one_user_in_the_cluster() -> None:
     first = bound(pod("first", claims=(DATA,)), "n0")
     cache.use(first, uses=True)
     assert demand(cache).waits == "waits for claim data: it is ReadWriteOncePod, and pod first uses it"
-    assert not cache.demand("ns", (DATA,), first.uid).waits, "it may have it itself"
+    assert not cache.demand("ns", (DATA,), own=(first.uid,)).waits, "it may have it itself"
     cache.use(first, uses=False)
     assert not demand(cache).waits
 

@@ -259,7 +259,7 @@ class Controller:
         if requests:
             wished = await self._outlast("requests", lambda: list(map(self._event, requests)))
         submissions = {it.job_id: it.submission for it in requests if it.submission is not None}
-        batch = [*events, *wished]
+        batch = [*events, *wished, *self._cluster.judged(submissions)]
         now, began, start = self.now(), self._wall(), time.perf_counter()
         actions = self.scheduler.handle(batch or Tick(), now)
         if self._around.validates:

@@ -45,6 +45,11 @@ class JobIntake(AdoptionPort):
             job.id for job in self._scheduler.state.jobs.values() if job.alive and job.site is Site.CLUSTER
         ]
 
+    def claiming(self) -> list[str]:
+        """Every job with claims that is not over, by id."""
+        jobs = self._scheduler.state.jobs.values()
+        return [record.id for record in jobs if record.job.volume_affinity and not record.phase.is_end]
+
     def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
         """Submit adopted jobs, in one transaction if nothing is against any of them; idempotent."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -21,10 +21,12 @@ from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, SweptCluster
 from starburst.clusters.kubernetes.status_writer import StatusWriter
+from starburst.clusters.kubernetes.volume_rules import job_claims
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
-from starburst.core.model.events import Event, RunEnd
+from starburst.core.model.events import Event, RunEnd, VolumesRuled
 from starburst.core.state import Changes
-from starburst.kube.access import READ_JOBS
+from starburst.domain.job import Submission
+from starburst.kube.access import READ_CLAIMS, READ_JOBS
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features, detect
@@ -149,6 +151,10 @@ class KubernetesCluster:
             for namespace in await self._job_namespaces(api):
                 watcher.watch_jobs(namespace)
             self._watcher = watcher
+            for job_id in self._desk.claiming():
+                submission = self._desk.submission(job_id)
+                if submission is not None:
+                    self._claims(job_id, submission)
             parts = {
                 "watches": watcher.run(),
                 "status": status_writer.run(),
@@ -170,6 +176,21 @@ class KubernetesCluster:
     def nudge(self) -> None:
         """See `RunSite`. Watches report changes at once."""
 
+    def judged(self, submissions: Mapping[str, Submission]) -> Sequence[Event]:
+        """See `Cluster`."""
+        return [
+            rule for job_id, each in submissions.items() if (rule := self._claims(job_id, each)) is not None
+        ]
+
+    def _claims(self, job_id: str, submission: Submission) -> VolumesRuled | None:
+        """Follow the claims of a job, if it has any; returns what they demand now."""
+        watcher = self._watcher
+        claims = job_claims(submission, namespace_of(submission.workload, self._options.tenancy.namespace))
+        if watcher is None or claims is None:
+            return None
+        watcher.watch_jobs(claims.namespace)
+        return watcher.volumes.add(job_id, claims)
+
     def told(self, changes: Changes) -> None:
         """See `Cluster`."""
         for decision in changes.decisions:
@@ -182,7 +203,7 @@ class KubernetesCluster:
         """Where Jobs are watched; "" is all namespaces."""
         while True:
             try:
-                if all([await may(api, each) for each in READ_JOBS]):
+                if all([await may(api, each) for each in (*READ_JOBS, *READ_CLAIMS)]):
                     return {""}
                 break
             except ApiUnreachableError as error:

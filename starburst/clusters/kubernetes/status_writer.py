@@ -41,6 +41,7 @@ REASONS: Mapping[str, str] = {
     "stalled": "HeldUp",
     "goes-on": "GoesOn",
     "not-started": "NotStarted",
+    "awaits-volumes": "Held",
     "succeeded": "Succeeded",
     "failed": "Failed",
     "cancelled": "Cancelled",

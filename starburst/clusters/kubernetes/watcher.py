@@ -14,6 +14,7 @@ from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
 from starburst.clusters.kubernetes.status_writer import StatusWriter
+from starburst.clusters.kubernetes.volume_rules import VolumeRules
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnd, RunEnded, SiteSynced
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
@@ -22,7 +23,8 @@ from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
-from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
+from starburst.kube.resources import CLAIMS, JOBS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Object, Resource
+from starburst.kube.volumes.views import read_claim, read_class, read_volume
 from starburst.runs.ports import AdoptionPort, Report
 
 #: Changes are gathered for this long before nodes and runs are reported. Wall seconds.
@@ -58,12 +60,14 @@ class ClusterWatcher:
         self._sweeper = sweeper
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
+        self.volumes = VolumeRules(desk, registry)
         self._evictions = Evictions(api, self._judged)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
         #: Watches, by resource and namespace, that are to be listed before the first report.
         self._unsynced = {(PODS.plural, ""), (NODES.plural, "")}
         self._synced = False
+        self._follow_lists({(VOLUMES.plural, ""), (STORAGE_CLASSES.plural, "")})
         #: The watches of Jobs, by namespace.
         self._job_watches = TaskSet()
         #: Jobs to be cancelled that the core has not taken up yet.
@@ -74,6 +78,10 @@ class ClusterWatcher:
         parts = {
             "watch pods": self._watch(PODS, self._read_pod, self._pod_changed),
             "watch nodes": self._watch(NODES, read_node, self._node_changed),
+            "watch volumes": self._watch(VOLUMES, read_volume, self.volumes.cache.volume_changed),
+            "watch storage classes": self._watch(
+                STORAGE_CLASSES, read_class, self.volumes.cache.class_changed
+            ),
             "watch jobs": self._job_watches.until_failure(),
             "report": self._reporting(),
             "evictions": self._evictions.run(),
@@ -87,12 +95,23 @@ class ClusterWatcher:
                 return
         if not self._synced:
             self._unsynced.add((JOBS.plural, namespace))
+        self._follow_lists({(CLAIMS.plural, namespace)})
+        self._job_watches.ensure(
+            (CLAIMS.plural, namespace),
+            lambda: self._watch(CLAIMS, read_claim, self.volumes.cache.claim_changed, namespace=namespace),
+        )
         self._job_watches.ensure(
             namespace,
             lambda: self._watch(
                 JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
             ),
         )
+
+    def _follow_lists(self, watches: set[tuple[str, str]]) -> None:
+        """No claim is judged before these lists have come; nor is anything reported at first."""
+        self.volumes.cache.unsynced |= watches
+        if not self._synced:
+            self._unsynced |= watches
 
     def node(self, name: str) -> NodeView | None:
         """One node as the watch last told of it; None if there is none of that name."""
@@ -125,9 +144,14 @@ class ClusterWatcher:
     ) -> None:
         def synced() -> None:
             self._unsynced.discard((resource.plural, namespace))
+            self.volumes.cache.synced((resource.plural, namespace))
             self._dirty.set()
 
-        handler = Handler(changed, synced)
+        def told(old: T | None, new: T | None) -> None:
+            changed(old, new)
+            self._dirty.set()
+
+        handler = Handler(told, synced)
         await Reflector(self._api, resource, read, handler, namespace=namespace, selector=selector).run()
 
     def _read_job(self, item: Object) -> JobView:
@@ -151,6 +175,7 @@ class ClusterWatcher:
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         self._registry.pod_changed(old, new)
         self._capacity.pod_changed(old, new)
+        self.volumes.pod_changed(old, new)
         pod = new or old
         assert pod is not None
         if pod.owner is None and names.QUEUE in pod.labels:
@@ -161,6 +186,7 @@ class ClusterWatcher:
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         self._capacity.node_changed(old, new)
+        self.volumes.node_changed(old, new)
         self._dirty.set()
 
     def _object_changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
@@ -226,6 +252,8 @@ class ClusterWatcher:
             if nodes != self._reported or not self._synced:
                 self._reported = nodes
                 self._report(NodesChanged(nodes))
+            for rule in self.volumes.changes():
+                self._report(rule)
             for event in self._registry.take_events():
                 self._report(event)
                 self._keep_failed(event)

@@ -108,6 +108,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",
     "failed": lambda n: str(n["message"]),
     "awaits": lambda n: f"does not wait for a place yet: it comes after {n['those']}",
+    "awaits-volumes": lambda n: f"is held, without a place: it {n['message']}",
     "protected": lambda n: (
         f"goes first now: {n['passes']} later jobs have started before it; {n['nodes']} take no other job "
         "until it starts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from starburst.domain.cloud import Offer
+from starburst.domain.constraints import Term
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.domain.node import Node
@@ -59,6 +60,15 @@ class LeaveRuled:
 
     job_id: str
     why: str
+
+
+@value
+class VolumesRuled:
+    """The claims of a job permit nodes that match one of these terms or, if `waits` says why, none now."""
+
+    job_id: str
+    affinity: tuple[Term, ...]
+    waits: str = ""
 
 
 @value
@@ -207,6 +217,7 @@ Event = (
     | HoldRequested
     | ReleaseRequested
     | LeaveRuled
+    | VolumesRuled
     | NodesChanged
     | OffersChanged
     | RunStarted

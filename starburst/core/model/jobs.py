@@ -30,6 +30,8 @@ class JobRecord:
     #: Its prerequisite jobs that have not ended, and the one that failed it by not succeeding.
     awaits: tuple[str, ...] = ()
     doomed_by: str = ""
+    #: Why its volumes permit no node of the cluster now; "" if they do.
+    awaits_volumes: str = ""
     #: Failed runs that were followed by a retry, and the end of the present pause.
     failures: int = 0
     not_before: float = 0.0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from starburst.core.model.actions import Slot
+from starburst.domain.constraints import Rules
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
 from starburst.domain.resources import NOTHING, PODS, Resources, of_others, others_fit
@@ -206,6 +207,9 @@ def _suits(node: Node, demand: Resources, job: Job) -> bool:
         return False
     if job.node_selector and not all(pair in node.labels for pair in job.node_selector):
         return False
-    if not node.taints and not job.rules.affinity:
+    if not node.taints and not job.rules.affinity and not job.volume_affinity:
         return True
-    return job.rules.admits(node.name, dict(node.labels), node.taints)
+    labels = dict(node.labels)
+    return job.rules.admits(node.name, labels, node.taints) and Rules(job.volume_affinity).admits(
+        node.name, labels, ()
+    )

@@ -189,6 +189,8 @@ def requeue(state: State, record: JobRecord) -> None:
     submission.
     """
     to(state, record, Phase.QUEUED)
+    if record.awaits_volumes and shut(state, record):
+        return
     waited = record.wait is not None
     why = None if waited and record.job.cloud is not CloudChoice.ONLY else _leaves_at_once(state, record.job)
     if why is not None:

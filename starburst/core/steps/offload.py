@@ -40,7 +40,7 @@ def recall(state: State) -> None:
     for job_id in list(state.departing):
         record = state.jobs[job_id]
         wants_room = record.leaving is not None and record.leaving.wants_room
-        slots = state.capacity.place(record.job) if wants_room else None
+        slots = state.capacity.place(record.job) if wants_room and not record.awaits_volumes else None
         if slots is not None:
             place(state, record, slots, behind="")
 

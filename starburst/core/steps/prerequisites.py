@@ -1,4 +1,4 @@
-"""Prerequisites that keep a job out of the queue: a hold, other jobs, a pause, a turn in its array.
+"""Prerequisites that keep a job out of the queue: a hold, other jobs, volumes, a pause, a turn in its array.
 
 A held or blocked job has no deadline; its wait begins when it is queued. The exception is a job whose start
 was refused by its site: its earlier deadline stays in force while it pauses.
@@ -18,7 +18,7 @@ from starburst.domain.job import Job, Phase
 def shut(state: State, record: JobRecord) -> bool:
     """Move the job to HELD or BLOCKED if a prerequisite is not met; returns whether that was so.
 
-    Checked in order: hold, other jobs, pause after a failure or a refused start, turn in the array.
+    Checked in order: hold, other jobs, volumes, pause after a failure or a refused start, turn in the array.
     """
     if record.held:
         queue = record.job.queue
@@ -28,6 +28,10 @@ def shut(state: State, record: JobRecord) -> bool:
     if record.awaits or record.doomed_by:
         those = comes_after(record.job)
         _keep_out(state, record, Phase.BLOCKED, state.decide(record.id, "awaits", those=those).reason)
+        return True
+    if record.awaits_volumes:
+        told = state.decide(record.id, "awaits-volumes", message=record.awaits_volumes)
+        _keep_out(state, record, Phase.BLOCKED, told.reason)
         return True
     if record.not_before > state.now:
         tries = f"try {record.failures + 1} of {record.job.retries + 1}"

@@ -47,7 +47,7 @@ def _consider(state: State, record: JobRecord) -> None:
         return
     slot = "it queues again"
     if state.returns.reserves:
-        slots = state.capacity.place(job)
+        slots = None if record.awaits_volumes else state.capacity.place(job)
         if slots is None:
             return
         state.take(record, slots)

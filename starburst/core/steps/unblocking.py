@@ -1,15 +1,17 @@
-"""Admission of held and blocked jobs: after a release, a pause, a turn, or the end of another job.
+"""Admission of held and blocked jobs: after a release, a pause, a turn, another job's end, a bound volume.
 
 Each admission checks all prerequisites anew (core/steps/prerequisites.py).
 """
 
 from __future__ import annotations
 
-from starburst.core.model.events import HoldRequested, ReleaseRequested
+from dataclasses import replace
+
+from starburst.core.model.events import HoldRequested, ReleaseRequested, VolumesRuled
 from starburst.core.state import State
-from starburst.core.steps.admission import admit, ask_again, withdraw
+from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
 from starburst.core.steps.run_lifecycle import finish
-from starburst.domain.job import Phase
+from starburst.domain.job import CloudChoice, Phase
 
 #: Phases in which a job can still be held.
 HOLDABLE = (Phase.BLOCKED, Phase.QUEUED)
@@ -38,6 +40,26 @@ def free(state: State) -> None:
             finish(state, record, Phase.CANCELLED, "cancelled", other=record.doomed_by)
         elif record.phase is Phase.BLOCKED:
             admit(state, record)
+
+
+def volumes_ruled(state: State, event: VolumesRuled) -> None:
+    """Record which nodes the volumes of a job permit; while there is none, the job is out of the queue."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end or record.job.cloud is CloudChoice.ONLY:
+        state.ignore(event, "no such job, it is over, or it never runs on the cluster")
+        return
+    if (record.job.volume_affinity, record.awaits_volumes) == (event.affinity, event.waits):
+        return
+    is_queued = record.phase is Phase.QUEUED
+    if is_queued:
+        withdraw(state, record)  # its shape changes
+    record.job = replace(record.job, volume_affinity=event.affinity)
+    record.awaits_volumes = event.waits
+    state.touch(record)
+    if is_queued:
+        requeue(state, record)
+    elif record.phase is Phase.BLOCKED and record.not_before <= state.now:
+        state.freed.append(record.id)
 
 
 def hold_requested(state: State, event: HoldRequested) -> None:

@@ -170,5 +170,5 @@ def _gate(state: State, record: JobRecord) -> None:
         state.turns.take(record)
     elif record.not_before > state.now:
         state.pauses.set(record.tries_at, record)
-    elif record.doomed_by or not (record.awaits or state.turns.wait(record)):
+    elif record.doomed_by or not (record.awaits or record.awaits_volumes or state.turns.wait(record)):
         state.freed.append(record.id)

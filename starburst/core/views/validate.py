@@ -100,7 +100,8 @@ def _gates(state: State) -> Iterator[str]:
         place = record.job.array
         throttled = place is not None and place.at_once is not None
         turns = active.get(place.array, set()) if place is not None else set()
-        reason = record.awaits or record.not_before > state.now or record.doomed_by or (throttled and turns)
+        waits = record.awaits or record.awaits_volumes
+        reason = waits or record.not_before > state.now or record.doomed_by or (throttled and turns)
         if blocked and not reason and not state.resting and not state.freed:
             yield f"{record.id} is blocked for no reason"
         kept_out = blocked or record.phase is Phase.HELD

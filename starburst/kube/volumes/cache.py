@@ -6,7 +6,7 @@ Semantics: kube-scheduler's VolumeBinding, VolumeZone and, of VolumeRestrictions
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Term
 from starburst.kube.objects import NodeView, PodView
@@ -128,23 +128,30 @@ class VolumeCache:
     # Demands.
 
     def demand(
-        self, namespace: str, uses: Iterable[ClaimUse], owner: str = "", templates: Iterable[StorageNeed] = ()
+        self,
+        namespace: str,
+        uses: Iterable[ClaimUse],
+        *,
+        own: Collection[str] = (),
+        templates: Iterable[StorageNeed] = (),
     ) -> VolumeDemand:
         """What these claims demand of a node.
 
         Args:
-            owner: uid of the pod.
+            own: uids of the pods that it is asked for.
             templates: what claims will ask for that are made with the pod, where there is no pod yet.
         """
         rules: list[VolumeRule] = []
         unbound: list[ClaimKey] = []
-        if self.unsynced:
-            missing = ", ".join(sorted({resource for resource, _ in self.unsynced}))
-            return VolumeDemand(waits=f"waits for its claims: the server has not listed {missing} yet")
+        missing = {resource for resource, where in self.unsynced if where in ("", namespace)}
+        if missing and (uses or templates):
+            return VolumeDemand(
+                waits=f"waits for its claims: the server has not listed {', '.join(sorted(missing))} yet"
+            )
         for use in uses:
             key = (namespace, use.name)
             claim = self.claims.get(key)
-            why = self._why_waits(claim, use, owner)
+            why = self._why_waits(claim, use, own)
             if why or claim is None:
                 return VolumeDemand(waits=f"waits for claim {use.name}: {why}")
             if claim.bound:
@@ -160,18 +167,18 @@ class VolumeCache:
         known = tuple(dict.fromkeys(rules))
         return VolumeDemand(known, tuple(dict.fromkeys(unbound))) if known or unbound else NO_VOLUMES
 
-    def _why_waits(self, claim: ClaimView | None, use: ClaimUse, owner: str) -> str:
+    def _why_waits(self, claim: ClaimView | None, use: ClaimUse, own: Collection[str]) -> str:
         """Why no node will do for a claim, in the words that follow "waits for claim x: "."""
         if claim is None:
             return "it is not there yet" if use.ephemeral else "there is none of that name"
-        if use.ephemeral and claim.owner != owner:
+        if use.ephemeral and claim.owner not in own:
             return "it was not made for this pod, which needs one of that name"
         if claim.deleting:
             return "it is being deleted"
         if claim.phase == "Lost":
             return f"its volume {claim.volume} is lost"
         if ONE_POD in claim.need.modes:
-            others = [name for uid, name in self._users.get(claim.key, {}).items() if uid != owner]
+            others = [name for uid, name in self._users.get(claim.key, {}).items() if uid not in own]
             if others:
                 return f"it is {ONE_POD}, and pod {others[0]} uses it"
         if claim.bound:

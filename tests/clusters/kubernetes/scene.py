@@ -64,6 +64,11 @@ class FakeDesk:
     def on_cluster(self) -> list[str]:
         return [each.id for each in self.records.values() if each.alive and each.site is Site.CLUSTER]
 
+    def claiming(self) -> list[str]:
+        return [
+            each.id for each in self.records.values() if each.job.volume_affinity and not each.phase.is_end
+        ]
+
     def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
         for submission in submissions:
             self.submissions.setdefault(submission.job.id, submission)
