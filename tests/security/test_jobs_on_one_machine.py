@@ -36,7 +36,9 @@ for place in 127.0.0.1/8266 169.254.169.254/80; do
 done
 agent="$AS /usr/bin/python3 -I $HOME/agent.pyz exchange"
 runs="$HOME/starburst/runs"
-until [ -e "$runs/victim/1/0/began" ] && [ -e "$runs/evil/1/0/began" ]; do $agent <"$HOME/ask" >/dev/null; done
+until [ -e "$runs/victim/1/0/began" ] && [ -e "$runs/evil/1/0/began" ]; do
+    $agent <"$HOME/ask" >/dev/null
+done
 until [ -e "$runs/victim/1/0/exit.json" ]; do sleep 0.05; done
 $agent <"$HOME/ask-again"
 kill %1 %2 %3

@@ -27,6 +27,8 @@ from starburst.runs.supervisor.lease import boot_id
 pytestmark = pytest.mark.processes
 
 NAME = "a/1/0"
+#: Seconds for what is about to happen, on a machine that is busy with other tests.
+PATIENCE_S = 100
 
 
 class Machine:
