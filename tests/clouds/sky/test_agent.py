@@ -29,6 +29,8 @@ pytestmark = pytest.mark.processes
 
 NAME = "a/1/0"
 ENV = {"PLAIN": "yes", "KEY": "x\ny"}
+#: Seconds for what is about to happen, on a machine that is busy with other tests.
+PATIENCE_S = 100
 
 
 class Machine:
@@ -74,7 +76,7 @@ class Machine:
             self.wait(name)
 
     def wait(self, name: str = "") -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while self.runners(name):
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -108,20 +110,20 @@ class Machine:
         return {"HOME": str(self.home), "PATH": self.path}
 
     def until(self, what: str) -> dict[str, Any]:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while not (state := self.exchange())[what]:
             assert time.monotonic() < end, state
             time.sleep(0.02)
         return state
 
     def until_exists(self, path: Path) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while not path.exists():
             assert time.monotonic() < end
             time.sleep(0.02)
 
     def until_it_says(self, word: str) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE_S
         while word not in text(self.exchange()):
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -257,6 +259,21 @@ def test_a_task_that_does_not_mind_sigterm_is_killed_when_its_grace_is_over(mach
     machine.until_it_says("ready")
     machine.exchange(stops={NAME: 0.2})
     assert machine.until("over")["exit"]["signal"] == signal.SIGKILL
+
+
+def test_no_task_begins_while_the_machine_cannot_be_closed_to_it(machine: Machine) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    machine.keeps_nobody_apart("")  # as was found out: it does keep tasks apart
+    machine.program("iptables-restore", "echo 'Another app holds the lock' >&2; exit 4")
+    machine.exchange(lease_s=100, specs={NAME: spec("true")})
+    machine.finish()
+    state = machine.exchange(starts=[NAME])
+    assert state["trouble"].endswith("closed to the job: iptables: Another app holds the lock")
+    machine.wait()
+    machine.program("iptables-restore", "exit 0")
+    machine.finish()
+    assert machine.exchange()["exit"]["exit_code"] == 0
 
 
 def test_a_task_stopped_before_it_began_never_begins(machine: Machine) -> None:

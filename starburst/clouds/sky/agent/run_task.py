@@ -22,6 +22,7 @@ from starburst.clouds.sky.agent.containers.removal import remove_container
 from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.progress_file import make_report_dir, report_path
 from starburst.clouds.sky.agent.protocol import ContainerSpec, TaskSpec
+from starburst.clouds.sky.agent.separation import separation
 from starburst.clouds.sky.agent.task_account import plan_of, programs, user_id, why_not_written
 from starburst.clouds.sky.agent.task_dirs import (
     WAITS,
@@ -169,7 +170,9 @@ def keep_apart(path: str, spec: dict[str, Any], checkpoints: str, report_dir: st
         os.chmod(report_dir, 0o2770)  # so that the machine's user can read what is written there
         limits = spec["cpus"], int(spec.get("memory_mib", 0))
         spec["cgroup"] = machine_cgroup.make(Path(path), owner.st_uid, *limits)
-        firewall.close()
+        why = firewall.close()
+    if why and not separation()["network"]:
+        sys.exit(f"starburst: what listens on this machine could not be closed to the job: {why}")
 
 
 @contextmanager

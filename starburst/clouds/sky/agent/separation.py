@@ -45,7 +45,7 @@ def separation() -> Separation:
     """What was found out in this boot, now at the latest.
 
     Raises:
-        OSError: it cannot be written down.
+        OSError: it cannot be found out now, or not written down.
     """
     found = known()
     if found is None:
@@ -60,7 +60,9 @@ def _ask_root() -> tuple[str, str]:
     argv = as_root(*agent, "separate", PATH=os.environ.get("PATH", os.defpath))
     try:
         done = subprocess.run(argv, input="{}", capture_output=True, text=True, timeout=TRIAL_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:  # it may be busy; nothing is found out by that
+        raise OSError(f"root does not answer within {TRIAL_S:g} s") from error
+    except OSError as error:
         return f"its user cannot become root: {error}", ""
     if done.returncode != 0:
         why = done.stderr.strip().rpartition("\n")[2] or "sudo failed"
