@@ -1,4 +1,4 @@
-"""Aliases that stand for very much, or for themselves: the texts, and the report on the most that is taken."""
+"""Aliases that stand for much, or for themselves: the texts, and the report on the most that is read."""
 
 from __future__ import annotations
 

@@ -89,6 +89,10 @@ EXPECTED = {
             f"{POD}.topologySpreadConstraints[0]",
             f"{POD}.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
         ),
+        lost_away=(
+            f"{POD}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+            ".nodeSelectorTerms[0].matchExpressions[1]",
+        ),
     ),
     "two-containers": Case(Resources.of(2, 5, 10), ("spec.containers[1]", "spec.containers[2]")),
     "whole-pod": Case(Resources.of(1, 6, 16), ("spec.containers[1]",)),

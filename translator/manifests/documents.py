@@ -218,7 +218,7 @@ def _problems(loader: ScalarLoader, root: yaml.Node) -> list[tuple[yaml.Mark, ob
             waiting += [value for _, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
-        elif not node.style and NO_NUMBERS.fullmatch(node.value):
+        elif isinstance(node, yaml.ScalarNode) and not node.style and NO_NUMBERS.fullmatch(node.value):
             found.append(
                 (node.start_mark, node.value, "JSON has no such number; put it in quotes if it is text")
             )
@@ -260,7 +260,7 @@ def _plain_tag(loader: ScalarLoader, node: yaml.Node) -> str:
         return f"{TAG}seq"
     if node.tag == f"{TAG}str":
         return node.tag
-    return str(loader.resolve(yaml.ScalarNode, node.value, (True, False)))  # type: ignore[no-untyped-call]
+    return str(loader.resolve(yaml.ScalarNode, node.value, (True, False)))
 
 
 def _is_clean(text: str) -> bool:

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 
+from starburst.domain.cloud import OfferRules
 from starburst.domain.job import CloudChoice, Job, Submission
 from translator.carried import Carried
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange, members
 from translator.manifests.documents import chunks, load
-from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
+from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
+from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
 
 API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
@@ -189,7 +191,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
         after_any=hints.after_any,
         retries=_retries(manifest.at("spec").at("backoffLimit"), hints.retries),
         grace_s=pod.grace_s,
-        offer_rules=hints.machine.offer_rules,
+        offer_rules=_offer_rules(hints, pod),
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
     )
@@ -198,6 +200,16 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     if manifest.report.native:
         workload = replace(workload, manifest=text)
     return Submission(job, workload, tuple(manifest.report.notes))
+
+
+def _offer_rules(hints: JobHints, pod: Pod) -> OfferRules:
+    """The annotations about machines, and what the pod requires of its place."""
+    rules = hints.machine.offer_rules
+    if hints.cloud is CloudChoice.NEVER:
+        return rules
+    any_capacity = hints.machine.use_spot is not None
+    needed = requirements(pod.place, pod.resources, amd=pod.wants_amd, any_capacity=any_capacity)
+    return replace(rules, requires=needed) if needed else rules
 
 
 def _as_json(manifest: Field) -> str | None:
