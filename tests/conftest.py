@@ -20,7 +20,7 @@ settings.load_profile("starburst")
 
 
 REAL_SERVERS_S = 2400.0
-"""Seconds that a test against real servers may take, their start included; a hanging test ends with its stack."""
+"""Seconds that a test against real servers may take, with their start; one that hangs ends with its stack."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

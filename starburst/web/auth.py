@@ -21,6 +21,7 @@ from starburst.store.tokens import Role, Token
 from starburst.web.context import AppContext
 from starburst.web.errors import HttpError
 from starburst.web.limits import RateLimits
+from starburst.web.serving.peers import source_of
 from starburst.web.sessions import Sessions, cookies
 
 #: Wall seconds between two updates of a token's last use.
@@ -92,7 +93,7 @@ class Authenticator:
             self._note_use(token)
             key = f"token {token.name}"
             return Principal(key, token.role, token.queues, token.name, bearer, token.submitter)
-        self.limits.charge(address)
+        self.limits.charge(limit_key(request))
         if bearer or not self.is_open():
             said = "this token is not known, or has expired" if bearer else "a token is needed"
             mend = "have one made with: starburst token create"
@@ -154,6 +155,19 @@ def refuse_other_pages(request: Request) -> None:
     ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
     if not ours or request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise HttpError(403, "a page of another site asked for this; open Starburst's own")
+
+
+def limit_key(request: Request) -> str:
+    """The key that a request without a token is limited by: its user on this machine, otherwise its address.
+
+    All users of the machine share the loopback address, and none may use up the requests of another one.
+    """
+    host, port = request.client or ("?", 0)
+    uid = getattr(request.state, "uid", None) if is_loopback(host) else None  # not the user of a proxy
+    try:
+        return source_of((host, port), uid)
+    except ValueError:  # as a proxy wrote it
+        return host
 
 
 def _refuse_other_hosts(request: Request) -> None:

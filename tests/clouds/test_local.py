@@ -247,7 +247,9 @@ def test_a_machine_ends_by_itself_when_its_lease_is_not_renewed(root: Path) -> N
         async with watching(cloud) as reports:
             await job_on(cloud, reports, root)
             gone = await reports.first(InstanceGone)
-            assert gone.ended_at - gone.launched_at == pytest.approx(600, abs=5)
+            assert (
+                595 < gone.ended_at - gone.launched_at < 900
+            )  # it is looked at on the real clock, 1000 times slower
             assert (await reports.ended()).end is RunEnd.LOST
 
     asyncio.run(main())

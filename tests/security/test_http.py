@@ -214,6 +214,19 @@ class TestMany:
             assert "another user runs this Starburst" in said, name
             assert "wait-55555" not in said, name
 
+    @as_root
+    def test_another_user_who_guesses_tokens_does_not_shut_the_login_for_the_others_of_the_machine(
+        self, app_context: AppContext, token: Callable[..., str]
+    ) -> None:
+        secret = token("admin")
+        with served(app_context, requests_per_second=5) as where:
+            with as_stranger(GUESSES, *where) as stranger:
+                assert stranger.stdout is not None
+                assert json.loads(stranger.stdout.read())[-1] == 429
+            with httpx.Client(base_url=f"http://{where[0]}:{where[1]}") as browser:
+                answer = browser.post("/login", data={"token": secret})
+                assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
 
 #: Only root may run our Python.
 AS_STRANGER = f"""
@@ -252,6 +265,21 @@ def said(data, half=False, source=None):
 health = b"GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"
 print(json.dumps({"plain": said(ask), "half": said(ask, half=True), "pipelined": said(health + ask),
                   "elsewhere": said(ask, source=("127.0.0.77", 0))}))
+"""
+
+
+#: As another user: log in with guesses, until the limit of requests says no.
+GUESSES = """
+where = sys.argv[1], int(sys.argv[2])
+answers = []
+while len(answers) < 500 and 429 not in answers:
+    guess = f"token=starburst_{len(answers)}".encode()
+    head = "POST /login HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n"
+    head += f"Content-Length: {len(guess)}\\r\\n\\r\\n"
+    with socket.create_connection(where, timeout=20) as sock:
+        sock.sendall(head.encode() + guess)
+        answers.append(int(sock.recv(4096).split()[1]))
+print(json.dumps(answers))
 """
 
 

@@ -1,4 +1,4 @@
-"""What node selector and affinity require of machines to be rented: the offers they admit, and what is said."""
+"""What node selector and affinity require of rented machines: the offers they admit, and what is said."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from starburst.web.auth import refuse_other_pages
+from starburst.web.auth import limit_key, refuse_other_pages
 from starburst.web.dependencies import Services
 from starburst.web.routes.bodies import read_body
 from starburst.web.sessions import cookie_name, cookies
@@ -54,7 +54,7 @@ async def enter(request: Request) -> Response:
     """Begin a session and redirect to the dashboard."""
     services: Services = request.app.state.services
     refuse_other_pages(request)
-    services.authenticator.limits.charge(request.client.host if request.client else "?")
+    services.authenticator.limits.charge(limit_key(request))
     fields = parse_qs((await read_body(request)).decode(errors="replace"), max_num_fields=10)
     secret = fields.get("token", [""])[0].strip()
     if await run_in_threadpool(services.authenticator.token, secret) is None:

@@ -2,13 +2,14 @@
 
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
-                                         secrets.json until the task starts; began, once it may have;
+                                         secrets.json until the task starts; began, once it may have; devices;
                                          volumes/ (of the attempt) until it ends; report/ (its progress)
            checkpoints/<job>/
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import asdict
@@ -44,8 +45,11 @@ def facts(path: str) -> dict[str, Any] | None:
 
 
 def run_id(path: str) -> str:
-    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank."""
-    return "/".join(path.split(os.sep)[-3:])
+    """The value of STARBURST_RUN by which a task's processes are known: job/attempt/rank/directory.
+
+    The digest of the directory tells homes of one machine apart.
+    """
+    return "/".join([*path.split(os.sep)[-3:], hashlib.sha256(path.encode()).hexdigest()[:16]])
 
 
 def task_dirs() -> list[str]:
