@@ -45,7 +45,14 @@ def _holds(term: Term, facts: Mapping[str, str]) -> bool:
     said = {each.key for each in term}
     if any(facts.get(fact, usual) != usual for fact, usual in COMMON.items() if fact not in said):
         return False
-    return all(each.key not in facts or each.holds(facts) for each in term)
+    return all(each.holds(facts) if each.key in facts else _may_hold(each, facts) for each in term)
+
+
+def _may_hold(requirement: Requirement, facts: Mapping[str, str]) -> bool:
+    """Whether a fact that is not known may be as required; names of zones begin with those of their regions."""
+    if (requirement.key, requirement.operator) != (ZONE, "In"):
+        return True
+    return any(zone.startswith(facts.get(REGION, "")) for zone in requirement.values)
 
 
 def shown(terms: Iterable[Term]) -> str:
