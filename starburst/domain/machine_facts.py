@@ -49,7 +49,7 @@ def _holds(term: Term, facts: Mapping[str, str]) -> bool:
 
 
 def _may_hold(requirement: Requirement, facts: Mapping[str, str]) -> bool:
-    """Whether a fact that is not known may be as required; names of zones begin with those of their regions."""
+    """Whether an unknown fact may be as required; the names of zones begin with those of their regions."""
     if (requirement.key, requirement.operator) != (ZONE, "In"):
         return True
     return any(zone.startswith(facts.get(REGION, "")) for zone in requirement.values)

@@ -47,7 +47,7 @@ def away(name: str = "a", gpus: int = 1, *, hours: float | None = None, **rules:
         ({"region": "us-east-1", "zone": "us-east-1a"}, "east-a"),
         ({"spot": False, "ceiling": Money.of(2)}, "west"),
         ({"requires": ((Requirement(facts.CAPACITY, "In", ("on-demand",)),),)}, "west"),
-        ({"requires": ((Requirement(facts.ZONE, "In", ("us-east-1a",)),),)}, "east-a"),
+        ({"requires": ((Requirement(facts.ZONE, "In", ("us-east-1a",)),),)}, "east"),
         ({"requires": ((Requirement(facts.INSTANCE_TYPE, "In", ("x", "google")),),)}, "google"),
     ],
 )
