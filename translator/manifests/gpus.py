@@ -20,6 +20,18 @@ LABELS = (
 #: sky/provision/kubernetes/utils.py, LABEL_FORMATTER_REGISTRY).
 OTHER_LABELS = ("karpenter.k8s.aws/instance-gpu-name", "nebius.com/gpu-name")
 
+#: Annotations and labels of KAI and Run:ai that ask for a part of a GPU.
+_SHARES = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
+
+
+def refuse_shares(metadata: Field) -> None:
+    """Refuse requests for parts of a GPU, which would be no GPU at all here."""
+    for kind in ("annotations", "labels"):
+        for key in _SHARES:
+            share = metadata.at(kind).at(key)
+            if share.value is not None:
+                share.refuse("parts of a GPU are not given out; ask for nvidia.com/gpu: 1 under limits")
+
 
 def split_selector(selector: Field, gpus: int) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The GPU type that a node selector requires, and its other labels, sorted."""

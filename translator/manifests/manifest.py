@@ -15,6 +15,7 @@ from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange, members
 from translator.manifests.documents import chunks, load
+from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
@@ -159,6 +160,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
     _bound_labels(metadata)
+    refuse_shares(metadata)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.namespace = metadata.at("namespace").text() or ""
@@ -312,6 +314,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     template = spec.at("template")
     template.check(_TEMPLATE)
     refuse_hints(template.at("metadata"))
+    refuse_shares(template.at("metadata"))
     _bound_labels(template.at("metadata"))
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))
