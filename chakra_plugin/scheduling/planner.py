@@ -7,6 +7,7 @@ until something changes that may help it. No I/O, no clock: the shell asks for c
 from __future__ import annotations
 
 import math
+from collections import Counter
 from heapq import heapify, heappop, heappush
 
 from chakra_plugin.scheduling.cache import NodeInfo
@@ -14,7 +15,7 @@ from chakra_plugin.scheduling.cycle import Bind, Cycle, Preemption, SchedulerOpt
 from chakra_plugin.scheduling.demand import Demand, demand_of
 from chakra_plugin.scheduling.directives import Directive
 from chakra_plugin.scheduling.filters import admits, rejections, unavailable
-from chakra_plugin.scheduling.gangs import Gang, missing
+from chakra_plugin.scheduling.gangs import Gang, missing, owner_key
 from chakra_plugin.scheduling.node_ranking import NodeRanking, triple
 from chakra_plugin.scheduling.preemption import eviction
 from chakra_plugin.scheduling.queue import PendingGroup, PodShape, QueuedPod, QueueOrder
@@ -109,9 +110,9 @@ class Planner:
         rank = directive.index
         if rank is None:
             rank = self.state.groups.free_ranks(directive.group, 1)[0]
-        if rank >= len(directive.nodes):
+        node = directive.nodes[rank] if rank < len(directive.nodes) else self._vacated(directive)
+        if not node:
             return f"{names.NODES} names {len(directive.nodes)} node(s), none for rank {rank}."
-        node = directive.nodes[rank]
         node_info = self.state.cache.node_infos.get(node)
         if node_info is not None and admits(demand, node_info):
             return self._take(entry, node, rank, cycle, now)
@@ -119,6 +120,12 @@ class Planner:
         return unavailable(
             rejections(demand, each) if each.name == node else [other] for each in self.state.cache.nodes()
         )
+
+    def _vacated(self, directive: Directive) -> str:
+        """A node that a pod of the same Job has left, which has more completions than parallelism; or ""."""
+        placed = self.state.cache.assignments.values()
+        alive = Counter(each.node for each in placed if owner_key(each.pod) == directive.group)
+        return next(iter((Counter(directive.nodes) - alive).elements()), "")
 
     def _try_gang(self, pending_group: PendingGroup, gang: Gang, cycle: Cycle, now: float) -> str:
         """Assign all pods that the gang needs, or none."""

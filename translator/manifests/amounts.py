@@ -71,6 +71,8 @@ def amounts(field: Field) -> Quantities:
     for name, entry in field.entries().items():
         if name == "ephemeral-storage":
             entry.note("local disk is counted on a Kubernetes cluster only")
+        elif name not in KNOWN and _is_of_nodes(name, entry):
+            entry.stay(name, "is a resource of the cluster's nodes, which no offer has")
         elif name not in KNOWN:
             near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" resembles "cpu"
             mend = did_you_mean(name, near, f"ask for {', '.join(near)}")
@@ -81,6 +83,11 @@ def amounts(field: Field) -> Quantities:
             if amount is not None:
                 found[name] = amount
     return found
+
+
+def _is_of_nodes(name: str, entry: Field) -> bool:
+    """Whether a Kubernetes cluster may have nodes with this resource: of a device plugin, or huge pages."""
+    return entry.report.native and ("/" in name or name.startswith("hugepages-"))
 
 
 def _amount(entry: Field, name: str) -> Fraction | None:

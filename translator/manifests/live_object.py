@@ -10,11 +10,12 @@ from typing import Any
 
 from starburst.domain.job import Adopted, Submission
 from starburst.domain.user import USER_IS, is_user
-from translator.carried import Carried
 from translator.errors import ManifestErrors
-from translator.field import Field, ManifestReport
+from translator.field import Field
+from translator.intake.kinds import API_VERSIONS, has_kind
+from translator.intake.rules import IntakeRules
 from translator.manifests.hints import OWN_KEYS, PREFIX
-from translator.manifests.manifest import API_VERSIONS, has_kind, submission
+from translator.manifests.manifest import submission
 
 #: Fields of metadata that users set; the API server sets all others.
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -34,16 +35,16 @@ _DEADLINE = f"{PREFIX}active-deadline"
 #: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
 _INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
+NATIVE = IntakeRules(native=True)
 _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def read_object(
-    obj: Mapping[str, Any], *, job_id: str, user: str | None = None, carries: Carried | None = None
+    obj: Mapping[str, Any], *, job_id: str, user: str | None = None, rules: IntakeRules = NATIVE
 ) -> Submission:
     """A Job or Pod, as returned by the API server, as a job with the id `job_id`.
 
-    `user` is the job's user; None takes it from the label or annotation starburst.io/user. `carries` is that
-    of `read_manifests`.
+    `user` is the job's user; None takes it from the label or annotation starburst.io/user.
 
     Raises:
         ManifestErrors: the object is invalid or not supported; contains all problems.
@@ -58,7 +59,7 @@ def read_object(
         uid=str(metadata.get("uid") or ""),
     )
     source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
-    manifest = Field(as_submitted(obj), "", ManifestReport(source, document=0, native=True, carries=carries))
+    manifest = Field(as_submitted(obj), "", rules.report(source, document=0))
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)

@@ -10,9 +10,10 @@ from typing import Any
 from starburst.domain.job import CloudChoice, Job
 from translator.carried import CloudStorage
 from translator.fidelity import Fidelity, Translation
-from translator.field import Field, ManifestReport
+from translator.field import ONLY_THE_CLUSTER, Field, ManifestReport
+from translator.intake.kinds import has_kind
 from translator.manifests.hints import PREFIX, JobHints, read_hints
-from translator.manifests.manifest import has_kind, submission
+from translator.manifests.manifest import submission
 from translator.manifests.references import UNASKED, Lookup, Resolve
 from translator.tasks.downward import NODE_RANK, NODES, Downward
 from translator.tasks.environment import RANK, Environment, read_environment
@@ -161,10 +162,13 @@ def _name(metadata: Field, name: str, fidelity: Fidelity) -> str:
 
 
 def _nodes(parts: ManifestParts, tasks: int, fidelity: Fidelity) -> int | None:
+    in_turn = parts.job.at("completions").value not in (None, parts.job.at("parallelism").value or 1)
     for key in ("parallelism", "completions"):
         if parts.job.at(key).value is None:
             continue
-        if tasks > 1:  # sky/backends/task_codegen.py of 0.14.1: get_or_fail
+        if in_turn:
+            fidelity.refused(parts.job.at(key), f"a task runs all at once; {ONLY_THE_CLUSTER}")
+        elif tasks > 1:  # sky/backends/task_codegen.py of 0.14.1: get_or_fail
             told = f"as num_nodes: {tasks}, a machine each; if one fails, SkyPilot ends them all"
             fidelity.approximated(parts.job.at(key), told)
         else:

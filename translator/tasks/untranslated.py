@@ -36,7 +36,6 @@ _JOB_SPEC = UntranslatedFields(
         "completions",
         "parallelism",
         "template",
-        "suspend",
     ),
     dropped={
         "backoffLimitPerIndex": _RETRIES,
@@ -46,6 +45,7 @@ _JOB_SPEC = UntranslatedFields(
         "podFailurePolicy": _RETRIES,
         "podReplacementPolicy": _RETRIES,
         "selector": "there are no pods to select",
+        "suspend": "a task starts when it is launched",
         "ttlSecondsAfterFinished": "a task leaves no object behind",
     },
     refused={"successPolicy": f"a task succeeds when all its nodes do; {ONLY_THE_CLUSTER}"},

@@ -26,7 +26,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.jobs.intake import JobIntake
 from starburst.app.reading.adopted import object_reader
-from starburst.app.wiring.stored import carries
+from starburst.app.wiring.stored import intake_rules
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.scheduler import Scheduler
@@ -235,7 +235,7 @@ def _cluster(
     assert tenancy is not None  # set for every Kubernetes cluster
     from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - an optional dependency
     from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - an optional dependency
-    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - an optional dependency
+    from starburst.clusters.kubernetes.runs.stalls import StartLimits  # noqa: PLC0415 - an optional dependency
 
     intake = Store.open(home.database, BUSY_MS)
     return KubernetesCluster(
@@ -246,7 +246,7 @@ def _cluster(
             tenancy=tenancy,
             limits=StartLimits(chosen.bind_limit, chosen.start_limit),
             logs=home.cluster,
-            read=object_reader(config, chosen, carries(config)),
+            read=object_reader(config, chosen, intake_rules(config)),
             queues=[queue.name for queue in config.queues],
             reporting=reporting(config, store),
             lease=None if held is None else lease_options(chosen, home, held.stand_by),
