@@ -24,9 +24,9 @@ import yaml
 from tests.translator.skypilot import goldens
 from translator.carried import Carried
 from translator.errors import ManifestErrors
+from translator.intake.texts import read_manifests
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import read_object
-from translator.manifests.manifest import read_manifests
 from translator.tasks.skypilot import to_skypilot
 from translator.tasks.task_yaml import as_yaml
 
