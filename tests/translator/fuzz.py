@@ -24,6 +24,7 @@ import yaml
 from tests.translator.skypilot import goldens
 from translator.carried import Carried
 from translator.errors import ManifestErrors
+from translator.intake.rules import IntakeRules
 from translator.intake.texts import read_manifests
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import read_object
@@ -31,6 +32,7 @@ from translator.tasks.skypilot import to_skypilot
 from translator.tasks.task_yaml import as_yaml
 
 LIMIT_S = 2.0
+NATIVE_RULES = IntakeRules(native=True, carries=Carried({}))
 MEMORY_MIB = 200
 NATIVE = Path(__file__).parent / "native"
 #: Values of every type that YAML has, and texts that mean something to a reader.
@@ -234,7 +236,7 @@ def _submit(text: str) -> None:
 
 
 def _submit_to_kubernetes(text: str) -> None:
-    read_manifests(text, "f", suffix=lambda: "a1b2c", native=True, carries=Carried({}))
+    read_manifests(text, "f", suffix=lambda: "a1b2c", taking=NATIVE_RULES)
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
@@ -254,7 +256,7 @@ def _translate(text: str) -> None:
 
 def _adopt(text: str) -> None:
     for each in _objects(text):
-        read_object(each, job_id="a-1", carries=Carried({}))
+        read_object(each, job_id="a-1", rules=NATIVE_RULES)
 
 
 WAYS: dict[str, Callable[[str], None]] = {
