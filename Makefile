@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Tests wait for disks more than for anything else, so their files are in memory where that has 4 GB to spare.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
 
-.PHONY: help demo test browser kube sky soak memory lint types check bench wheel release audit lock clean
+.PHONY: help demo test browser kube sky soak memory fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,9 @@ kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
 	$(BIN)/python tests/translator/skypilot/check_schema.py
 	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid tests/security $(ARGS)
+
+fuzz: $(VENV)/.dev  ## bent manifests through submit, translate and adoption; ARGS="--minutes 60" for longer
+	$(BIN)/python -m tests.translator.fuzz $(ARGS)
 
 soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour
 	$(BIN)/python -m tests.sky_lab.chaos --log docs/results/leaks.md $(ARGS)

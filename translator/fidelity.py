@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -83,8 +83,9 @@ class Fidelity:
 
     def in_order_of(self, manifest: Field) -> tuple[FieldFidelity, ...]:
         """The entries in the order of the manifest; an absent field follows its nearest parent."""
-        places = {path: place for place, path in enumerate(_paths(manifest))}
-        return tuple(sorted(dict.fromkeys(self.lines), key=lambda line: _place(line.field, places)))
+        lines = list(dict.fromkeys(self.lines))
+        places = {path: place for place, path in enumerate(_paths(manifest, _with_parents(lines)))}
+        return tuple(sorted(lines, key=lambda line: _place(line.field, places)))
 
     def _add(self, where: Field, verdict: FidelityLevel, text: str) -> None:
         self.lines.append(FieldFidelity(where.path, verdict, text))
@@ -118,17 +119,35 @@ class UntranslatedFields:
                 fidelity.dropped(found, self.dropped.get(key, "has no meaning outside a cluster"))
 
 
-def _paths(where: Field) -> Iterator[str]:
+def _with_parents(lines: Iterable[FieldFidelity]) -> set[str]:
+    """The paths of these entries and of everything around them."""
+    found: set[str] = set()
+    for line in lines:
+        path = line.field
+        while path not in found:
+            found.add(path)
+            path = _parent(path)
+    return found
+
+
+def _paths(where: Field, wanted: Collection[str]) -> Iterator[str]:
+    """The wanted paths in the order of the manifest; the rest of it may be huge, and is not looked at."""
+    if where.path not in wanted:
+        return
     yield where.path
     if isinstance(where.value, dict):
         for key in where.value:
-            yield from _paths(where.at(key))
+            yield from _paths(where.at(key), wanted)
     elif isinstance(where.value, list):
         for item in where.items():
-            yield from _paths(item)
+            yield from _paths(item, wanted)
+
+
+def _parent(path: str) -> str:
+    return path[: max(path.rfind("."), path.rfind("["), 0)]
 
 
 def _place(path: str, places: Mapping[str, int]) -> int:
     while path and path not in places:
-        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        path = _parent(path)
     return places.get(path, -1)

@@ -128,7 +128,7 @@ def _may_be_rented(offers: Sequence[Offer], zones: Iterable[str], ceiling: Money
     """The offers, and zonal copies of them for tasks that require a zone (core/parts/fleet)."""
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)
     all_ = [*offers, *(offer for offer in apart if offer is not None)]
-    return all_ if ceiling is None else list(filter(OfferRules(ceiling=ceiling).admits, all_))
+    return all_ if ceiling is None else list(filter(OfferRules(ceiling=ceiling).affords, all_))
 
 
 def _as_rented(machines: Iterable[InstanceRecord], listed: Iterable[Offer]) -> Iterable[Offer]:

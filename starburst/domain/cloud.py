@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from starburst.domain import machine_facts
+from starburst.domain.constraints import Term
+from starburst.domain.machine_facts import COMMON, MachineFacts
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
@@ -29,6 +32,29 @@ class Offer:
     zone: str = ""
     #: For an any-zone offer: (zone, name of the single-zone offer) for each zone that can be chosen.
     zones: tuple[tuple[str, str], ...] = ()
+    #: Architecture of the processor as Kubernetes names it, and the maker of its GPUs.
+    arch: str = COMMON[machine_facts.ARCH]
+    gpu_maker: str = COMMON[machine_facts.GPU_MAKER]
+    #: Memory of one GPU, MiB; 0 if unknown.
+    gpu_memory_mib: int = 0
+
+    def facts(self) -> MachineFacts:
+        """What is known of a machine of this offer, of an unknown zone if it has several."""
+        found = {
+            machine_facts.ARCH: self.arch,
+            machine_facts.OS: "linux",
+            machine_facts.HOSTNAME: "",
+            machine_facts.INSTANCE_TYPE: self.name.removesuffix("/spot").rpartition("/")[2],
+            machine_facts.CAPACITY: machine_facts.SPOT if self.spot else machine_facts.ON_DEMAND,
+            machine_facts.GPU_MAKER: self.gpu_maker,
+            machine_facts.GPU_COUNT: str(self.resources.gpus),
+            **machine_facts.of_gpus(self.resources, self.gpu_memory_mib),
+        }
+        if self.region:
+            found[machine_facts.REGION] = self.region
+        if self.zone:
+            found[machine_facts.ZONE] = self.zone
+        return found
 
     def in_zone(self, zone: str) -> Offer | None:
         """The single-zone variant of this offer; None if the zone does not have it."""
@@ -40,7 +66,8 @@ class Offer:
 class OfferRules:
     """Demands of a job's user on the instances rented for it; the default admits every offer.
 
-    Source: the annotations starburst.io/infra, use-spot and max-hourly-cost.
+    Source: the annotations starburst.io/infra, use-spot and max-hourly-cost; `requires`: the manifest's node
+    selector and required node affinity, in the words of `machine_facts`.
     """
 
     #: "" is any.
@@ -50,15 +77,35 @@ class OfferRules:
     spot: bool | None = None
     #: Dollars per hour and instance; an unknown price exceeds every ceiling.
     ceiling: Money | None = None
+    #: What node selector and affinity of the manifest require: one of these terms must hold. Empty demands a
+    #: machine of the common kind.
+    requires: tuple[Term, ...] = ()
 
     def admits(self, offer: Offer) -> bool:
         """Whether the job may run on an instance of this offer."""
-        return self is ANY_OFFER or (
-            self._is_there(offer) and self.spot in (None, offer.spot) and self._is_cheap(offer)
+        return self.meets(offer) and (
+            self is ANY_OFFER
+            or (self._is_there(offer) and self.spot in (None, offer.spot) and self.affords(offer))
         )
+
+    def meets(self, offer: Offer) -> bool:
+        """Whether a machine of this offer is what the manifest requires of nodes, as far as that is known."""
+        if not self.requires:
+            usual = COMMON[machine_facts.ARCH], COMMON[machine_facts.GPU_MAKER]
+            return (offer.arch, offer.gpu_maker) == usual
+        return machine_facts.meet(self.requires, offer.facts(), tuple(zone for zone, _ in offer.zones))
+
+    @property
+    def names_zones(self) -> bool:
+        """Whether the manifest's requirements depend on the zone."""
+        return any(each.key == machine_facts.ZONE for term in self.requires for each in term)
 
     def why_none(self, offers: Iterable[Offer]) -> str:
         """The demand that excludes all of these offers, which otherwise hold the job."""
+        offers = list(offers)
+        if not any(map(self.meets, offers)):
+            return f"no offer that holds it {machine_facts.shown(self.requires)}"
+        offers = [offer for offer in offers if self.meets(offer)]
         place = "/".join(part or "*" for part in (self.cloud, self.region, self.zone)).removesuffix("/*")
         place = place.removesuffix("/*")
         there = [offer for offer in offers if self._is_there(offer)]
@@ -82,7 +129,8 @@ class OfferRules:
             and self.zone in ("", offer.zone)
         )
 
-    def _is_cheap(self, offer: Offer) -> bool:
+    def affords(self, offer: Offer) -> bool:
+        """Whether the price is within the ceiling."""
         price = offer.price_per_hour
         return self.ceiling is None or (price is not None and price <= self.ceiling)
 

@@ -13,13 +13,14 @@ from functools import lru_cache
 from sys import intern
 
 from starburst.domain.constraints import Rules, Taint
+from starburst.domain.gpu_types import gpu_type
 from starburst.domain.resources import Others, Resources
 from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
 from starburst.kube.resources import Object
 from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.manifests.amounts import GPUS
-from translator.manifests.gpus import LABELS, gpu_type
+from translator.manifests.gpus import LABELS
 from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
 
 MIB = 1024**2

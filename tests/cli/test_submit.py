@@ -68,6 +68,33 @@ def test_machines_that_nobody_offers_are_refused_at_once(cli, write):
     assert cli("submit", write("a.yaml", manifest("a", "true", infra="aws/us-east-1"))).code == 0
 
 
+ON_A100 = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+              - matchExpressions:
+                  - {key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-A100-SXM4-80GB]}
+      containers:
+        - {name: c, command: ["true"], resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+
+
+def test_a_job_whose_place_nobody_offers_stays_and_a_note_says_why(cli, write):
+    why = "no offer that holds it has GPU type A100-80GB"
+    told = cli("submit", write("a.yaml", ON_A100))
+    assert told.code == 0
+    assert f"  note: stays on the cluster: {why}\n" in told.err
+    assert why in cli("submit", "--dry-run", write("a.yaml", ON_A100)).out
+
+
 @pytest.mark.parametrize("words", [[], ["--dry-run"]], ids=["submit", "dry-run"])
 def test_one_bad_document_of_ten_stops_them_all(cli, write, words):
     documents = [manifest(f"good-{i}", "true") for i in range(9)]

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from starburst.core.parts.fleet import Fleet
 from starburst.core.views.explain import explain
 from starburst.core.views.snapshot import restore
+from starburst.domain import machine_facts as facts
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
+from starburst.domain.constraints import Requirement
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
@@ -44,6 +46,9 @@ def away(name: str = "a", gpus: int = 1, *, hours: float | None = None, **rules:
         ({"region": "us-east-1", "zone": "us-east-1b"}, "east-spot"),
         ({"region": "us-east-1", "zone": "us-east-1a"}, "east-a"),
         ({"spot": False, "ceiling": Money.of(2)}, "west"),
+        ({"requires": ((Requirement(facts.CAPACITY, "In", ("on-demand",)),),)}, "west"),
+        ({"requires": ((Requirement(facts.ZONE, "In", ("us-east-1a",)),),)}, "east"),
+        ({"requires": ((Requirement(facts.INSTANCE_TYPE, "In", ("x", "google")),),)}, "google"),
     ],
 )
 def test_what_is_rented_is_the_cheapest_that_the_user_allows(rules: dict[str, Any], rented: str) -> None:

@@ -120,6 +120,9 @@ BOMBS = {
 }
 
 
+REFUSED = ("more than 500000 values", "aliases stand for more than", "10000 documents", "100 levels")
+
+
 @pytest.fixture(scope="module")
 def reader() -> Iterator[WorkerPool]:
     reader = WorkerPool()
@@ -131,7 +134,7 @@ def reader() -> Iterator[WorkerPool]:
 def test_a_megabyte_of_yaml_is_refused_in_seconds_of_a_workers_time(reader: WorkerPool, bomb: str) -> None:
     answer = reader.read(ManifestTexts((ManifestText("body", BOMBS[bomb]),)))
     (problem,) = answer.problems
-    assert any(said in problem for said in ("more than 500000 values", "10000 documents", "100 levels"))
+    assert any(said in problem for said in REFUSED)
 
 
 def item(text: str) -> str:
@@ -155,7 +158,7 @@ def test_a_list_of_one_array_ten_times_is_refused_before_it_is_a_hundred_thousan
 
 def test_a_worker_that_takes_all_memory_takes_nobody_along(reader: WorkerPool) -> None:
     long = pod(env=[{"name": "A", "value": "x" * 100_000}], args=["$(A)"] * 8)
-    text = item(json.dumps(long)) + "- *a\n" * 4000
+    text = "---\n".join([item(json.dumps(long)) + "- *a\n" * 450] * 4)  # an alias may stand for so much
     (problem,) = reader.read(ManifestTexts((ManifestText("body", text),))).problems
     assert problem.startswith("takes too much")
     assert reader.read(ManifestTexts((ManifestText("body", json.dumps(pod())),))).submissions

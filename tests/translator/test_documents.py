@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 
@@ -40,21 +41,86 @@ def test_splits_a_text_into_documents(text: str, expected: list[object]) -> None
     [
         ("2024-01-31", "2024-01-31"),
         ("12:30", "12:30"),
-        ("007", "007"),
-        ("1_000", "1_000"),
+        ("0755", 493),
+        ("-0755", -493),
+        ("0o755", 493),
+        ("0O755", 493),
+        ("0x1ed", 493),
+        ("0X_1ED", 493),
+        ("0b11", 3),
+        ("-0B11", -3),
+        ("007", 7),
+        ("08", 8),
+        ("00", 0),
+        ("0b12", "0b12"),
+        ("0o8", "0o8"),
+        ("0x", "0x"),
+        ("0xfffffffffffffffff", "0xfffffffffffffffff"),
+        ("1_000", 1000),
+        ("1_", 1),
+        ("-_1", -1),
+        ("_1", "_1"),
+        ("1_0.5_0", 10.5),
+        ("18446744073709551615", 2**64 - 1),
         ("=", "="),
         ("9" * 5000, "9" * 5000),
+        ("1" * 25, float("1" * 25)),
         ("-3", -3),
+        ("+1", 1),
         ("1.5", 1.5),
-        ("1e3", 1000.0),
+        ("-.5", -0.5),
+        (".5", 0.5),
+        ("1.", 1),
+        ("-0.0", 0),
+        ("1e3", 1000),
+        ("1e400", "1e400"),
+        ("1e21", 1e21),
+        ("0.1.2", "0.1.2"),
+        ("5e", "5e"),
+        ("..", ".."),
+        ("+", "+"),
+        ("nan", "nan"),
         ("true", True),
+        ("tRUE", "tRUE"),
+        ("y", True),
+        ("On", True),
+        ("n", False),
+        ("OFF", False),
+        ("yEs", "yEs"),
+        ("Null", None),
+        ("'0755'", "0755"),
+        ("'y'", "y"),
         ("~", None),
         ("'1'", "1"),
         ("!!str 1", "1"),
     ],
 )
-def test_scalars_are_what_kubernetes_takes_them_for(scalar: str, value: object) -> None:
-    assert values(f"[{scalar}]") == [[value]]
+def test_scalars_are_what_kubectl_takes_them_for(scalar: str, value: object) -> None:
+    (found,) = cast("list[list[object]]", values(f"[{scalar}]"))
+    assert [(each, type(each)) for each in found] == [(value, type(value))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1}\n{"b": 2}\n', [{"a": 1}, {"b": 2}]),
+        (' {"a": 1}{"b": [\n\t2]}', [{"a": 1}, {"b": [2]}]),
+        ('{"a": "\\ud83d\\ude00"}', [{"a": "😀"}]),
+        ('{"a": "\\\\ud83d\\\\ude00"}', [{"a": "\\ud83d\\ude00"}]),
+        ("{a: 1}", [{"a": 1}]),
+        ("{a: 1}\n---\n{b: 2}", [{"a": 1}, {"b": 2}]),
+        ("a: 1\n---\n\ufeffb: 2\n\ufeff---\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
+        ("kind: Job\t# x\nb:\t1\t\n", [{"kind": "Job", "b": 1}]),
+    ],
+)
+def test_reads_what_kubectl_reads(text: str, expected: list[object]) -> None:
+    assert values(text) == expected
+
+
+def test_a_second_json_object_has_its_own_lines() -> None:
+    (_, second) = chunks('{"a": 1}\n\n{"b": 1,\n "b": 2}\n')
+    with pytest.raises(ManifestErrors, match="line 4, column 2"):
+        load(second, "f.json", 2)
 
 
 def test_anchors_and_merges_work() -> None:
@@ -65,8 +131,21 @@ def test_anchors_and_merges_work() -> None:
 
 def test_nested_merges_that_double_in_size_are_refused() -> None:
     lines = ["a0: &a0 {x: 1}"] + [f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}" for i in range(1, 60)]
-    with pytest.raises(ManifestErrors, match="more than 500000 values, aliases written out; split it up"):
+    with pytest.raises(ManifestErrors, match="aliases stand for more than 20000 values; write them out"):
         values("\n".join(lines))
+
+
+def test_an_alias_may_repeat_much_in_a_large_document() -> None:
+    items = "\n".join(f"- {{name: n{i}, more: [1, 2, 3, 4], template: *t}}" for i in range(2000))
+    (found,) = values(f"base: &t [{', '.join('0' * 60)}]\nitems:\n{items}\n")
+    assert isinstance(found, dict)
+    assert len(found["items"]) == 2000
+
+
+def test_a_script_of_slurm_is_named() -> None:
+    (chunk,) = chunks("#!/bin/bash\n# train\n#SBATCH --gres=gpu:1\nsrun: a: b\n")
+    with pytest.raises(ManifestErrors, match="is a batch script of Slurm; write a batch/v1 Job"):
+        load(chunk, "train.sbatch", 1)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +171,25 @@ def test_nested_merges_that_double_in_size_are_refused() -> None:
         ),
         (
             "a: 1\n---\nname: {{ .Values.name }}\n",
-            "line 3, column 8: a key must be text; quote a value that begins with { or [",
+            "line 3: a template is no manifest; render it first, as with helm template or jinja2, "
+            "and submit the result",
+        ),
+        (
+            "a: 1\n---\nenv:\n{%- for x in y %}\n- a\n{% endfor %}\n",
+            "line 4: a template is no manifest; render it first, as with helm template or jinja2, "
+            "and submit the result",
+        ),
+        (
+            "a: 1\n---\nname: [{{c: 1}: 1}]\n",
+            "line 3, column 9: a key must be text; quote a value that begins with { or [",
+        ),
+        (
+            "a: 1\n---\nb: -.INF\n",
+            'line 3, column 4: "-.INF": JSON has no such number; put it in quotes if it is text',
+        ),
+        (
+            "a: 1\n---\nb: &b {c: [*b]}\n",
+            "line 3, column 12: the alias 'b' stands for itself; write it out",
         ),
         ("a: 1\n---\n1: x\n", 'line 3, column 1: "1": a key must be text; put it in quotes'),
         (
@@ -168,10 +265,6 @@ def test_notes_stay_with_their_item() -> None:
         ({"kind": "List", "itms": []}, "itms: is not a field of a List; did you mean items?"),
         (
             {"kind": "List", "items": [{"kind": "List", "items": []}]},
-            'items[0].kind: "List": a List in a List is not supported; put its items into the outer one',
-        ),
-        (
-            "&a {kind: List, items: [*a]}",
             'items[0].kind: "List": a List in a List is not supported; put its items into the outer one',
         ),
     ],

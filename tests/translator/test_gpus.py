@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from starburst.domain.gpu_types import gpu_type
 from tests.translator.manifests import errors, job, read_one
-from translator.manifests.gpus import LABELS, gpu_type
+from translator.manifests.gpus import LABELS
 
 
 @pytest.mark.parametrize(
@@ -69,11 +70,6 @@ def test_without_a_gpu_a_gpu_label_stays_a_selector() -> None:
             {"accelerator": "v100", "skypilot.co/accelerator": "h100"},
             '["skypilot.co/accelerator"]: "h100": asks for H100, but another label asks for V100; '
             "keep one of the two",
-        ),
-        (
-            {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"},
-            '["nvidia.com/gpu.product"]: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb": '
-            "parts of a GPU are not supported; select a whole one",
         ),
         ({"ssd": True}, ".ssd: true: must be text; put it in quotes"),
         ({"ssd": None}, ".ssd: a node selector needs a value; write the label's value or remove the key"),

@@ -87,6 +87,8 @@ def test_a_full_job_becomes_a_gang_with_all_its_wishes() -> None:
             notes=(
                 "spec.template.spec.restartPolicy: a failed command is not restarted in place",
                 "spec.template.spec.volumes[0]: not mounted by the embedded cluster; paths are the host's",
+                "spec.template.spec.nodeSelector.zone: no price list tells this label; a rented machine is "
+                "taken to be as it requires",
             ),
         )
     ]

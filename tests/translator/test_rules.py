@@ -61,8 +61,7 @@ def names(**requirement: Any) -> dict[str, Any]:
     ],
 )
 def test_rules_are_read_as_they_stand(manifest: dict[str, Any], rules: Rules, native: bool) -> None:
-    found = read_one(manifest, native=native)
-    assert (found.job.rules, found.notes) == (rules, ())
+    assert read_one(manifest, native=native).job.rules == rules
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -10,7 +10,8 @@ from starburst.domain.resources import MILLI, Resources
 from translator.field import Field, Fields, did_you_mean
 from translator.quantity import quantity
 
-GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+AMD = "amd.com/gpu"
+GPUS = ("nvidia.com/gpu", AMD)
 KNOWN = ("cpu", "memory", *GPUS)
 MIB = 1024**2
 #: Largest number of GPUs or CPUs per task; a larger one is taken for a typing error.

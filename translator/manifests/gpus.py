@@ -1,38 +1,36 @@
-"""GPU types: the labels that name them, and a canonical short name of each."""
+"""The labels that name types of GPUs, and the type that a node selector requires."""
 
 from __future__ import annotations
 
-import re
-
+from starburst.domain.gpu_types import gpu_type
 from translator.field import Field
 
+#: Labels of GPU Feature Discovery, AMD, GKE, CoreWeave, EKS and SkyPilot, and a common one: they say which
+#: type of GPU a node has.
 LABELS = (
     "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
     "cloud.google.com/gke-accelerator",
     "gpu.nvidia.com/class",
+    "k8s.amazonaws.com/accelerator",
     "skypilot.co/accelerator",
     "accelerator",
 )
+#: Labels of Karpenter and Nebius that name a type as well (SkyPilot 0.14.1,
+#: sky/provision/kubernetes/utils.py, LABEL_FORMATTER_REGISTRY).
+OTHER_LABELS = ("karpenter.k8s.aws/instance-gpu-name", "nebius.com/gpu-name")
 
-#: Maker, product line, socket and memory technology: not needed to distinguish types.
-_FILLER = re.compile(
-    r"NVIDIA|AMD|TESLA|GEFORCE|QUADRO|INSTINCT|SXM\d?|PCIE?|NVLINK|NVL|HGX|DGX|HBM\d?E?|OAM|MEGA|SHARED|GENERATION"
-)
-_MEMORY = re.compile(r"\d+GI?B")
-
-#: Types with two memory sizes: the larger size is part of the name.
-_LARGE = frozenset({("V100", "32GB"), ("A100", "80GB")})
+#: Annotations and labels of KAI and Run:ai that ask for a part of a GPU.
+_SHARES = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
 
 
-def gpu_type(label: str) -> str:
-    """A short upper-case name: "NVIDIA-A100-SXM4-80GB" → "A100-80GB"; "" if the label names no model."""
-    words = [word for word in re.split(r"[-_ ]+", label.upper()) if word and not _FILLER.fullmatch(word)]
-    memory = next((word.replace("GIB", "GB") for word in words if _MEMORY.fullmatch(word)), "")
-    model = "-".join(word for word in words if not _MEMORY.fullmatch(word))
-    model = re.sub(r"\bRTX-(?=A?\d)", "RTX", model)
-    if not any(c.isdigit() for c in model):
-        return ""
-    return f"{model}-{memory}" if (model, memory) in _LARGE else model
+def refuse_shares(metadata: Field) -> None:
+    """Refuse requests for parts of a GPU, which would be no GPU at all here."""
+    for kind in ("annotations", "labels"):
+        for key in _SHARES:
+            share = metadata.at(kind).at(key)
+            if share.value is not None:
+                share.refuse("parts of a GPU are not given out; ask for nvidia.com/gpu: 1 under limits")
 
 
 def split_selector(selector: Field, gpus: int) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -45,11 +43,9 @@ def split_selector(selector: Field, gpus: int) -> tuple[str, tuple[tuple[str, st
             if field.value is None:
                 field.refuse("a node selector needs a value; write the label's value or remove the key")
             continue
-        named = gpu_type(value) if key in LABELS and gpus else ""
+        named = gpu_type(value) if key in LABELS and gpus and "-MIG-" not in value.upper() else ""
         if not named:
             others.append((key, value))
-        elif "-MIG-" in value.upper():
-            field.refuse("parts of a GPU are not supported; select a whole one")
         elif kind and named != kind:
             field.refuse(f"asks for {named}, but another label asks for {kind}; keep one of the two")
         else:

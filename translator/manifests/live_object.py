@@ -125,10 +125,10 @@ def _clean_pod(spec: dict[str, Any]) -> None:
     for key in ("nodeName", "ephemeralContainers", "priority"):
         spec.pop(key, None)
     _drop(spec, "tolerations", _is_injected)
-    gone = {volume.get("name") for volume in _mappings(spec, "volumes") if _is_credentials(volume)}
+    gone = {str(volume.get("name")) for volume in _mappings(spec, "volumes") if _is_credentials(volume)}
     _drop(spec, "volumes", _is_credentials)
     for container in (*_mappings(spec, "containers"), *_mappings(spec, "initContainers")):
-        _drop(container, "volumeMounts", lambda mount: mount.get("name") in gone)
+        _drop(container, "volumeMounts", lambda mount: str(mount.get("name")) in gone)
 
 
 def _is_credentials(volume: dict[str, Any]) -> bool:

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 
+from starburst.domain.cloud import OfferRules
 from starburst.domain.job import CloudChoice, Job, Submission
 from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
-from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
+from translator.manifests.gpus import refuse_shares
+from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
+from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
@@ -115,6 +118,7 @@ def _submission(
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
     _bound_labels(metadata)
+    refuse_shares(metadata)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.namespace = metadata.at("namespace").text() or ""
@@ -147,7 +151,7 @@ def _submission(
         after_any=hints.after_any,
         retries=_retries(manifest.at("spec").at("backoffLimit"), hints.retries),
         grace_s=pod.grace_s,
-        offer_rules=hints.machine.offer_rules,
+        offer_rules=_offer_rules(hints, pod),
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
     )
@@ -156,6 +160,16 @@ def _submission(
     if manifest.report.native:
         workload = replace(workload, manifest=text)
     return Submission(job, workload, tuple(manifest.report.notes))
+
+
+def _offer_rules(hints: JobHints, pod: Pod) -> OfferRules:
+    """The annotations about machines, and what the pod requires of its place."""
+    rules = hints.machine.offer_rules
+    if hints.cloud is CloudChoice.NEVER:
+        return rules
+    any_capacity = hints.machine.use_spot is not None
+    needed = requirements(pod.place, pod.resources, amd=pod.wants_amd, any_capacity=any_capacity)
+    return replace(rules, requires=needed) if needed else rules
 
 
 def _as_json(manifest: Field) -> str | None:
@@ -238,6 +252,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     template = spec.at("template")
     template.check(_TEMPLATE)
     refuse_hints(template.at("metadata"))
+    refuse_shares(template.at("metadata"))
     _bound_labels(template.at("metadata"))
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))

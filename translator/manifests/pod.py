@@ -9,10 +9,11 @@ from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from translator.carried import Carried
 from translator.field import Field, Fields
-from translator.manifests.amounts import as_resources, container_amounts
+from translator.manifests.amounts import AMD, as_resources, container_amounts
 from translator.manifests.effective_requests import pod_resources
 from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
+from translator.manifests.places import Place, note_assumptions, read_place
 from translator.tasks.capabilities import check_security
 from translator.tasks.container import CONTAINER, workload
 from translator.tasks.storage.mounts import read_mounts
@@ -103,6 +104,9 @@ class Pod:
     rules: Rules
     grace_s: float
     workload: Workload
+    #: What its node selector and affinity say, and whether it asks for GPUs of AMD.
+    place: Place
+    wants_amd: bool
 
 
 def read_pod(spec: Field) -> Pod:
@@ -118,8 +122,12 @@ def read_pod(spec: Field) -> Pod:
         read_mounts(spec, container, carried.stores, in_container=in_container)
     resources = _resources(spec, container)
     gpu_type, node_selector = split_selector(spec.at("nodeSelector"), resources.gpus)
+    place = read_place(spec)
+    note_assumptions(place)
     return Pod(
         resources=replace(resources, gpu_type=gpu_type),
+        place=place,
+        wants_amd=any(map(_wants_amd, spec.at("containers").items())),
         node_selector=node_selector,
         rules=read_rules(spec),
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
@@ -139,6 +147,10 @@ def _resources(spec: Field, container: Field) -> Resources:
         if spec.at(key).value:
             spec.at(key).refuse(mend)
     return as_resources(container_amounts(container.at("resources")), container.at("resources"))
+
+
+def _wants_amd(container: Field) -> bool:
+    return any(container.at("resources").at(side).at(AMD).value for side in ("limits", "requests"))
 
 
 def _main_container(spec: Field) -> Field:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from translator.field import Field
-from translator.manifests import gpus
-
-#: Labels of GPU Feature Discovery, GKE, CoreWeave, SkyPilot, Karpenter and Nebius (SkyPilot 0.14.1,
-#: sky/provision/kubernetes/utils.py, LABEL_FORMATTER_REGISTRY), and a common one.
-LABELS = (*gpus.LABELS, "karpenter.k8s.aws/instance-gpu-name", "nebius.com/gpu-name")
+from starburst.domain.constraints import Requirement
+from starburst.domain.gpu_types import gpu_type, memory_gib
+from starburst.domain.resources import MIB_PER_GIB
 
 #: SkyPilot's names that differ from ours (sky/utils/gpu_names.py; names of its catalogs).
 _NAMES = {
@@ -37,7 +34,7 @@ def sky_name(label: str) -> str:
     """SkyPilot's name of the GPU that a label's value names; "" if it names no model."""
     if "H100-MEGA" in label.upper():
         return "H100-MEGA-80GB"
-    name = gpus.gpu_type(label)
+    name = gpu_type(label)
     return _NAMES.get(name, name)
 
 
@@ -51,9 +48,19 @@ def of_maker(resource: str, count: int) -> Accelerators:
     return f"{_MAKERS[resource]}:1GB+:{count}"
 
 
-def affine_types(requirement: Field) -> tuple[str, ...]:
-    """The GPU types that a node affinity requirement lists; () if it concerns another label."""
-    if requirement.at("key").value not in LABELS or requirement.at("operator").value != "In":
-        return ()
-    names = [sky_name(value.text() or "") for value in requirement.at("values").items()]
-    return tuple(dict.fromkeys(names)) if all(names) else ()
+def with_memory(requirement: Requirement, types: Sequence[str]) -> tuple[str, ...]:
+    """Those of these types whose memory meets a requirement in MiB; one of unknown memory does not."""
+    sizes = {name: memory_gib(gpu_type(name)) for name in types}
+    return tuple(
+        name
+        for name, gib in sizes.items()
+        if gib is not None and requirement.holds({requirement.key: str(gib * MIB_PER_GIB)})
+    )
+
+
+def rentable(count: int) -> int:
+    """The least number of GPUs that machines have and that is no smaller than this one.
+
+    SkyPilot takes only machines with exactly as many GPUs as asked for (0.14.1, sky/catalog/common.py).
+    """
+    return 1 << (count - 1).bit_length()

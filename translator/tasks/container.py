@@ -173,7 +173,7 @@ def _judge_source(source: Field, container: Field) -> None:
 def _keep_secrets_out(container: Field) -> None:
     """Refuse values of Secrets in a command line, which every user of an instance can read."""
     secrets = {
-        variable.at("name").value
+        str(variable.at("name").value)
         for variable in container.at("env").items()
         if variable.at("valueFrom").at("secretKeyRef").value is not None
     }

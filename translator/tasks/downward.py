@@ -14,6 +14,7 @@ from translator.tasks.shell import ShellExpression, ShellWord
 
 _MAP_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
 _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 #: SKYPILOT_NODE_IPS has the addresses of all nodes, one per line, by rank.
@@ -76,6 +77,8 @@ class Downward:
     def _entry(self, kind: str, key: str) -> DownwardValue:
         if key == _INDEX_ANNOTATION and self.names_pods:
             return DownwardValue((NODE_RANK,), FidelityLevel.KEPT, "the rank of the node")
+        if kind == "labels" and key in _UID_LABELS and self.names_pods:
+            return _refused(f"the uid of the Job exists in the cluster alone; {ONLY_THE_CLUSTER}")
         if kind == "labels" and key in _JOB_LABELS and self.names_pods:
             return _kept((self.name,))
         return _kept((self.metadata.at(kind).at(key).text() or "",))

@@ -34,6 +34,10 @@ from translator.tasks.untranslated import report_untranslated
 _NO_STORES: Mapping[str, CloudStorage] = {}
 #: Rank variables. Kubernetes sets an index for Indexed Jobs only, Starburst a rank for every gang.
 _OF_GANGS = {RANK: NODE_RANK, "STARBURST_RANK": NODE_RANK, "STARBURST_WORLD_SIZE": NODES}
+#: Images without bash or apt, by the last part of their names or by their tags.
+_NOT_DEBIAN = re.compile(
+    r"(^|/)(busybox|alpine|pause|agnhost|scratch|static-debian\d*|base-debian\d*)(:|@|$)|:.*(alpine|busybox)|distroless/"
+)
 #: SkyPilot refuses names with three separators in a row (0.14.1, sky/task.py).
 _SEPARATORS = re.compile(r"([._-]{2})[._-]+")
 
@@ -158,13 +162,17 @@ def _name(metadata: Field, name: str, fidelity: Fidelity) -> str:
 
 
 def _nodes(parts: ManifestParts, tasks: int, fidelity: Fidelity) -> int | None:
-    told = f"as num_nodes: {tasks}, a machine each" if tasks > 1 else "as one node"
     in_turn = parts.job.at("completions").value not in (None, parts.job.at("parallelism").value or 1)
     for key in ("parallelism", "completions"):
-        if parts.job.at(key).value is not None and in_turn:
+        if parts.job.at(key).value is None:
+            continue
+        if in_turn:
             fidelity.refused(parts.job.at(key), f"a task runs all at once; {ONLY_THE_CLUSTER}")
-        elif parts.job.at(key).value is not None:
-            fidelity.kept(parts.job.at(key), told)
+        elif tasks > 1:  # sky/backends/task_codegen.py of 0.14.1: get_or_fail
+            told = f"as num_nodes: {tasks}, a machine each; if one fails, SkyPilot ends them all"
+            fidelity.approximated(parts.job.at(key), told)
+        else:
+            fidelity.kept(parts.job.at(key), "as one node")
     if parts.job.at("completionMode").value is not None:
         how = f"{RANK} is the rank of the node" if parts.indexed else "no task is told its number by it"
         fidelity.kept(parts.job.at("completionMode"), how)
@@ -180,5 +188,11 @@ def _image(container: Field, hints: JobHints, fidelity: Fidelity) -> dict[str, s
     if hints.machine.runtime == "host":
         fidelity.dropped(image, f"the command runs on the machine itself, by {PREFIX}runtime: host")
         return {}
-    fidelity.kept(image, "as image_id; SkyPilot needs one of Debian's kind, with bash")
+    if _NOT_DEBIAN.search(name):
+        mend = f"set {PREFIX}runtime: host, or name another"
+        fidelity.refused(
+            image, f"SkyPilot needs an image of Debian's kind, with bash, and this is none; {mend}"
+        )
+    else:
+        fidelity.kept(image, "as image_id; SkyPilot needs one of Debian's kind, with bash")
     return {"image_id": f"docker:{name}"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from starburst.domain.job import CloudChoice
 from translator.fidelity import Fidelity, UntranslatedFields
 from translator.field import ONLY_THE_CLUSTER
@@ -13,10 +15,11 @@ from translator.tasks.manifest_parts import ManifestParts
 _READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key != "runtime")
 
 _SERVERS = "is the API server's"
-_RETRIES = "failed commands are not run again there"
+_RETRIES = "a task is run again as a whole, as often as backoffLimit says"
 _PROBE = "no kubelet watches the command"
 _PEERS = "pods do not find one another by name there; use SKYPILOT_NODE_IPS"
 _HOSTS = f"a task has no part in the machine's own namespaces; {ONLY_THE_CLUSTER}"
+_SERVICE = re.compile(r"\.svc(\.cluster\.local)?(?=[:/.\s]|$)")
 _TERMINAL = "no terminal is there"
 _MESSAGE = "there is no pod status to write it to"
 
@@ -62,6 +65,7 @@ _POD_SPEC = UntranslatedFields(
         "restartPolicy",
         "runtimeClassName",
         "securityContext",
+        "subdomain",
         "terminationGracePeriodSeconds",
         "volumes",
     ),
@@ -85,7 +89,6 @@ _POD_SPEC = UntranslatedFields(
         "serviceAccountName": "no account of the cluster is there",
         "setHostnameAsFQDN": _PEERS,
         "shareProcessNamespace": "one container is there",
-        "subdomain": _PEERS,
         "topologySpreadConstraints": "each node of a task is a machine of its own",
     },
     refused={
@@ -152,6 +155,7 @@ def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelit
             fidelity.refused(security.at("privileged"), mend)
         if security.entries().keys() - {"privileged"}:
             fidelity.dropped(security, "the command runs as the user that SkyPilot finds in the image")
+    _judge_names(parts, fidelity)
     if parts.spec.at("os").at("name").value == "windows":
         fidelity.refused(parts.spec.at("os"), f"rented machines run Linux; {ONLY_THE_CLUSTER}")
     elif parts.spec.at("os").value:
@@ -161,6 +165,19 @@ def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelit
         fidelity.kept(runtime, "machines with GPUs have NVIDIA's runtime")
     elif runtime.value:
         fidelity.dropped(runtime, "the machine's own container runtime is used")
+
+
+def _judge_names(parts: ManifestParts, fidelity: Fidelity) -> None:
+    """Report names of the cluster's DNS, which machines in a cloud do not find."""
+    subdomain, tasks = parts.spec.at("subdomain"), parts.job.at("parallelism").value
+    if subdomain.value and isinstance(tasks, int) and tasks > 1:
+        fidelity.refused(subdomain, f"{_PEERS}; or {ONLY_THE_CLUSTER}")
+    elif subdomain.value:
+        fidelity.dropped(subdomain, _PEERS)
+    words = [word for key in ("command", "args") for word in parts.container.at(key).items()]
+    for text in (*words, *(each.at("value") for each in parts.container.at("env").items())):
+        if isinstance(text.value, str) and _SERVICE.search(text.value):
+            fidelity.approximated(text, "names a service of the cluster; a rented machine does not find it")
 
 
 def _judge_metadata(parts: ManifestParts, hints: JobHints, fidelity: Fidelity) -> None:

@@ -126,7 +126,9 @@ def submit(
         UserError: one demands machines that nobody offers.
         QuotaError: more jobs would wait than may.
     """
-    _refuse_barred(snapshots or SnapshotCache(store), submissions)
+    snapshots = snapshots or SnapshotCache(store)
+    _refuse_barred(snapshots, submissions)
+    submissions = _with_places(snapshots, submissions)
     config = stored_config(store)
     store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
@@ -165,6 +167,26 @@ def this_user() -> str:
         return as_user(getpass.getuser())
     except (KeyError, OSError):  # a uid without a name, as in some containers
         return str(os.getuid())
+
+
+def _with_places(snapshots: SnapshotCache, submissions: Sequence[Submission]) -> list[Submission]:
+    """The submissions; a note says if no known offer is what a manifest requires of its place."""
+    if not any(item.job.offer_rules.requires for item in submissions):
+        return list(submissions)
+    with snapshots.current() as core:
+        fleet = core.state.fleet
+        whys = {
+            item.job.id: fleet.price(item.job, fleet.offers.values())
+            for item in submissions
+            if item.job.offer_rules.requires and item.job.cloud is CloudChoice.AUTO and fleet.offers
+        }
+    stay = {job_id: why for job_id, why in whys.items() if isinstance(why, str)}
+    return [
+        replace(item, notes=(*item.notes, f"stays on the cluster: {stay[item.job.id]}"))
+        if item.job.id in stay
+        else item
+        for item in submissions
+    ]
 
 
 def _refuse_barred(snapshots: SnapshotCache, submissions: Sequence[Submission]) -> None:

@@ -9,6 +9,7 @@ SkyPilot's catalog of AWS has ids of zones; offers have their names in the user'
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from starburst.aio import in_thread
 from starburst.clouds.sky.access.sdk import load
 from starburst.clouds.sky.zones import ZoneNamer, ZoneNames, as_written, name_only
 from starburst.domain.cloud import Offer
+from starburst.domain.gpu_types import gpu_type, is_arm, maker
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
@@ -29,6 +31,11 @@ log = structlog.get_logger()
 CATALOG_HOURS = 7
 #: Required columns.
 NEEDED = ("InstanceType", "vCPUs", "MemoryGiB", "Price", "Region")
+
+#: Memory of one GPU, in the column GpuInfo.
+_GPU_MEMORY = re.compile(r"SizeInMiB\W+(\d{1,9})")
+#: Instance types with ARM processors of AWS, GCP and Azure, by the naming rules of these clouds.
+_ARM_TYPES = re.compile(r"(a1|[a-z]+\d+g[a-z]*)\.|(t2a|c4a|n4a|a4x)-|Standard_[A-Z]+\d+[a-oq-z]*p[a-z]*_")
 
 
 class CatalogError(Exception):
@@ -151,21 +158,21 @@ def offers_of(
         CatalogError: a row is wrong; the message names `source`.
     """
     prices: dict[tuple[str, str, bool], dict[str, Money | None]] = defaultdict(dict)
-    sizes: dict[str, Resources] = {}
+    sizes: dict[str, _InstanceType] = {}
     for number, row in enumerate(rows, start=2):  # the first line is the header
         if not wanted.accepts(row):
             continue
         try:
-            resources = _resources(row)
+            machine = _machine(row)
             known = [(False, _money(row["Price"]))] if wanted.on_demand else []
             if wanted.spot and (row.get("SpotPrice") or "").strip():
                 known.append((True, _money(row["SpotPrice"])))
             zone = zone_name(row.get("AvailabilityZone") or "")
         except ValueError as error:
             raise CatalogError(f"{source}, row {number}: {error}") from None
-        if resources is None or zone is None:
+        if machine is None or zone is None:
             continue
-        sizes[row["InstanceType"]] = resources
+        sizes[row["InstanceType"]] = machine
         for spot, price in known:
             by_zone = prices[row["InstanceType"], row["Region"], spot]
             by_zone[zone] = _dearest(price, by_zone.get(zone, price))
@@ -178,7 +185,7 @@ def offers_of(
             offers.append(
                 Offer(
                     name,
-                    sizes[kind],
+                    sizes[kind].resources,
                     price,
                     region,
                     spot,
@@ -186,6 +193,9 @@ def offers_of(
                     cloud=cloud,
                     zone=zone,
                     zones=tuple((place, OfferName(cloud, region, place, kind, spot).name) for place in apart),
+                    arch=sizes[kind].arch,
+                    gpu_maker=sizes[kind].gpu_maker,
+                    gpu_memory_mib=sizes[kind].gpu_memory_mib,
                 )
             )
     return sorted(offers, key=_by_price)
@@ -201,14 +211,38 @@ def _dearest(one: Money | None, other: Money | None) -> Money | None:
     return None if one is None or other is None else max(one, other)
 
 
-def _resources(row: Mapping[str, str]) -> Resources | None:
-    """The size of a machine of this row; None if it has a fraction of a GPU, which jobs cannot request."""
+@dataclass(frozen=True, slots=True)
+class _InstanceType:
+    """An instance type, as a row tells it; the fields are those of `Offer`."""
+
+    resources: Resources
+    arch: str
+    gpu_maker: str
+    gpu_memory_mib: int
+
+
+def _machine(row: Mapping[str, str]) -> _InstanceType | None:
+    """The machine of this row; None if it has a fraction of a GPU, which jobs cannot request."""
     gpus = _number(row.get("AcceleratorCount") or "0", "AcceleratorCount")
     if gpus != int(gpus):
         return None
-    kind = (row.get("AcceleratorName") or "") if gpus else ""
+    name = (row.get("AcceleratorName") or "") if gpus else ""
+    kind = gpu_type(name) or name
     cpus, memory = _number(row["vCPUs"], "vCPUs"), _number(row["MemoryGiB"], "MemoryGiB")
-    return Resources.of(int(gpus), cpus, memory, kind)
+    found = _GPU_MEMORY.search(row.get("GpuInfo") or "") if gpus else None
+    return _InstanceType(
+        Resources.of(int(gpus), cpus, memory, kind),
+        _arch(row.get("Arch") or "", row["InstanceType"], kind),
+        maker(name),
+        int(found[1]) if found else 0,
+    )
+
+
+def _arch(said: str, instance_type: str, kind: str) -> str:
+    """The architecture as Kubernetes names it; where a catalog does not say, by the instance type's name."""
+    if said.strip().lower() not in ("", "nan"):
+        return {"x86_64": "amd64", "aarch64": "arm64"}.get(said.strip().lower(), said.strip().lower())
+    return "arm64" if is_arm(kind) or _ARM_TYPES.match(instance_type) else "amd64"
 
 
 def _money(text: str) -> Money | None:

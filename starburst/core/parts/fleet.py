@@ -8,7 +8,7 @@ from math import inf
 
 from starburst.core.model.actions import Slot
 from starburst.core.model.throughput import Speeds
-from starburst.domain.cloud import ANY_OFFER, InstancePhase, Offer, OfferRules
+from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
@@ -212,12 +212,13 @@ class Fleet:
         """The offers within the price ceiling."""
         if self.ceiling is None:
             return offers
-        return tuple(offer for offer in offers if OfferRules(ceiling=self.ceiling).admits(offer))
+        return tuple(filter(OfferRules(ceiling=self.ceiling).affords, offers))
 
     def barred(self, job: Job) -> str:
-        """The user's demand that excludes every offer which would hold the job; "" if there is none."""
+        """The user's annotation that excludes every offer which would hold the job; "" if there is none."""
         lacks = self.price(job, self.offers.values())
-        free = self.price(replace(job, offer_rules=ANY_OFFER), self.offers.values())
+        unasked = OfferRules(requires=job.offer_rules.requires)
+        free = self.price(replace(job, offer_rules=unasked), self.offers.values())
         return lacks if isinstance(lacks, str) and not isinstance(free, str) else ""
 
     def pack(self, leavers: Sequence[Leaver], busy_until: Mapping[str, float], now: float) -> Packed:
@@ -365,7 +366,10 @@ class Fleet:
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:
     """The offers, plus single-zone variants of any-zone offers for the zones that tasks require."""
     offers = tuple(offers)
+    tasks = tuple(tasks)
     zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
+    if any(task.offer_rules.names_zones for task in tasks):
+        zones |= dict.fromkeys(zone for offer in offers for zone, _ in offer.zones)
     if not zones:
         return offers
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)

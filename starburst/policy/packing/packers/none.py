@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from starburst.domain.cloud import ANY_OFFER, Offer
+from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.policy.packing.plan import Plan, Situation, assemble, priced
 
@@ -57,10 +56,14 @@ def lacking(task: Task, offers: Sequence[Offer]) -> str:
     """Why no offer holds the task: the first insufficient resource, or the user's rule on offers."""
     if not offers:
         return "the cloud has no offers"
-    able = [offer for offer in offers if holds(offer, replace(task, offer_rules=ANY_OFFER))]
+    pairs = [(task.demand(offer.family), offer.resources) for offer in offers]
+    able = [
+        offer
+        for offer, (demand, has) in zip(offers, pairs, strict=True)
+        if demand is not None and demand.fits(has)
+    ]
     if able:
         return task.offer_rules.why_none(able)
-    pairs = [(task.demand(offer.family), offer.resources) for offer in offers]
     runs = [(demand, has) for demand, has in pairs if demand is not None]
     if not runs:
         return f"no offer is of a family it runs on ({', '.join(family for family, _ in task.per_family)})"
