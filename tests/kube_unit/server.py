@@ -38,6 +38,8 @@ class Fault:
     status: int = 0
     reason: str = ""
     message: str = "as ordered"
+    #: Of an invalid object, "field: message" each.
+    causes: tuple[str, ...] = ()
     headers: dict[str, str] = field(default_factory=dict)
     #: … never answer, or, if not silent, break the connection.
     silent: bool = False
@@ -236,6 +238,8 @@ class FakeServer:
             return web.Response(text=fault.text)
         if fault.status:
             body = _status(fault.status, fault.reason, fault.message)
+            causes = [cause.partition(": ") for cause in fault.causes]
+            body["details"] = {"causes": [{"field": field, "message": why} for field, _, why in causes]}
             return web.json_response(body, status=fault.status, headers=fault.headers)
         if fault.silent:
             await self._over.wait()
@@ -250,6 +254,8 @@ class FakeServer:
             if address.sub == "log":
                 return self.logs.get((address.namespace, address.name), b"")
             return self.store.get(address) if address.name else self._listed(address, asked.query)
+        if asked.method == "POST" and asked.query.get("dryRun"):
+            return {**asked.body}
         if asked.method == "POST":
             return self._posted(address, asked.body)
         if asked.method == "PUT":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from translator.field import Field
 
@@ -43,12 +44,12 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 class Companion:
     """A document beside the jobs of a text, such as a ConfigMap: it is not Starburst's to create."""
 
-    api_version: str
     kind: str
     name: str
+    value: dict[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" if self.name else self.kind
+        return f"{self.kind} {self.name}"
 
 
 def has_kind(manifest: Field) -> bool:
@@ -88,7 +89,7 @@ def companion(manifest: Field) -> Companion | None:
     if kind in API_VERSIONS or kind in LISTS or kind in _WORKLOADS:
         return None
     name = manifest.at("metadata").at("name").value
-    return Companion(api_version, kind, name if isinstance(name, str) else "")
+    return Companion(kind, name, value) if isinstance(name, str) and name else None
 
 
 def _is_of(api_version: Field, group: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
-from starburst.app.wiring.build import connect
+from starburst.app.wiring.kube_client import connect
 from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import Api
