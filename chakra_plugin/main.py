@@ -16,14 +16,14 @@ from typing import Annotated
 import structlog
 import typer
 
-from chakra_plugin.lease import LeaseLostError, lead
 from chakra_plugin.metrics import Metrics
 from chakra_plugin.scheduler import ChakraScheduler
 from chakra_plugin.scheduling.cycle import SchedulerOptions
 from starburst.aio import running
 from starburst.kube import names
 from starburst.kube.api import Api
-from starburst.kube.errors import KubeCredentialsError
+from starburst.kube.errors import KubeCredentialsError, LeaseLostError
+from starburst.kube.lease import lead
 from starburst.log import set_up_log
 from starburst.policy.placement import PLACEMENTS
 

@@ -25,6 +25,9 @@ FIRST_PAUSE_S = 0.2
 #: Objects in one answer of a list.
 PAGE = 500
 
+#: Below this path there are questions only, though they are asked by POST.
+REVIEWS = "/apis/authorization.k8s.io/"
+
 #: Content types of patches.
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -44,6 +47,8 @@ class Api:
         """`renew` makes a client with new credentials, for when the server takes the old ones no more."""
         self._transport = Transport(client, renew)
         self._sleep = sleep
+        #: Raises NotLeadingError while nothing may be written.
+        self.fence: Callable[[], None] = lambda: None
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> Api:
@@ -252,5 +257,7 @@ class Api:
 
     async def _once(self, request: HttpRequest) -> Object:
         """One try of a call, with its answer."""
+        if request.method != "GET" and not request.path.startswith(REVIEWS):
+            self.fence()
         async with self._transport.response(request) as response:
             return parsed(await response.read() or b"{}", f"{request.method} {request.path}")

@@ -27,7 +27,10 @@ def current_namespace() -> str:
 
 
 async def apply(api: Api, obj: Mapping[str, Any], namespace: str) -> None:
-    """Create or change an object; `namespace` is for one that names none. Raises ApiError, UnreachableError."""
+    """Create or change an object; `namespace` is for one that names none.
+
+    Raises ApiError, UnreachableError.
+    """
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS}
     body: Object = {**obj, "metadata": metadata}
     body.pop("status", None)

@@ -39,6 +39,17 @@ class ApiUnreachableError(Exception):
         self.sent = sent
 
 
+class NotLeadingError(ApiUnreachableError):
+    """A write was not sent, since this process does not hold the Lease; it may be tried again later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=False)
+
+
+class LeaseLostError(Exception):
+    """A Lease was not renewed in time, or another process holds it."""
+
+
 class KubeCredentialsError(Exception):
     """There is no usable kubeconfig."""
 

@@ -25,7 +25,7 @@ EventType = Literal["Normal", "Warning"]
 #: Characters of a message; what the newer Events API allows in a note.
 LONGEST = 1024
 #: Events that wait to be sent.
-MOST = 1000
+MOST = 20_000
 #: Events whose number of repeats is remembered.
 COUNTS_KEPT = 10_000
 #: Characters of a name.

@@ -6,7 +6,7 @@ the controller replays the actions of a stored step after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,11 +89,10 @@ class AdoptionPort(Protocol):
     def on_cluster(self) -> list[str]:
         """Every job that has a run on the cluster, by id."""
 
-    def submit(self, submission: Submission) -> None:
-        """Submit a job that was found; may be repeated.
+    def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
+        """Submit jobs that were found, together; may be repeated, also in part.
 
-        Raises:
-            QueueFullError: no further job may wait at the moment.
+        Returns why jobs were not submitted, by id: those that may not wait besides all others.
         """
 
 

@@ -94,7 +94,8 @@ def health(app_context: AppContext) -> APIRouter:
             return JSONResponse({"status": "hangs", "error": why}, 503)
         said = app_context.home.scheduler()
         if said is None or not said.kind:
-            return JSONResponse({"status": "ok"})
+            stands_by = said is not None and said.leader  # which is well, so nobody need restart it
+            return JSONResponse({"status": "stands by" if stands_by else "ok"})
         return JSONResponse({"status": "waits", "error": f"the scheduler waits: {said.kind}"}, 503)
 
     return router

@@ -13,6 +13,7 @@ from starburst.app.jobs.intake import JobIntake
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Phase, Submission
+from starburst.store.quota import Quota
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission, take_up
 
@@ -46,7 +47,7 @@ def test_a_job_that_is_handed_in_is_heard_of_by_the_scheduler(stores: tuple[Stor
     store, intake = stores
     desk = JobIntake(store, intake, started())
     before = store.data_version()
-    desk.submit(found("a"))
+    desk.submit([found("a")])
     assert store.data_version() != before
     assert [request.submission for request in store.requests(9)] == [found("a")]
     assert desk.submission("a") == found("a")
@@ -57,11 +58,11 @@ def test_handing_in_twice_is_handing_in_once(stores: tuple[Store, Store]) -> Non
     store, intake = stores
     scheduler = started()
     desk = JobIntake(store, intake, scheduler)
-    desk.submit(found("a"))
-    desk.submit(found("a"))
+    desk.submit([found("a")])
+    desk.submit([found("a")])
     assert [request.job_id for request in store.requests(9)] == ["a"]
     take_up(store, scheduler, 10.0)
-    desk.submit(found("a"))
+    desk.submit([found("a")])
     assert store.requests(9) == [], "not even when it was taken up in between"
 
 
@@ -71,7 +72,7 @@ def test_a_record_is_the_schedulers_own_while_the_job_lives_and_the_stores_after
     store, intake = stores
     scheduler = started()
     desk = JobIntake(store, intake, scheduler)
-    desk.submit(found("a"))
+    desk.submit([found("a")])
     take_up(store, scheduler, 10.0)
     assert desk.record("a") is scheduler.state.jobs["a"]
     end(store, scheduler, "a")
@@ -87,12 +88,12 @@ def test_jobs_found_in_the_cluster_are_listed_until_they_are_over(stores: tuple[
     scheduler = started()
     desk = JobIntake(store, intake, scheduler)
     for job_id in ("ended", "runs", "waits"):
-        desk.submit(found(job_id))
+        desk.submit([found(job_id)])
     take_up(store, scheduler, 10.0)
     assert desk.adopted() == {job_id: origin(job_id) for job_id in ("ended", "runs", "waits")}
     store.commit(step(scheduler, [CancelRequested("waits")], 15.0))
     end(store, scheduler, "ended")
-    desk.submit(found("new"))
+    desk.submit([found("new")])
     assert desk.adopted().keys() == {"runs", "new"}, "taken up or not"
 
 
@@ -105,3 +106,16 @@ def test_submitted_jobs_are_not_among_them_whatever_their_manifests_say(stores: 
     assert desk.adopted() == {}
     take_up(store, scheduler, 10.0)
     assert desk.adopted() == {}
+
+
+def test_jobs_handed_in_together_are_all_taken_but_those_for_which_there_is_no_room(
+    stores: tuple[Store, Store],
+) -> None:
+    desk = JobIntake(*stores, started(), Quota(of_queue={"small": 1}))
+    small = [replace(each, job=replace(each.job, queue="small")) for each in map(found, ("s1", "s2", "s3"))]
+    desk.submit([found("a")])
+    refused = desk.submit([found("a"), *small, found("b")])
+    assert refused.keys() == {"s2", "s3"}
+    assert "max_pending is 1" in refused["s3"]
+    assert desk.adopted().keys() == {"a", "s1", "b"}
+    assert desk.submit([found("a"), small[0], found("b")]) == {}, "again, as after a crash"

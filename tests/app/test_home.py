@@ -12,6 +12,7 @@ import pytest
 
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
+from starburst.cli.backend.notes import note_if_down
 
 
 def test_the_home_is_named_by_the_environment(monkeypatch, tmp_path):
@@ -78,3 +79,19 @@ os.kill(os.getpid(), signal.SIGKILL)
     subprocess.run([sys.executable, "-c", script], check=False)
     with Home(tmp_path).lock():
         assert Home(tmp_path).scheduler_pid() == os.getpid()
+
+
+def test_one_that_stands_by_says_for_whom(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("STARBURST_HOME", str(tmp_path))
+    home = Home(tmp_path)
+    with home.lock() as held:
+        held.stand_by("other:/home/ada")
+        held.tell("the disk is full", "a file: the disk is full")
+        said = home.scheduler()
+        assert (said.kind, said.leader) == ("the disk is full", "other:/home/ada")
+        note_if_down()
+        told = "note: this starburst stands by; other:/home/ada leads the cluster\n"
+        assert capsys.readouterr().err == told
+        held.stand_by("")
+        note_if_down()
+        assert capsys.readouterr().err == ""

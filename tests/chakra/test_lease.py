@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra_plugin.lease import LeaseLostError, lead
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiUnreachableError
+from starburst.kube.errors import ApiUnreachableError, LeaseLostError
+from starburst.kube.lease import lead
 from starburst.kube.resources import Object, Resource
 from tests.app import virtual
 from tests.chakra.lease_server import Delays, Line, Server, lease

@@ -15,8 +15,9 @@ import yaml
 import chakra_plugin.main
 import starburst
 from starburst.app.config import parse_config
+from starburst.app.config.sites import KubernetesConfig
 from starburst.cli.main import Subcommands
-from starburst.clusters.kubernetes.offload_rights import ROLE
+from starburst.clusters.kubernetes.adoption.offload_rights import ROLE
 from starburst.kube.access import (
     CHAKRA,
     CHAKRA_LEASE,
@@ -106,12 +107,11 @@ def test_writes_are_bound_in_the_listed_namespaces_and_nowhere_else(name: str) -
     assert bound({"namespaces": []}) == [("ClusterRoleBinding", None)]
 
 
-def test_in_the_cluster_as_a_whole_they_only_read_and_ask() -> None:
-    verbs = {permission.verb for permission in (*CHAKRA, *STARBURST)}
-    assert verbs == {"list", "watch", "create"}
-    assert [each.resource for each in (*CHAKRA, *STARBURST) if each.verb == "create"] == [
-        "subjectaccessreviews"
-    ]
+def test_in_the_cluster_as_a_whole_they_only_read_and_ask_and_chakra_keeps_volumes_for_claims() -> None:
+    writes = {
+        (each.verb, each.resource) for each in (*CHAKRA, *STARBURST) if each.verb not in ("list", "watch")
+    }
+    assert writes == {("create", "subjectaccessreviews"), ("patch", "persistentvolumes")}
 
 
 def test_only_who_is_named_is_impersonated() -> None:
@@ -132,10 +132,14 @@ def test_the_right_to_leave_is_bound_to_nobody_and_stands_in_a_file_of_its_own_t
     assert granted(role) == {(asked.verb, asked.group, asked.resource)}
 
 
-def test_only_chakras_own_lease_is_read_or_changed() -> None:
+def test_each_changes_its_own_lease_only_and_starburst_reads_chakras() -> None:
+    ours = {"starburst-chakra": chakra_plugin.main.LEASE, "starburst": KubernetesConfig().lease_name}
     for role in (item for item in objects() if item["kind"] == "Role"):
         for rule in role["rules"]:
-            assert rule["verbs"] == ["create"] or rule["resourceNames"] == [chakra_plugin.main.LEASE]
+            if "update" in rule["verbs"]:
+                assert rule["resourceNames"] == [ours[role["metadata"]["name"]]]
+            else:
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == [chakra_plugin.main.LEASE]
 
 
 def test_no_permission_stands_twice_and_each_says_what_it_is_for() -> None:

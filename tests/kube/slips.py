@@ -64,7 +64,6 @@ def slips() -> Iterator[tuple[str, dict[str, Any]]]:
         ("negative backoffLimit", "spec/backoffLimit", -1),
         ("ttl in text", "spec/ttlSecondsAfterFinished", "1h"),
         ("probe without handler", "CONTAINER/startupProbe", {"periodSeconds": 5}),
-        ("selector of the user's own", "spec/podFailurePolicy", {"rules": [{"action": "Stop"}]}),
     ):
         yield what, job(path, value)
 

@@ -115,15 +115,7 @@ class FakeServer:
 
     def kubeconfig(self, path: Path, user: Object | None = None, cluster: Object | None = None) -> Path:
         """A kubeconfig (JSON is YAML) of it."""
-        told = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "fake",
-            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
-            "clusters": [{"name": "fake", "cluster": {"server": self.url, **(cluster or {})}}],
-            "users": [{"name": "me", "user": user or {}}],
-        }
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(kubeconfig_of(self.url, user, cluster)))
         return path
 
     # What a controller, a kubelet or another client does.
@@ -314,13 +306,24 @@ class FakeServer:
 
     def _told(self, write: Callable[[], T]) -> T:
         """Do it, and tell every open watch."""
-        before = self.store.version
+        before = len(self.store.history)
         answer = write()
-        for change in self.store.history:
-            if change.version > before:
-                for watcher in self.watchers:
-                    _enqueue(watcher, change)
+        for change in self.store.history[before:]:
+            for watcher in self.watchers:
+                _enqueue(watcher, change)
         return answer
+
+
+def kubeconfig_of(url: str, user: Object | None = None, cluster: Object | None = None) -> Object:
+    """A kubeconfig of a server."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "fake",
+        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
+        "clusters": [{"name": "fake", "cluster": {"server": url, **(cluster or {})}}],
+        "users": [{"name": "me", "user": user or {}}],
+    }
 
 
 def _enqueue(watcher: Watcher, change: Change) -> None:

@@ -374,7 +374,11 @@ def test_health_says_what_is_waited_for_and_names_no_place(api: TestClient, path
         assert "The scheduler waits." in page
         assert f"0 KiB are left on {path.parent}" in page
         held.tell("", "")
-        assert api.get("/healthz").status_code == 200
+        held.stand_by(f"other:{path.parent}")
+        answer = api.get("/healthz")
+        assert (answer.status_code, answer.json()) == (200, {"status": "stands by"}), "nobody restarts it"
+        held.stand_by("")
+        assert api.get("/healthz").json() == {"status": "ok"}
 
 
 def test_a_store_that_cannot_say_who_may_ask_lets_nobody_in_and_is_no_500(

@@ -356,7 +356,7 @@ def test_what_changes_nothing_is_passed_over(path: str, value: object) -> None:
         (
             job("CONTAINER/resources/limits/ephemeral-storage", "10Gi"),
             f'{CONTAINER}.resources.limits["ephemeral-storage"]: '
-            "Starburst does not schedule by local disk; this is ignored",
+            "local disk is counted on a Kubernetes cluster only",
         ),
         (
             pod(restartPolicy=None),

@@ -77,7 +77,7 @@ EXPECTED = {
         ),
     ),
     "shared-disk": Case(
-        Resources.of(0, 32, 64),
+        Resources(0, 32_000, 65_536, others=(("ephemeral-storage", 100 * GIB * 1024**2),)),
         (f"{POD}.volumes[0].nfs",),
         lost=(f'{CONTAINER}.resources.limits["ephemeral-storage"]',),
     ),

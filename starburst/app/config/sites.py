@@ -137,6 +137,18 @@ class KubernetesConfig(Section):
         "create them can write; namespace: their namespace's, whatever they say",
     )
     usd_per_gpu_hour: NonNegative | None = Field(None, description=GPU_HOUR)
+    lease: bool | None = Field(
+        None,
+        description="of several Starbursts the one that holds a Lease leads, the others stand by: true; "
+        "false: no other one is looked for; null: true if this account may write that Lease",
+    )
+    lease_name: Name = Field(
+        "starburst", description="of the Lease; a Starburst with other queues beside this one has another"
+    )
+    lease_namespace: Namespace | None = Field(
+        None,
+        description="of the Lease; null: this pod's, starburst-system if it is there, or kube-system",
+    )
 
     @field_validator("checkpoints_here")
     @classmethod

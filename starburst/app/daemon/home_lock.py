@@ -29,6 +29,8 @@ class LockHolder:
     #: The shortage that it waits for, in a few words and in one line; "" if none.
     kind: str = ""
     detail: str = ""
+    #: The other Starburst for whose cluster this one stands by; "" if it does not.
+    leader: str = ""
 
 
 class HomeLock:
@@ -41,6 +43,7 @@ class HomeLock:
         self._file = file
         self._whole = whole
         self._lacks = ("", "")
+        self._leader = ""
 
     def __enter__(self) -> HomeLock:
         return self
@@ -60,13 +63,19 @@ class HomeLock:
         with suppress(OSError):
             self.write()
 
+    def stand_by(self, leader: str) -> None:
+        """Set the Starburst that leads instead, "" for none, as it is shown to other processes."""
+        self._leader = leader
+        with suppress(OSError):
+            self.write()
+
     def write(self) -> None:
-        """Write the process id and the shortage to the lock file.
+        """Write the process id, the shortage and the leader to the lock file.
 
         Raises:
             OSError: the disk is full.
         """
-        lines = (str(os.getpid()), *(" ".join(text.split()) for text in self._lacks))
+        lines = (str(os.getpid()), *(" ".join(text.split()) for text in (*self._lacks, self._leader)))
         text = "".join(f"{line}\n" for line in lines).encode()
         os.pwrite(self._file, text[:SIZE].ljust(SIZE), 0)
 
@@ -133,8 +142,8 @@ def lock_holder(root: Path) -> LockHolder | None:
         text = os.pread(file, SIZE, 0).decode(errors="replace") if file >= 0 else ""
     finally:
         _close(directory, file)
-    pid, kind, detail = [*map(str.strip, text.split("\n", 2)), "", ""][:3]
-    return LockHolder(int(pid) if pid.isdecimal() else 0, kind, detail)
+    pid, kind, detail, leader = [*map(str.strip, text.split("\n", 3)), "", "", ""][:4]
+    return LockHolder(int(pid) if pid.isdecimal() else 0, kind, detail, leader)
 
 
 def _try_lock(fd: int, mode: int) -> bool | None:

@@ -8,10 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starburst.app.config import Config
+from starburst.app.config.home import Home
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
+<<<<<<< HEAD
 from starburst.app.wiring.kube_client import connect
 from starburst.clusters.kubernetes.offload_rights import OffloadSubject, why_confined
+=======
+from starburst.app.wiring.build import connect
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadSubject, why_confined
+from starburst.clusters.kubernetes.leadership import identity_of, lease_namespace, missing_rights
+>>>>>>> main
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
@@ -62,6 +69,7 @@ async def cluster_checks(
             found.append(await _permissions(api, namespaces))
             if whole:
                 found.append(await _chakra(api, sleep))
+                found.append(await _starbursts(api, cluster))
                 found.append(await _nodes(api))
             found += [await _namespace(api, name) for name in namespaces]
             if whole:
@@ -169,6 +177,30 @@ async def _lease(api: Api) -> Object | None:
         if lease is not None:
             return lease
     return next((each for each in await api.list(LEASES) if each["metadata"]["name"] == CHAKRA), None)
+
+
+async def _starbursts(api: Api, cluster: KubernetesConfig) -> DoctorCheck:
+    """Whether another Starburst leads this cluster."""
+    if cluster.lease is False:
+        return warn("lease", "none is used (cluster.lease); another Starburst here would not be seen")
+    name = cluster.lease_name
+    try:
+        namespace = await lease_namespace(api, cluster.lease_namespace or "")
+        lacks = await missing_rights(api, namespace, name)
+        if lacks:
+            told = f"it may not {', '.join(lacks)} the Lease {namespace}/{name}"
+            mend = "bind this account to the Role of deploy/kubernetes.yaml"
+            return (fail if cluster.lease else warn)("lease", f"{told}: another Starburst is not seen", mend)
+        lease = await api.find(LEASES, namespace, name)
+    except ApiError as error:
+        return warn("lease", f"cannot be looked for: {error}")
+    holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+    if holder in ("", identity_of(Home.default().root)):
+        return ok("lease", f"{namespace}/{name}, {'held by this home' if holder else 'held by nobody'}")
+    mend = (
+        "stop the other one, or let this one stand by; one with other queues needs its own cluster.lease_name"
+    )
+    return warn("lease", f"another Starburst, {holder}, leads this cluster (Lease {namespace}/{name})", mend)
 
 
 async def _nodes(api: Api) -> DoctorCheck:

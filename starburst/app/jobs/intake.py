@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Adopted, Site, Submission
-from starburst.runs.ports import AdoptionPort, QueueFullError
+from starburst.runs.ports import AdoptionPort
 from starburst.store.errors import DuplicateJobError
 from starburst.store.listings import queries
 from starburst.store.quota import Quota, QuotaError
@@ -44,15 +45,27 @@ class JobIntake(AdoptionPort):
             job.id for job in self._scheduler.state.jobs.values() if job.alive and job.site is Site.CLUSTER
         ]
 
-    def submit(self, submission: Submission) -> None:
-        """Submit an adopted job; idempotent.
-
-        Raises:
-            QueueFullError: more jobs would be pending than the quota allows.
-        """
+    def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
+        """Submit adopted jobs, in one transaction if nothing is against any of them; idempotent."""
         try:
-            self._intake.submit([submission], time.time(), self._quota)
-        except DuplicateJobError:
-            return
-        except QuotaError as error:
-            raise QueueFullError(str(error)) from None
+            self._intake.submit(submissions, time.time(), self._quota)
+        except (DuplicateJobError, QuotaError):
+            return self._one_by_one(submissions)
+        return {}
+
+    def _one_by_one(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
+        """Submit each by itself; after one for which there is no room, none of the same user and queue."""
+        refused: dict[str, str] = {}
+        full: dict[tuple[str, str], str] = {}
+        for item in submissions:
+            whose = (item.job.user, item.job.queue)
+            try:
+                if whose not in full:
+                    self._intake.submit([item], time.time(), self._quota)
+            except DuplicateJobError:
+                continue
+            except QuotaError as error:
+                full[whose] = str(error)
+            if whose in full:
+                refused[item.job.id] = full[whose]
+        return refused

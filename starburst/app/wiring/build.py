@@ -44,6 +44,11 @@ from translator.tasks.runtime_values import UnresolvedError
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.runs.inputs import ValueSource
+<<<<<<< HEAD
+=======
+    from starburst.clusters.kubernetes.leadership import LeaseOptions
+    from starburst.kube.api import Api
+>>>>>>> main
 
 
 #: Longest wait of the scheduler's event loop for another writer, milliseconds; then it tries again later.
@@ -80,7 +85,7 @@ def build(
         if config.home.keep:
             await prune(home, time.time() - config.home.keep, jobs, machines)
 
-    cluster = _cluster(home, config, store, scheduler)
+    cluster = _cluster(home, config, store, scheduler, held)
     cloud = cloud_of(home, config, store, pace, now)
     bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
     patience = ShortageRetry() if held is None else ShortageRetry(held.tell)
@@ -218,7 +223,9 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
         )
 
 
-def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> Cluster:
+def _cluster(
+    home: Home, config: Config, store: Store, scheduler: Scheduler, held: HomeLock | None
+) -> Cluster:
     chosen, tenancy = config.cluster, config.tenancy()
     if isinstance(chosen, LocalClusterConfig):
         return LocalCluster(
@@ -246,8 +253,21 @@ def _cluster(home: Home, config: Config, store: Store, scheduler: Scheduler) -> 
             read=object_reader(config, chosen, intake_rules(config)),
             queues=[queue.name for queue in config.queues],
             reporting=reporting(config, store),
+            lease=None if held is None else lease_options(chosen, home, held.stand_by),
         ),
     )
+
+
+def lease_options(
+    cluster: KubernetesConfig, home: Home, stands_by: Callable[[str], None] = lambda _leader: None
+) -> LeaseOptions | None:
+    """Of the Lease by which several Starbursts share a cluster; None if the config wants none."""
+    from starburst.clusters.kubernetes.leadership import LeaseOptions, identity_of  # noqa: PLC0415 - an optional dependency
+
+    if cluster.lease is False:
+        return None
+    identity, required = identity_of(home.root), cluster.lease is True
+    return LeaseOptions(cluster.lease_namespace or "", cluster.lease_name, identity, required, stands_by)
 
 
 def _bus(

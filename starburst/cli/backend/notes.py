@@ -24,7 +24,10 @@ def note_if_forgotten() -> None:
 
 
 def note_if_down() -> None:
-    """Print a note if no scheduler runs: listings do not change, and requests wait in the store."""
+    """Print a note if no scheduler runs, or stands by: listings do not change, requests wait in the store."""
     home = Home.default()
-    if home.scheduler_pid() is None:
+    running = home.scheduler()
+    if running is None:
         print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)
+    elif running.leader:
+        print(f"note: this starburst stands by; {running.leader} leads the cluster", file=sys.stderr)

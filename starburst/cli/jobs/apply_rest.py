@@ -1,6 +1,6 @@
-"""`starburst submit --apply-rest`: applies what is no job in the files, with the rights of the user's kubeconfig.
+"""`starburst submit --apply-rest`: applies what is no job in the files, as the user of the kubeconfig.
 
-Starburst's own account is not asked: it may be allowed more than the user, and needs no right to such objects.
+Starburst's own account does not: it may be allowed more than the user.
 """
 
 from __future__ import annotations

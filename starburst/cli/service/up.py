@@ -27,6 +27,7 @@ from starburst.app.errors import UserError
 from starburst.app.wiring.build import BUSY_MS, build
 from starburst.cli.backend.session import open_store
 from starburst.cli.service.doctor import look_at_sites
+from starburst.kube.errors import LeaseLostError
 from starburst.log import set_up_log
 from starburst.policy.waiting import hours
 from starburst.store.listings import queries
@@ -66,7 +67,11 @@ def up(
         controller = build(home, loaded, store, inbox=inbox, held=held)
         log = structlog.get_logger()
         log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.state.jobs))
-        asyncio.run(_run(controller, answering(home, loaded.http, sock, inbox, text=text)))
+        try:
+            asyncio.run(_run(controller, answering(home, loaded.http, sock, inbox, text=text)))
+        except LeaseLostError as error:  # whoever restarts it has it stand by
+            log.error("lease-lost", error=str(error))
+            raise typer.Exit(1) from None
         running = sum(record.alive for record in controller.scheduler.state.jobs.values())
         log.info("down", running=running, machines=len(controller.scheduler.state.fleet.instances))
         if controller.scheduler.state.fleet.instances:

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from starburst.aio import TaskSet, first_of
-from starburst.clusters.kubernetes.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.leadership import Leadership, take_part
 from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
 from starburst.clusters.kubernetes.object_writer import ObjectWriter
-from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
 from starburst.clusters.kubernetes.status_writer import StatusWriter
@@ -50,7 +51,8 @@ class KubernetesCluster:
         self._desk = desk
         self._options = options
         self._tasks = TaskSet()
-        self._connecting: asyncio.Task[tuple[Api, Features]] | None = None
+        self._connecting: asyncio.Task[tuple[Api, Features, Leadership | None]] | None = None
+        self._election = TaskSet()
         #: Reports from before `watch` was called.
         self._early: list[Event] = []
         self._report: Report = self._early.append
@@ -108,6 +110,7 @@ class KubernetesCluster:
             self._desk,
             recorder=recorder,
             found=status_writer.found,
+            lost=lambda job_id: watcher.lost(job_id),  # noqa: PLW0108 - made below
             rights=rights,
             options=self._options,
         )
@@ -133,12 +136,14 @@ class KubernetesCluster:
                 "events": recorder.run(),
                 "sweeper": sweeper.run(),
                 "offload rights": rights.run(),
+                "lease": self._election.until_failure(),
             }
             await first_of(parts)  # none ends by itself: until one fails or we are cancelled
         finally:
             self._watcher = None
             await watcher.close()
             await self._writer.close()
+            await self._election.cancel()  # nothing is written any more: another Starburst may begin
             await api.close()
             self._connecting = None
 
@@ -189,18 +194,30 @@ class KubernetesCluster:
             await asyncio.sleep(PAUSE_S)
 
     async def _server(self) -> tuple[Api, Features]:
-        """The server, connected to once; a failed try is made again by the next call."""
+        """The server, connected to once, as soon as this Starburst may write to it.
+
+        A failed try to connect is made again by the next call.
+        """
         connecting = self._connecting
         if connecting is None or (
             connecting.done() and (connecting.cancelled() or connecting.exception() is not None)
         ):
             connecting = self._connecting = self._tasks.ensure("connect", self._first_contact)
-        return await asyncio.shield(connecting)
+        api, features, leadership = await asyncio.shield(connecting)
+        if leadership is not None:
+            await leadership.led()
+        return api, features
 
-    async def _first_contact(self) -> tuple[Api, Features]:
+    async def _first_contact(self) -> tuple[Api, Features, Leadership | None]:
         api = await self._connect()
         try:
-            return api, await detect(api)
+            features = await detect(api)
+            leadership = None
+            if self._options.lease is not None:
+                leadership = await take_part(api, self._connect, self._options.lease)
         except BaseException:
             await api.close()
             raise
+        if leadership is not None:
+            self._election.ensure("lease", leadership.run)
+        return api, features, leadership

@@ -115,6 +115,8 @@ class ObjectWriter:
         ours = {names.JOB: run.job.id, names.CONTROLLER: self._controller}
         if there["metadata"]["uid"] != adopted.uid and not ours.items() <= labels.items():
             return self._unwanted(run)
+        if labels.get(names.CONTROLLER, self._controller) != self._controller:
+            return self._unwanted(run)  # another Starburst was the first to mark it
         marks = {**placed(run, why), names.ADOPTED: "true", names.STOPPING: None}
         body: Object = {"metadata": {"uid": there["metadata"]["uid"], "labels": ours, "annotations": marks}}
         if adopted.kind == "Job":

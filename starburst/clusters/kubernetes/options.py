@@ -6,14 +6,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from starburst.clusters.kubernetes.leadership import LeaseOptions
 from starburst.clusters.kubernetes.stalled_runs import StartLimits
 from starburst.domain.job import Submission
-from starburst.kube.resources import Object
 from starburst.runs.ports import Run
 from translator.manifests.tenancy import Tenancy
 
-#: Reads an object as the job of this id: the job, or what is wrong with it. Never raises for an object.
-ObjectReader = Callable[[Object, str], Awaitable[Submission | str]]
+#: Reads an object, given as JSON, as the job of this id: the job, or what is wrong with it. Never raises for
+#: an object.
+ObjectReader = Callable[[str, str], Awaitable[Submission | str]]
 #: Variables by which a run finds where it can report its progress.
 ReportVariables = Callable[[Run], Mapping[str, str]]
 
@@ -34,3 +35,5 @@ class ClusterOptions:
     #: The queues there are; none is any that jobs name.
     queues: Collection[str] = ()
     reporting: ReportVariables = lambda _run: {}
+    #: None: no other Starburst is looked for.
+    lease: LeaseOptions | None = None

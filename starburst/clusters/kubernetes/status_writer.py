@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption import adopted_id
+from starburst.clusters.kubernetes.adoption.adoption import adopted_id
 from starburst.clusters.kubernetes.manifest import withdrawn
 from starburst.clusters.kubernetes.run_registry import RunRegistry
 from starburst.core.model.jobs import JobRecord
@@ -89,9 +89,13 @@ class StatusWriter:
             self._objects[job_id] = view
             self.look(job_id)
         elif gone and job_id in self._objects and self._objects[job_id].uid == view.uid:
-            for known in (self._objects, self._reasons, self._shown, self._written, self._failures):
-                known.pop(job_id, None)
+            self.forget(job_id)
             self._emptying.pop(view.uid, None)
+
+    def forget(self, job_id: str) -> None:
+        """Write nothing more to the object of this job: it is gone, or another Starburst's."""
+        for known in (self._objects, self._reasons, self._shown, self._written, self._failures):
+            known.pop(job_id, None)
 
     def pod_ended(self, owner: str) -> None:
         """A pod of this object has ended; the end of a job may wait for the last one."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from starburst.aio import TaskSet, first_of
-from starburst.clusters.kubernetes.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.adoption.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
-from starburst.clusters.kubernetes.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.run_registry import RunRegistry
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.sweeper import Sweeper, is_run_of
@@ -67,7 +67,7 @@ class ClusterWatcher:
     async def run(self) -> None:
         """Go on until cancelled or a watch fails."""
         parts = {
-            "watch pods": self._watch(PODS, read_pod, self._pod_changed),
+            "watch pods": self._watch(PODS, self._read_pod, self._pod_changed),
             "watch nodes": self._watch(NODES, read_node, self._node_changed),
             "watch jobs": self._job_watches.until_failure(),
             "report": self._reporting(),
@@ -83,7 +83,9 @@ class ClusterWatcher:
             self._unsynced.add((JOBS.plural, namespace))
         self._job_watches.ensure(
             namespace,
-            lambda: self._watch(JOBS, read_job, self._job_changed, selector=names.QUEUE, namespace=namespace),
+            lambda: self._watch(
+                JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
+            ),
         )
 
     async def close(self) -> None:
@@ -117,6 +119,17 @@ class ClusterWatcher:
 
         handler = Handler(changed, synced)
         await Reflector(self._api, resource, read, handler, namespace=namespace, selector=selector).run()
+
+    def _read_job(self, item: Object) -> JobView:
+        view = read_job(item)
+        self._adoption.objects.seen(item)
+        return view
+
+    def _read_pod(self, item: Object) -> PodView:
+        view = read_pod(item)
+        if view.owner is None:
+            self._adoption.objects.seen(item)
+        return view
 
     def _job_changed(self, old: JobView | None, new: JobView | None) -> None:
         self._registry.job_changed(old, new)
@@ -157,13 +170,18 @@ class ClusterWatcher:
             return
         unit = self._registry.get(self._registry.key_of(view) or ("", 0))
         if unit is None or unit.stopping is None:  # else Starburst deleted it
-            self._cancel(view.labels.get(names.JOB) or adopted_id(view.name, view.uid))
+            self.cancel(view.labels.get(names.JOB) or adopted_id(view.name, view.uid))
 
-    def _cancel(self, job_id: str) -> None:
+    def cancel(self, job_id: str) -> None:
         """Request the cancellation; it is repeated for a job that the core has not taken up yet."""
         self._report(CancelRequested(job_id))
         if self._desk.record(job_id) is None:
             self._unwanted.add(job_id)
+
+    def lost(self, job_id: str) -> None:
+        """Another Starburst was the first to mark the object of this job: it is theirs."""
+        self._status_writer.forget(job_id)
+        self.cancel(job_id)
 
     def _is_placed(self, pod: PodView) -> bool:
         """Whether the core counts the run that a pod is part of."""
@@ -206,7 +224,7 @@ class ClusterWatcher:
         there = self._adoption.uids()
         for job_id, adopted in self._desk.adopted().items():
             if adopted.uid not in there and not (adopted.kind == "Pod" and self._may_be_made_anew(job_id)):
-                self._cancel(job_id)
+                self.cancel(job_id)
 
     def _may_be_made_anew(self, job_id: str) -> bool:
         """Whether the Pod of a job may be missing, or be another one, because of what Starburst did."""

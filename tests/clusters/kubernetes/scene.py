@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -63,8 +63,10 @@ class FakeDesk:
     def on_cluster(self) -> list[str]:
         return [each.id for each in self.records.values() if each.alive and each.site is Site.CLUSTER]
 
-    def submit(self, submission: Submission) -> None:
-        self.submissions.setdefault(submission.job.id, submission)
+    def submit(self, submissions: Sequence[Submission]) -> Mapping[str, str]:
+        for submission in submissions:
+            self.submissions.setdefault(submission.job.id, submission)
+        return {}
 
 
 class Scene:
@@ -98,8 +100,8 @@ class Scene:
             ),
         )
 
-    async def _read(self, obj: Object, job_id: str) -> Submission | str:
-        answer = read(FoundObject(json.dumps(obj), job_id))
+    async def _read(self, body: str, job_id: str) -> Submission | str:
+        answer = read(FoundObject(body, job_id))
         return "; ".join(answer.problems) if answer.problems else answer.submissions[0]
 
     async def _connect(self) -> Api:
@@ -174,7 +176,7 @@ class Scene:
         del manifest["metadata"]["labels"]
         job = Job(job_id, "its-name", (Resources(1, 1000, 0),) * tasks, grace_s=20.0)
         submitter = replace(ANYBODY, namespaces=(namespace,)) if namespace != NS else ANYBODY
-        self.desk.submit(Submission(job, Workload(manifest=json.dumps(manifest), submitter=submitter)))
+        self.desk.submit([Submission(job, Workload(manifest=json.dumps(manifest), submitter=submitter))])
         return self.take_up(job_id)
 
     def take_up(self, job_id: str) -> JobRecord:

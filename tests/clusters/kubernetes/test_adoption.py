@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,8 @@ import pytest
 from starburst.domain.job import Phase, Submission
 from starburst.kube import names
 from starburst.kube.resources import JOBS, PODS
-from starburst.runs.ports import QueueFullError
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import ME, NS, Scene, a_job, a_pod, play
-from tests.kube_unit.store import Object
 
 
 @KINDS
@@ -80,10 +79,10 @@ def test_one_that_cannot_be_taken_in_whatever_is_wrong_does_not_stop_the_others(
 ) -> None:
     read = Scene._read
 
-    async def failing(scene: Scene, obj: Object, job_id: str) -> Submission | str:
-        if obj["metadata"]["name"] == "odd":
+    async def failing(scene: Scene, body: str, job_id: str) -> Submission | str:
+        if job_id.startswith("odd-"):
             raise error
-        return await read(scene, obj, job_id)
+        return await read(scene, body, job_id)
 
     async def act(scene: Scene) -> None:
         scene.world.add(JOBS, a_job("odd"))
@@ -100,8 +99,8 @@ def test_one_that_there_is_no_room_for_is_told_so_and_taken_in_when_there_is(
     async def act(scene: Scene) -> None:
         submit = scene.desk.submit
 
-        def full(submission: Submission) -> None:
-            raise QueueFullError("user 'ada' has 9 jobs waiting")
+        def full(submissions: Sequence[Submission]) -> Mapping[str, str]:
+            return {item.job.id: "user 'ada' has 9 jobs waiting" for item in submissions}
 
         monkeypatch.setattr(scene.desk, "submit", full)
         scene.world.add(JOBS, a_job("train"))

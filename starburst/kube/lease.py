@@ -26,7 +26,7 @@ import structlog
 
 from starburst.aio import answer_within, running
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, ApiUnreachableError
+from starburst.kube.errors import ApiError, ApiUnreachableError, LeaseLostError
 from starburst.kube.resources import LEASES, Object
 
 log = structlog.get_logger()
@@ -36,10 +36,6 @@ JITTER = 1.2
 
 #: What the leader does, given a function that says whether it still leads.
 Run = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
-
-
-class LeaseLostError(Exception):
-    """The Lease was not renewed in time, or another process holds it; `run` was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,7 @@ TIMING = Timing()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LeaseCandidate:
     """A process that competes for a Lease."""
 
     namespace: str
@@ -86,7 +82,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedLease:
     """A Lease, and the time at which this version was first seen, by the observer's monotonic clock."""
 
     lease: Object
@@ -128,15 +124,15 @@ class Follow:
     until: float
 
 
-def observe(before: Seen | None, lease: Object | None, now: float) -> Seen | None:
+def observe(before: ObservedLease | None, lease: Object | None, now: float) -> ObservedLease | None:
     """The observation after a read; an unchanged Lease keeps the time of its first observation."""
     if lease is None:
         return None
-    seen = Seen(lease, now)
+    seen = ObservedLease(lease, now)
     return before if before is not None and before.version == seen.version else seen
 
 
-def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Follow:
+def decide(seen: ObservedLease | None, identity: str, now: float) -> Acquire | Renew | Follow:
     """Whether to take the Lease, renew it or wait."""
     if seen is None or not seen.holder:
         return Acquire()
@@ -145,7 +141,7 @@ def decide(seen: Seen | None, identity: str, now: float) -> Acquire | Renew | Fo
     return Acquire() if now > seen.expires_at else Follow(seen.expires_at)
 
 
-def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
+def held(seen: ObservedLease | None, by: LeaseCandidate, wall: str) -> Object:
     """The body that takes or renews the Lease; its times are informative only."""
     ours = {
         "holderIdentity": by.identity,
@@ -166,7 +162,7 @@ def held(seen: Seen | None, by: Candidate, wall: str) -> Object:
     return {**seen.lease, "spec": spec}
 
 
-def released(seen: Seen, wall: str) -> Object:
+def released(seen: ObservedLease, wall: str) -> Object:
     """The body that releases the Lease: any process may take it at once."""
     spec = {**seen.lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": wall}
     return {**seen.lease, "spec": spec}
@@ -183,8 +179,11 @@ async def lead(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     draw: random.Random | None = None,
+    heard: Callable[[str], None] = lambda _holder: None,
 ) -> None:
     """Wait until this process holds the Lease, then execute `run(still_leading)` for as long as it does.
+
+    `heard` is given the identity of another process whenever that is seen to hold the Lease.
 
     `identity` must be unique to this process, not only to its host. `still_leading()` depends on the clock
     only: it turns false when the last renewal is `timing.deadline_s` old, even if a call hangs. When `run`
@@ -194,8 +193,8 @@ async def lead(
         LeaseLostError: the Lease was lost; run was cancelled and has ended.
         Exception: what `run` raised.
     """
-    who = Candidate(namespace, name, identity, timing)
-    elector = _Elector(api, who, clock)
+    who = LeaseCandidate(namespace, name, identity, timing)
+    elector = _Elector(api, who, clock, heard)
     draw = draw or random.Random()
     while not elector.leading():
         await elector.look()
@@ -220,11 +219,14 @@ async def lead(
 class _Elector:
     """One process's observation of the Lease, and the time until which it leads."""
 
-    def __init__(self, api: Api, who: Candidate, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, api: Api, who: LeaseCandidate, clock: Callable[[], float], heard: Callable[[str], None]
+    ) -> None:
         self._api = api
+        self._heard = heard
         self._who = who
         self._clock = clock
-        self._seen: Seen | None = None
+        self._seen: ObservedLease | None = None
         self._until = -math.inf
         self._stopped = False
 
@@ -259,7 +261,9 @@ class _Elector:
         await self._read()
         todo = decide(self._seen, self._who.identity, self._clock())
         if isinstance(todo, Follow):
-            self._until = -math.inf  # another process holds the Lease
+            self._until = -math.inf
+            assert self._seen is not None
+            self._heard(self._seen.holder)
             return
         sent_at = self._clock()
         await self._write(held(self._seen, self._who, _wall()))

@@ -1,0 +1,233 @@
+"""Adoption: Jobs and Pods that users apply with a queue's label become jobs of that queue."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from starburst.aio import first_of
+from starburst.clusters.kubernetes.adoption.found_objects import FoundObjects, ObjectText, text_of
+from starburst.clusters.kubernetes.adoption.grouped_submissions import GroupedSubmissions
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
+from starburst.clusters.kubernetes.options import ClusterOptions
+from starburst.domain.job import Submission
+from starburst.kube import names
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, ApiUnreachableError
+from starburst.kube.objects import JobView, PodView
+from starburst.kube.recorder import Recorder, reference_to
+from starburst.kube.resources import JOBS, PODS, Object, Resource
+from starburst.kube.work_queue import WorkQueue
+from starburst.runs.ports import AdoptionPort, QueueFullError
+
+log = structlog.get_logger()
+
+#: Wall seconds between tries of one object when the server does not answer.
+PAUSE_S = 2.0
+#: The same if the queue's quota is full or the store refuses the job; and if the account has no rights in the
+#: namespace.
+LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
+#: Objects that are adopted at a time: most of them wait for the server or the disk.
+WORKERS = 24
+#: Tries to mark an object that others change meanwhile.
+MARK_TRIES = 5
+MAX_ID = 63
+
+
+def adopted_id(name: str, uid: str) -> str:
+    """The job id of an object: the same each time the object is found, and different for every object."""
+    end = "-" + hashlib.sha256(uid.encode()).hexdigest()[:8]
+    return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
+
+
+class Adoption:
+    """Hands in the jobs of objects that were found, then marks the objects. Both can be repeated: ids come
+    from uids.
+
+    `found` is called with each object before its job is handed in, `lost` with the job of an object that
+    another Starburst marked first; `rights` knows whether the job may leave for a cloud.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        desk: AdoptionPort,
+        *,
+        recorder: Recorder,
+        found: Callable[[str, JobView | PodView], None],
+        lost: Callable[[str], None],
+        rights: OffloadRights,
+        options: ClusterOptions,
+    ) -> None:
+        self._api = api
+        self._submissions = GroupedSubmissions(desk)
+        self._recorder = recorder
+        self._found = found
+        self._lost = lost
+        self._rights = rights
+        self._options = options
+        #: What the watches brought of objects that wait to be taken in.
+        self.objects = FoundObjects()
+        self._views: dict[str, JobView | PodView] = {}
+        self._refused: dict[str, str] = {}
+        #: Objects whose jobs were handed in, and that may not be marked yet.
+        self._handed_in: set[str] = set()
+        self._queue = WorkQueue()
+
+    def uids(self) -> set[str]:
+        """The uids of all objects with a queue's label."""
+        return set(self._views)
+
+    def is_taken(self, view: JobView | PodView) -> bool:
+        """Whether there is a job for an object, which may not be marked yet."""
+        return names.ADOPTED in view.annotations or view.uid in self._handed_in
+
+    def changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
+        """An event of the watches, for an object with a queue's label."""
+        if new is None:
+            if old is not None:
+                self._views.pop(old.uid, None)
+                self._refused.pop(old.uid, None)
+                self._handed_in.discard(old.uid)
+                self.objects.forget(old.uid)
+            return
+        self._views[new.uid] = new
+        if names.ADOPTED in new.annotations:
+            self._handed_in.discard(new.uid)
+        if _waits_for_us(new):
+            self._queue.add(new.uid)
+        else:
+            self.objects.forget(new.uid)
+
+    async def run(self) -> None:
+        """Adopt objects, some at a time, until cancelled."""
+        workers = {f"adoption {number}": self._work() for number in range(WORKERS)}
+        await first_of({**workers, "submissions": self._submissions.run()})
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._queue.take()
+            try:
+                view = self._views.get(uid)
+                if view is not None and _waits_for_us(view):
+                    await self._try(view)
+            finally:
+                self._queue.done(uid)
+
+    async def _try(self, view: JobView | PodView) -> None:
+        """Adopt one object; whatever is wrong with it is its own trouble."""
+        try:
+            await self._adopt(view)
+        except (ApiError, ApiUnreachableError) as error:
+            log.warning("adoption-failed", object=f"{view.namespace}/{view.name}", error=str(error))
+            denied = isinstance(error, ApiError) and error.status == 403
+            self._later(view.uid, DENIED_PAUSE_S if denied else PAUSE_S)
+        except QueueFullError as error:
+            self._put_off(view, str(error))
+        except Exception:
+            log.exception("unreadable", object=f"{view.namespace}/{view.name}")
+            self._put_off(view, "Starburst cannot take it in; its log says why")
+
+    def _put_off(self, view: JobView | PodView, why: str) -> None:
+        self._handed_in.discard(view.uid)
+        self._refuse(view, why)
+        self._later(view.uid, LONG_PAUSE_S)
+
+    def _later(self, uid: str, pause_s: float) -> None:
+        asyncio.get_running_loop().call_later(pause_s, self._queue.add, uid)
+
+    async def _adopt(self, view: JobView | PodView) -> None:
+        text = self.objects.get(view.uid) or await self._fetched(view)
+        if text is None:
+            return
+        submission = await self._read(view, text)
+        latest = self._views.get(view.uid)
+        if isinstance(submission, str):
+            self._refuse(view, submission)
+            return
+        if latest is None or latest.deleting:
+            return
+        confined = await self._rights.why_confined(submission)
+        submission = replace(submission, job=replace(submission.job, confined=confined))
+        self._found(submission.job.id, view)
+        self._handed_in.add(view.uid)
+        await self._submissions.submit(submission)
+        await self._mark(view, text, submission.job.id)
+
+    async def _fetched(self, view: JobView | PodView) -> ObjectText | None:
+        """The object as it is now; None if it is there no more."""
+        there = await self._api.find(_resource(view), view.namespace, view.name)
+        return None if there is None or there["metadata"]["uid"] != view.uid else text_of(there)
+
+    async def _read(self, view: JobView | PodView, text: ObjectText) -> Submission | str:
+        """The job of an object, or why it cannot be taken in."""
+        submission = await self._options.read(text.body, adopted_id(view.name, view.uid))
+        if isinstance(submission, str):
+            return submission
+        queue = submission.job.queue
+        if self._options.queues and queue not in self._options.queues:
+            return f"there is no queue {queue!r}; the queues are {', '.join(self._options.queues)}"
+        return submission
+
+    async def _mark(self, view: JobView | PodView, text: ObjectText, job_id: str) -> None:
+        """Write on the version that was read whose the object is: of two Starbursts the second one loses."""
+        resource, where = _resource(view), f"{view.namespace}/{view.name}"
+        for _ in range(MARK_TRIES):
+            try:
+                await self._api.patch(resource, view.namespace, view.name, self._marks(text, job_id))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+            else:
+                log.info("adopted", job=job_id, object=where)
+                return
+            self.objects.forget(view.uid)
+            there = await self._api.find(resource, view.namespace, view.name)
+            if there is None or there["metadata"]["uid"] != view.uid:
+                return  # the watch says so, too, and its job is cancelled
+            labels = there["metadata"].get("labels") or {}
+            if names.JOB in labels:
+                if labels.get(names.CONTROLLER) != self._options.controller:
+                    log.warning("taken-by-another", object=where, controller=labels.get(names.CONTROLLER))
+                    self._lost(job_id)
+                return
+            text = text_of(there)
+        raise ApiError(409, "Conflict", f"{where} is changed faster than it can be marked")
+
+    def _marks(self, text: ObjectText, job_id: str) -> Object:
+        metadata: Object = {
+            "resourceVersion": text.version,
+            "labels": {names.JOB: job_id, names.CONTROLLER: self._options.controller},
+            "annotations": {names.ADOPTED: "true"},
+        }
+        if text.active_deadline_s is None:
+            return {"metadata": metadata}
+        # It would count the time in the queue; the run gets it back when it starts.
+        metadata["annotations"][names.ACTIVE_DEADLINE] = str(text.active_deadline_s)
+        return {"metadata": metadata, "spec": {"activeDeadlineSeconds": None}}
+
+    def _refuse(self, view: JobView | PodView, why: str) -> None:
+        """Write an event on the object, once per reason."""
+        if self._refused.get(view.uid) == why:
+            return
+        self._refused[view.uid] = why
+        log.warning("not-adopted", object=f"{view.namespace}/{view.name}", why=why)
+        self._recorder.put(reference_to(view), "Warning", "NotQueued", why)
+
+
+def _waits_for_us(view: JobView | PodView) -> bool:
+    """Whether an object names a queue and has not been adopted."""
+    asks = names.QUEUE in view.labels and view.scheduler == names.CHAKRA
+    if not asks or names.JOB in view.labels or view.deleting:
+        return False
+    if isinstance(view, JobView):
+        return not view.end and not view.suspended
+    return view.owner is None and not view.node and not view.over
+
+
+def _resource(view: JobView | PodView) -> Resource:
+    return JOBS if isinstance(view, JobView) else PODS
