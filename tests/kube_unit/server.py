@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -241,7 +241,11 @@ class FakeServer:
     def _called(self, asked: Asked) -> Object | bytes:
         if asked.path == "/version":
             return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}"}
+        if asked.path == "/api/v1":
+            return {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
         address = Address.of(asked.path)
+        if asked.headers.get("Content-Type", "").startswith("application/apply-patch"):
+            return self.store.create(replace(address, name=""), asked.body)
         if asked.method == "GET":
             if address.sub == "log":
                 return self.logs.get((address.namespace, address.name), b"")

@@ -14,26 +14,16 @@ from translator.intake.rules import IntakeRules
 
 
 def object_reader(
-<<<<<<< HEAD
     config: Config, cluster: KubernetesConfig, rules: IntakeRules
-) -> Callable[[Mapping[str, Any], str], Awaitable[Submission | str]]:
-    """A parser of objects: the submission for a job id, or the problems as text."""
-
-    async def read(obj: Mapping[str, Any], job_id: str) -> Submission | str:
-        found = FoundObject(json.dumps(obj), job_id, rules, cluster.user_from)
-        answer = await asyncio.to_thread(shared().read, found)
-=======
-    config: Config, cluster: KubernetesConfig, carried: Carried | None
 ) -> Callable[[str, str], Awaitable[Submission | str]]:
     """A parser of objects in JSON: the submission for a job id, or the problems as text."""
 
     turns = asyncio.Semaphore(WORKERS)
 
     async def read(body: str, job_id: str) -> Submission | str:
-        found = FoundObject(body, job_id, carried, cluster.user_from)
+        found = FoundObject(body, job_id, rules, cluster.user_from)
         async with turns:  # else threads that other work needs would wait for a worker
             answer = await asyncio.to_thread(shared().read, found)
->>>>>>> main
         problems = [*answer.problems, *too_urgent(config.limits.priority, answer)]
         return "; ".join(problems) if problems else answer.submissions[0]
 

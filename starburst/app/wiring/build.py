@@ -44,11 +44,7 @@ from translator.tasks.runtime_values import UnresolvedError
 
 if TYPE_CHECKING:
     from starburst.clouds.sky.runs.inputs import ValueSource
-<<<<<<< HEAD
-=======
     from starburst.clusters.kubernetes.leadership import LeaseOptions
-    from starburst.kube.api import Api
->>>>>>> main
 
 
 #: Longest wait of the scheduler's event loop for another writer, milliseconds; then it tries again later.

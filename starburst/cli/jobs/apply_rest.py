@@ -29,8 +29,8 @@ def apply_rest(sources: Sequence[ManifestText]) -> list[str]:
 
 
 async def _apply(found: Sequence[tuple[str, Companion]]) -> None:
+    from starburst.cli.jobs.server_side_apply import apply, current_namespace  # noqa: PLC0415
     from starburst.kube.api import Api  # noqa: PLC0415 - an optional dependency
-    from starburst.kube.apply import apply, current_namespace  # noqa: PLC0415
     from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError  # noqa: PLC0415
 
     namespace = current_namespace()

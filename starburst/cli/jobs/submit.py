@@ -24,6 +24,7 @@ from translator.intake.texts import PASSED_OVER
 
 def submit(
     files: Annotated[list[str], typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
+    *,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would happen; submit nothing.")
     ] = False,
@@ -79,7 +80,8 @@ def _read(file: str) -> ManifestText:
 
 def _without_note(row: Keys) -> Keys:
     """A row without the note on documents that are no jobs, which were applied."""
-    return {**row, "notes": [note for note in row["notes"] if not note.startswith(PASSED_OVER)]}
+    notes: Any = row["notes"]
+    return {**row, "notes": [note for note in notes if not note.startswith(PASSED_OVER)]}
 
 
 def _say(

@@ -20,7 +20,7 @@ _SERVERS = ("creationTimestamp", "generation", "managedFields", "resourceVersion
 def current_namespace() -> str:
     """The namespace of the kubeconfig's current context, as kubectl takes it."""
     try:
-        _, active = library.list_kube_config_contexts()
+        _, active = library.list_kube_config_contexts()  # type: ignore[no-untyped-call]
     except library.ConfigException:
         return "default"
     return str(active["context"].get("namespace") or "default")
