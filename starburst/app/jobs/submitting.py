@@ -94,11 +94,12 @@ def _not_allowed(config: Config, answer: ReadAnswer, submitter: Submitter) -> li
     if tenancy is None:
         return []
     problems = []
+    offers = intake_rules(config).offers
     for place, item in zip(answer.places, answer.submissions, strict=True):
         job, manifest = item.job, item.workload.manifest
         if manifest is None:
             continue
-        leaves = job.cloud is not CloudChoice.NEVER
+        leaves = offers and job.cloud is not CloudChoice.NEVER
         ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
         problems += [f"{place}: {error.line}" for error in ruling.errors]
     return problems
