@@ -41,6 +41,8 @@ class NodeView:
     #: Not cordoned.
     schedulable: bool
     ready: bool
+    #: When it stopped being Ready, epoch seconds; None if it is Ready or does not say.
+    unready_since: float | None = None
 
     @property
     def gpu_type(self) -> str:
@@ -92,6 +94,11 @@ class PodView:
     message: str
     #: The scheduler's message on why it cannot be bound; "" if there is none.
     unschedulable: str
+    #: Why the cluster, and not its user, takes it away (condition DisruptionTarget); "" if it does not.
+    disruption: str = ""
+    #: When its grace is over, epoch seconds; None if it is not being deleted.
+    delete_by: float | None = None
+    finalizers: tuple[str, ...] = ()
     #: The claims of its volumes.
     claims: tuple[ClaimUse, ...] = ()
 
@@ -133,6 +140,10 @@ class JobView:
     end_message: str
     #: Epoch seconds; None before the Job controller saw it.
     started_at: float | None
+    #: activeDeadlineSeconds; None if it has none.
+    limit_s: float | None = None
+    #: Whether another object made it, e.g. a CronJob.
+    owned: bool = False
 
     @property
     def withdrawn(self) -> bool:
@@ -148,6 +159,7 @@ class JobView:
 def read_node(item: Object) -> NodeView:
     """Of a v1 Node."""
     metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    ready = _condition(status, "Ready")
     return NodeView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -157,7 +169,8 @@ def read_node(item: Object) -> NodeView:
             Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in spec.get("taints") or ()
         ),
         schedulable=not spec.get("unschedulable", False),
-        ready=_condition(status, "Ready").get("status") == "True",
+        ready=ready.get("status") == "True",
+        unready_since=None if ready.get("status") == "True" else timestamp(ready.get("lastTransitionTime")),
     )
 
 
@@ -188,6 +201,9 @@ def read_pod(item: Object) -> PodView:
         reason=intern(end.reason),
         message=end.message,
         unschedulable=_unschedulable(status),
+        disruption=_disruption(status),
+        delete_by=timestamp(metadata.get("deletionTimestamp")),
+        finalizers=interned(tuple(metadata.get("finalizers") or ())),
         claims=tuple(claims_of(spec, metadata["name"])),
     )
 
@@ -211,6 +227,8 @@ def read_job(item: Object) -> JobView:
         end_reason=condition.get("reason", ""),
         end_message=condition.get("message", ""),
         started_at=timestamp(status.get("startTime")),
+        limit_s=spec.get("activeDeadlineSeconds"),
+        owned=_owner(metadata) is not None,
     )
 
 
@@ -276,6 +294,13 @@ def _condition(status: Object, kind: str) -> Object:
 def _unschedulable(status: Object) -> str:
     scheduled = _condition(status, "PodScheduled")
     return scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+
+
+def _disruption(status: Object) -> str:
+    found = _condition(status, "DisruptionTarget")
+    if found.get("status") != "True":
+        return ""
+    return ": ".join(filter(None, (found.get("reason"), found.get("message"))))
 
 
 def _is_so(status: Object, kind: str) -> bool:

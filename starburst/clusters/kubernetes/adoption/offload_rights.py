@@ -77,6 +77,8 @@ class OffloadRights:
         self._who: dict[str, OffloadSubject] = {}
         #: The answers of this round.
         self._answers: dict[OffloadSubject, str] = {}
+        #: Why jobs stay on the cluster whatever their rights are.
+        self._kept: dict[str, str] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def begin(self) -> None:
@@ -87,6 +89,16 @@ class OffloadRights:
             if who is not None:
                 self._who[job_id] = who
         await self._round()
+
+    def keep(self, job_id: str, why: str) -> None:
+        """Let a job stay on the cluster from now on for this reason; with "" its rights decide again."""
+        if self._kept.get(job_id, "") == why:
+            return
+        if not why:
+            del self._kept[job_id]
+        else:
+            self._kept[job_id] = why
+            self._report(LeaveRuled(job_id, why))
 
     async def run(self) -> None:
         """Rounds until cancelled, after `begin`."""
@@ -113,8 +125,9 @@ class OffloadRights:
         self._answers.update(answers)
         for job_id, who in jobs.items():
             record = self._desk.record(job_id)
-            if record is not None and record.confined != answers[who]:
-                self._report(LeaveRuled(job_id, answers[who]))
+            why = self._kept.get(job_id, answers[who])
+            if record is not None and record.confined != why:
+                self._report(LeaveRuled(job_id, why))
 
     async def _ask(self, who: OffloadSubject) -> str:
         async with self._slots:
@@ -127,6 +140,7 @@ class OffloadRights:
             record = self._desk.record(job_id)
             if record is not None and record.phase.is_end:
                 del self._who[job_id]
+                self._kept.pop(job_id, None)
             elif record is not None and not record.alive:
                 found[job_id] = who
         return found
