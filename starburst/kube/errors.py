@@ -11,14 +11,23 @@ LONGEST_PAUSE_S = 30.0
 class ApiError(Exception):
     """The server refused a call. `reason` is Kubernetes' word, such as NotFound or Conflict.
 
-    `retry_after_s`: how long the server asks to wait, at most LONGEST_PAUSE_S.
+    `retry_after_s`: how long the server asks to wait, at most LONGEST_PAUSE_S. `causes`: "field: message" of
+    each invalid field.
     """
 
-    def __init__(self, status: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after_s: float = 0.0,
+        causes: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
+        self.causes = causes
         self.retry_after_s = min(retry_after_s, LONGEST_PAUSE_S)
 
 
@@ -47,5 +56,13 @@ class KubeCredentialsError(Exception):
 
 def refusal(status: int, told: dict[str, Any], after_s: float = 0.0) -> ApiError:
     """The error that a v1 Status describes."""
-    after_s = after_s or float((told.get("details") or {}).get("retryAfterSeconds") or 0)
-    return ApiError(status, str(told.get("reason", "")), str(told.get("message", "")), after_s)
+    details = told.get("details") or {}
+    after_s = after_s or float(details.get("retryAfterSeconds") or 0)
+    causes = [f"{each.get('field')}: {each.get('message')}" for each in details.get("causes") or ()]
+    return ApiError(
+        status,
+        str(told.get("reason", "")),
+        str(told.get("message", "")),
+        after_s,
+        tuple(" ".join(cause.split()) for cause in dict.fromkeys(causes)),
+    )

@@ -251,3 +251,56 @@ def test_a_claim_goes_along_to_real_machines_if_the_config_maps_it(cli, past, wr
     told = cli("submit", write("a.yaml", json.dumps(job)))
     assert told.code == 0
     assert note in told.err
+
+
+COMPANION = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}})
+
+
+def test_what_is_no_job_is_named_and_with_apply_rest_applied_by_the_user(
+    cli, write, server, monkeypatch, tmp_path
+):
+    file = write("a.yaml", COMPANION, manifest("a", "true"))
+    assert "note: not a job and passed over: ConfigMap conf" in cli("submit", "--dry-run", file).err
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path / "config")))
+    told = cli("submit", "--apply-rest", file)
+    assert (told.code, "ConfigMap conf applied" in told.err, "passed over" in told.err) == (0, True, False)
+    (patch,) = [call for call in server.asked if call.method == "PATCH"]
+    assert patch.path == "/api/v1/namespaces/default/configmaps/conf"
+    assert patch.query == {"fieldManager": "starburst-submit"}
+
+
+def test_nothing_is_applied_for_jobs_that_are_refused(cli, write, monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    told = cli("submit", "--apply-rest", write("a.yaml", COMPANION, manifest("a", "true", max_wait="15")))
+    assert told.code == 2
+    assert "max-wait" in told.err
+
+
+def test_without_a_kubeconfig_apply_rest_says_so(cli, past, write, monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    told = cli("submit", "--apply-rest", write("a.yaml", COMPANION, manifest("a", "true")))
+    assert told.code == 2
+    assert told.err.startswith("error: --apply-rest: ")
+    assert past.store.requests(9) == []
+
+
+def test_the_server_is_asked_whether_it_takes_a_job_before_starburst_does(cli, past, write, server, tmp_path):
+    kubeconfig = str(server.kubeconfig(tmp_path / "config"))
+    config = parse_config({"cluster": {"kind": "kubernetes", "kubeconfig": kubeconfig}}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    cause = "spec.template.spec.containers[0].ports[0]: Invalid value"
+    server.fail("POST /apis/batch", status=422, causes=(cause,))
+    file = write("a.yaml", manifest("a", "true"))
+    told = cli("submit", file)
+    assert (told.code, told.err) == (2, f"error: {file}, job a: {cause}\n")
+    assert past.store.requests(9) == []
+    assert cli("submit", file).code == 0
+
+
+def test_a_cluster_that_is_away_is_a_note_and_no_refusal(cli, past, write, monkeypatch, tmp_path):
+    config = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    told = cli("submit", write("a.yaml", manifest("a", "true")))
+    assert told.code == 0
+    assert "note: the cluster was not asked whether it takes it: " in told.err

@@ -13,7 +13,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,6 +38,8 @@ class Fault:
     status: int = 0
     reason: str = ""
     message: str = "as ordered"
+    #: Of an invalid object, "field: message" each.
+    causes: tuple[str, ...] = ()
     headers: dict[str, str] = field(default_factory=dict)
     #: … never answer, or, if not silent, break the connection.
     silent: bool = False
@@ -228,6 +230,8 @@ class FakeServer:
             return web.Response(text=fault.text)
         if fault.status:
             body = _status(fault.status, fault.reason, fault.message)
+            causes = [cause.partition(": ") for cause in fault.causes]
+            body["details"] = {"causes": [{"field": field, "message": why} for field, _, why in causes]}
             return web.json_response(body, status=fault.status, headers=fault.headers)
         if fault.silent:
             await self._over.wait()
@@ -237,11 +241,17 @@ class FakeServer:
     def _called(self, asked: Asked) -> Object | bytes:
         if asked.path == "/version":
             return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}"}
+        if asked.path == "/api/v1":
+            return {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
         address = Address.of(asked.path)
+        if asked.headers.get("Content-Type", "").startswith("application/apply-patch"):
+            return self.store.create(replace(address, name=""), asked.body)
         if asked.method == "GET":
             if address.sub == "log":
                 return self.logs.get((address.namespace, address.name), b"")
             return self.store.get(address) if address.name else self._listed(address, asked.query)
+        if asked.method == "POST" and asked.query.get("dryRun"):
+            return {**asked.body}
         if asked.method == "POST":
             return self._posted(address, asked.body)
         if asked.method == "PUT":

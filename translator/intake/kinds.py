@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from translator.field import Field
 
@@ -43,12 +44,12 @@ _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 class Companion:
     """A document beside the jobs of a text, such as a ConfigMap: it is not Starburst's to create."""
 
-    api_version: str
     kind: str
     name: str
+    value: dict[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" if self.name else self.kind
+        return f"{self.kind} {self.name}"
 
 
 def has_kind(manifest: Field) -> bool:
@@ -65,8 +66,9 @@ def has_kind(manifest: Field) -> bool:
         kind.refuse("a List in a List is not supported; put its items into the outer one")
     elif _is_of(api_version, _VOLCANO[0]) and kind.value == "Job":
         kind.refuse(f"{_VOLCANO[1]} is not taken yet; {_VOLCANO[2]}", show=False)
-    elif isinstance(kind.value, str) and kind.value in _WORKLOADS:
-        kind.refuse(f"a {kind.value} is not taken yet; {_WORKLOADS[kind.value]}", show=False)
+    elif isinstance(kind.value, str) and _is_workload(kind.value):
+        mend = _WORKLOADS.get(kind.value, _GANG)
+        kind.refuse(f"{_a(kind.value)} is not taken yet; {mend}", show=False)
     elif not isinstance(kind.value, str) or kind.value not in API_VERSIONS:
         kind.refuse(f"not a batch job; {TAKEN}")
     elif api_version.value != API_VERSIONS[kind.value]:
@@ -85,10 +87,19 @@ def companion(manifest: Field) -> Companion | None:
     kind, api_version = value.get("kind"), value.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(api_version, str) or not _KIND.fullmatch(kind):
         return None
-    if kind in API_VERSIONS or kind in LISTS or kind in _WORKLOADS:
+    if kind in API_VERSIONS or kind in LISTS or _is_workload(kind):
         return None
     name = manifest.at("metadata").at("name").value
-    return Companion(api_version, kind, name if isinstance(name, str) else "")
+    return Companion(kind, name, value) if isinstance(name, str) and name else None
+
+
+def _is_workload(kind: str) -> bool:
+    return kind in _WORKLOADS or (kind.endswith("Job") and kind not in API_VERSIONS)
+
+
+def _a(kind: str) -> str:
+    """With its article: an MPIJob, a JobSet."""
+    return f"{'an' if kind[0] in 'AEIOMX' else 'a'} {kind}"
 
 
 def _is_of(api_version: Field, group: str) -> bool:

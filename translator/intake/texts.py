@@ -23,6 +23,8 @@ from translator.manifests.live_object import as_submitted
 from translator.manifests.manifest import submission
 
 _LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
+#: How the note begins that names documents that are no jobs.
+PASSED_OVER = "not a job and passed over"
 #: Companions named in a note.
 MAX_NAMED = 8
 #: Largest number of documents per text.
@@ -74,6 +76,19 @@ def read_firsts(
     return found.with_companions_named()
 
 
+def companions_in(text: str, source: str) -> list[Companion]:
+    """The documents of a text that are no jobs, in order.
+
+    Raises:
+        ManifestErrors: the text is no YAML.
+    """
+    found: list[Companion] = []
+    for index, chunk in enumerate(chunks(text), 1):
+        report = EMBEDDED.report(source, index)
+        found += filter(None, map(companion, _manifests(load(chunk, source, index), report)))
+    return found
+
+
 @dataclass(slots=True)
 class _Found:
     """What the documents of a text come to."""
@@ -110,7 +125,7 @@ class _Found:
         more = len(self.companions) - MAX_NAMED
         told = f"{names} and {more} more" if more > 0 else names
         first, *others = self.submissions
-        note = f"not a job and passed over: {told}; apply them with kubectl apply -f, or give --apply-rest"
+        note = f"{PASSED_OVER}: {told}; apply them with kubectl apply -f, or give --apply-rest"
         return [replace(first, notes=(*first.notes, note)), *others]
 
 

@@ -11,7 +11,7 @@ from starburst.app.config import Config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
-from starburst.app.wiring.build import connect
+from starburst.app.wiring.kube_client import connect
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadSubject, why_confined
 from starburst.clusters.kubernetes.leadership import identity_of, lease_namespace, missing_rights
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from starburst.app.config import Config
+from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.jobs.dependencies import resolved
 from starburst.app.jobs.serializers import Keys, explanation_keys
@@ -18,6 +21,7 @@ from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
+from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.stored import intake_rules, live_core, stored_config
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
@@ -74,6 +78,7 @@ def read_sources(
         replace(item, job=replace(item.job, user=user), workload=replace(item.workload, submitter=submitter))
         for item in (_noted(item, config.policy.max_grace) for item in answer.submissions)
     ]
+    owned = _taken_by_the_server(config, answer, owned)
     return resolved(store, [job for first in owned for job in members(first)], queues)
 
 
@@ -89,14 +94,45 @@ def _not_allowed(config: Config, answer: ReadAnswer, submitter: Submitter) -> li
     if tenancy is None:
         return []
     problems = []
+    offers = intake_rules(config).offers
     for place, item in zip(answer.places, answer.submissions, strict=True):
         job, manifest = item.job, item.workload.manifest
         if manifest is None:
             continue
-        leaves = job.cloud is not CloudChoice.NEVER
+        leaves = offers and job.cloud is not CloudChoice.NEVER
         ruling = rule(tenancy, json.loads(manifest), job.queue, submitter, leaves=leaves)
         problems += [f"{place}: {error.line}" for error in ruling.errors]
     return problems
+
+
+def _taken_by_the_server(
+    config: Config, answer: ReadAnswer, submissions: list[Submission]
+) -> list[Submission]:
+    """The submissions, if a Kubernetes cluster would take their objects; else one line per cause.
+
+    A cluster that does not answer is no reason to refuse a job, only for a note.
+    """
+    tenancy = config.tenancy()
+    asked = [item for item in submissions if item.job.cloud is not CloudChoice.ONLY]
+    if tenancy is None or not asked or not isinstance(config.cluster, KubernetesConfig):
+        return submissions
+    need_kubernetes()
+    from starburst.app.jobs.server_dry_run import server_dry_run  # noqa: PLC0415 - an optional dependency
+
+    told = asyncio.run(server_dry_run(partial(connect, config.cluster), tenancy, asked))
+    places = dict(zip((item.job.id for item in submissions), answer.places, strict=True))
+    problems = [
+        f"{places[item.job.id]}: {line}"
+        for item, lines in zip(asked, told.refusals, strict=True)
+        for line in lines
+    ]
+    if problems:
+        raise UserError("\n".join(problems))
+    if not told.unasked:
+        return submissions
+    first, *others = submissions
+    note = f"the cluster was not asked whether it takes it: {told.unasked}"
+    return [replace(first, notes=(*first.notes, note)), *others]
 
 
 def _noted(item: Submission, max_grace_s: float) -> Submission:

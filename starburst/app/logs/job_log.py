@@ -43,7 +43,7 @@ async def read_log(
     """
     position = position or LogPosition()
     if _on_kubernetes(store):
-        from starburst.app.wiring.build import need_kubernetes  # noqa: PLC0415 - slow to import, not always needed
+        from starburst.app.wiring.kube_client import need_kubernetes  # noqa: PLC0415 - slow to import, not always needed
 
         need_kubernetes()
         from starburst.app.logs.pod_logs import read_pods  # noqa: PLC0415 - its needs are an extra

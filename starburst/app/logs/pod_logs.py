@@ -10,7 +10,7 @@ from starburst.app.config.home import Home
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.logs.sites import LogFile, LogPart, LogPosition, LogWriter, find_logs
-from starburst.app.wiring.build import connect
+from starburst.app.wiring.kube_client import connect
 from starburst.app.wiring.stored import stored_config
 from starburst.clusters.kubernetes.logs import PodLog, find_pod_logs, lines
 from starburst.domain.job import Site, Submission, is_over

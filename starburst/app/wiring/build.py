@@ -26,6 +26,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.jobs.intake import JobIntake
 from starburst.app.reading.adopted import object_reader
+from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.stored import intake_rules
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
@@ -44,7 +45,6 @@ from translator.tasks.runtime_values import UnresolvedError
 if TYPE_CHECKING:
     from starburst.clouds.sky.runs.inputs import ValueSource
     from starburst.clusters.kubernetes.leadership import LeaseOptions
-    from starburst.kube.api import Api
 
 
 #: Longest wait of the scheduler's event loop for another writer, milliseconds; then it tries again later.
@@ -283,31 +283,6 @@ def _tracing(config: Config, store: Store, pace: Pace) -> list[StepObserver]:
     from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - an optional dependency
 
     return [Tracing(config.tracing, _controller_id(store), pace)]
-
-
-async def connect(cluster: KubernetesConfig) -> Api:
-    """A client of the config's API server.
-
-    Raises:
-        CredentialsError: there is no usable kubeconfig.
-    """
-    from starburst.kube.api import Api  # noqa: PLC0415 - an optional dependency
-
-    return await Api.connect(
-        None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context
-    )
-
-
-def need_kubernetes() -> None:
-    """Check the dependencies of `starburst.kube`; called before anything of it is imported.
-
-    Raises:
-        UserError: the extra is not installed.
-    """
-    if find_spec("kubernetes") is None:
-        raise UserError(
-            "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
-        )
 
 
 def need_otel() -> None:

@@ -11,16 +11,20 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from starburst.app.errors import UserError
+from starburst.app.jobs.serializers import Keys
 from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
+from starburst.cli.jobs.apply_rest import apply_rest
 from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.domain.job import Phase, is_over
 from starburst.visible import visible
+from translator.intake.texts import PASSED_OVER
 
 
 def submit(
     files: Annotated[list[str], typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
+    *,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would happen; submit nothing.")
     ] = False,
@@ -30,13 +34,27 @@ def submit(
     hold: Annotated[
         bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
     ] = False,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply-rest",
+            help="Apply what is no job in the files to the cluster of your kubeconfig, with your own rights.",
+        ),
+    ] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Submit jobs: all or, if one is bad, none."""
     if dry_run and wait:
         raise UserError("--wait: a dry run submits nothing to wait for; drop --wait or --dry-run")
     with open_backend() as backend:
-        rows = backend.submit([_read(file) for file in files], dry_run=dry_run, hold=hold)
+        sources = [_read(file) for file in files]
+        if apply and not dry_run:
+            backend.submit(sources, dry_run=True, hold=hold)  # nothing is applied for jobs that are refused
+            for name in apply_rest(sources):
+                say(f"{name} applied", sys.stderr)
+        rows = backend.submit(sources, dry_run=dry_run, hold=hold)
+        if apply:
+            rows = [_without_note(row) for row in rows]
         if dry_run:
             _say(rows, output, lambda row: f"{row['name']} {row['explanation']}", name="name")
             return
@@ -58,6 +76,12 @@ def _read(file: str) -> ManifestText:
     except UnicodeDecodeError:
         problem = f"{source}: is not a text file; write YAML in UTF-8"
     return ManifestText(source, problem=problem)
+
+
+def _without_note(row: Keys) -> Keys:
+    """A row without the note on documents that are no jobs, which were applied."""
+    notes: Any = row["notes"]
+    return {**row, "notes": [note for note in notes if not note.startswith(PASSED_OVER)]}
 
 
 def _say(

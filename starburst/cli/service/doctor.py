@@ -24,7 +24,7 @@ from starburst.app.doctor.doctor import (
 from starburst.app.doctor.embedded_checks import site_check, trust_check
 from starburst.app.doctor.unknown_machines import machine_checks
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import need_kubernetes
+from starburst.app.wiring.kube_client import need_kubernetes
 from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.store import tokens
 from starburst.store.errors import StoreError

@@ -16,7 +16,7 @@ import typer
 from starburst.app.config import parse_config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import connect, need_kubernetes
+from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.visible import visible
 from translator.carried import CloudStorage
 from translator.errors import ManifestErrors

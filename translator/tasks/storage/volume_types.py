@@ -89,6 +89,10 @@ def _check_native(volume: Field, *, carried: bool) -> None:
 def _check_source(source: Field, kind: str) -> None:
     if kind in _SOURCES:
         source.check(_SOURCES[kind])
+    if kind == "emptyDir":
+        medium = source.at("medium")
+        if medium.value not in (None, "", "Memory") and not str(medium.value).startswith("HugePages"):
+            medium.refuse("must be Memory, or absent for disk")
     required = _REQUIRED.get(kind)
     if required is not None and not source.at(required).text():
         source.at(required).refuse("is missing; write it")
