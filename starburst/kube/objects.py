@@ -91,6 +91,8 @@ class PodView:
     message: str
     #: The scheduler's message on why it cannot be bound; "" if there is none.
     unschedulable: str
+    #: Whether it has scheduling gates: nobody may bind it yet.
+    gated: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -130,6 +132,8 @@ class JobView:
     end_message: str
     #: Epoch seconds; None before the Job controller saw it.
     started_at: float | None
+    #: Whether its pods are made with scheduling gates.
+    gated: bool = False
 
     @property
     def withdrawn(self) -> bool:
@@ -185,6 +189,7 @@ def read_pod(item: Object) -> PodView:
         reason=intern(end.reason),
         message=end.message,
         unschedulable=_unschedulable(status),
+        gated=bool(spec.get("schedulingGates")),
     )
 
 
@@ -207,6 +212,7 @@ def read_job(item: Object) -> JobView:
         end_reason=condition.get("reason", ""),
         end_message=condition.get("message", ""),
         started_at=timestamp(status.get("startTime")),
+        gated=bool(spec["template"]["spec"].get("schedulingGates")),
     )
 
 

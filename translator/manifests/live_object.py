@@ -111,6 +111,7 @@ def _clean_job(spec: dict[str, Any]) -> None:
         spec.pop("selector", None)
     spec.pop("suspend", None)
     template = _mapping(spec, "template")
+    _mapping(template, "spec").pop("schedulingGates", None)  # its job is held until its pods have none
     if "metadata" in template:
         metadata = _keys_of_users(dict(_mapping(template, "metadata")))
         metadata.pop("creationTimestamp", None)
@@ -118,10 +119,10 @@ def _clean_job(spec: dict[str, Any]) -> None:
 
 
 def _clean_pod(spec: dict[str, Any]) -> None:
-    """Remove the node name, debug containers, and the priority, tolerations and credentials that admission
-    adds to every pod.
+    """Remove the node name, debug containers, scheduling gates, and the priority, tolerations and credentials
+    that admission adds to every pod.
     """
-    for key in ("nodeName", "ephemeralContainers", "priority"):
+    for key in ("nodeName", "ephemeralContainers", "priority", "schedulingGates"):
         spec.pop(key, None)
     _drop(spec, "tolerations", _is_injected)
     gone = {volume.get("name") for volume in _mappings(spec, "volumes") if _is_credentials(volume)}

@@ -187,9 +187,13 @@ class RunRegistry:
         """Whether an object belongs to this scheduler."""
         return view.labels.get(names.CONTROLLER) == self._controller
 
+    def active_pods(self, uid: str) -> list[PodView]:
+        """Pods of a Job of which something may be alive."""
+        return [pod for pod in self._pods.get(uid, {}).values() if not pod.over]
+
     def has_active_pods(self, uid: str) -> bool:
-        """Whether a Job has pods of which something may be alive."""
-        return any(not pod.over for pod in self._pods.get(uid, {}).values())
+        """Whether a Job has such pods."""
+        return bool(self.active_pods(uid))
 
     def key_of(self, view: JobView | PodView) -> RunKey | None:
         """The run that an object of ours is for; None of those of others, and of objects that wait."""

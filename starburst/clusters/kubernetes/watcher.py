@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from starburst.aio import TaskSet, first_of
 from starburst.clusters.kubernetes.adoption.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.adoption.holds import Holds
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.clusters.kubernetes.run_registry import RunRegistry
@@ -54,6 +55,7 @@ class ClusterWatcher:
         self._sweeper = sweeper
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
+        self._holds = Holds(desk, registry, report)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
         #: Watches, by resource and namespace, that are to be listed before the first report.
@@ -99,6 +101,7 @@ class ClusterWatcher:
             if record.id in self._unwanted:
                 self._unwanted.discard(record.id)
                 self._report(CancelRequested(record.id))
+        self._holds.told(changes)
         self._status_writer.told(changes)
         self._dirty.set()
 
@@ -145,8 +148,10 @@ class ClusterWatcher:
         assert pod is not None
         if pod.owner is None and names.QUEUE in pod.labels:
             self._object_changed(old, new)
-        elif pod.owner is not None and (new is None or new.over):
-            self._status_writer.pod_ended(pod.owner.uid)
+        elif pod.owner is not None:
+            self._holds.pod_changed(pod.owner.uid)
+            if new is None or new.over:
+                self._status_writer.pod_ended(pod.owner.uid)
         self._dirty.set()
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
@@ -160,6 +165,7 @@ class ClusterWatcher:
         if (new is None or new.deleting) and not (old is not None and old.deleting):
             self._deleted(view)
         self._adoption.changed(old, new)
+        self._holds.object_changed(view, gone=new is None)
         self._status_writer.object_changed(view, gone=new is None)
 
     def _deleted(self, view: JobView | PodView) -> None:

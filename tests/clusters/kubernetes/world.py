@@ -155,6 +155,8 @@ class World(FakeServer):
         if "deletionTimestamp" in pod["metadata"]:
             grace_s = pod["metadata"]["deletionGracePeriodSeconds"]
             self._later(min(grace_s, END_S), "end", pod)
+        elif pod["spec"].get("schedulingGates"):
+            pass
         elif not node and self.chakra and pod["spec"].get("schedulerName") == names.CHAKRA:
             self._bind(pod)
         elif node and phase == "Pending":
