@@ -35,7 +35,7 @@ from translator.tasks.storage.cloud_volumes import at_home
 def stored(scene: Scene, manifest: Mapping[str, Any], submitter: Submitter = ANYBODY) -> None:
     """A job that is in the store already, whoever let it in."""
     job = Job("old", "old", (Resources(1, 1000, 0),), queue="papers", cloud=CloudChoice.NEVER)
-    scene.desk.submit(Submission(job, Workload(manifest=json.dumps(manifest), submitter=submitter)))
+    scene.desk.submit([Submission(job, Workload(manifest=json.dumps(manifest), submitter=submitter))])
     scene.take_up("old")
 
 
