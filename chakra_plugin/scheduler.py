@@ -6,24 +6,26 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from chakra_plugin.binder import WORKERS, Binder
-from chakra_plugin.pod_events import NORMAL, PodEvent, PodEventReporter
+from chakra_plugin.pod_events import NORMAL, WARNING, PodEvent, PodEventReporter
 from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
 from chakra_plugin.scheduling.planner import Planner
+from chakra_plugin.volume_binder import VolumeBinder
 from starburst.aio import TaskSet, Wake, first_of
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
-from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
+from starburst.kube.resources import CLAIMS, JOBS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Object, Resource
+from starburst.kube.volumes.views import read_claim, read_class, read_volume
 
 log = structlog.get_logger()
 
@@ -32,6 +34,8 @@ log = structlog.get_logger()
 AHEAD = 4 * WORKERS
 #: Wall seconds in which events gather before a cycle.
 GATHER_S = 0.005
+#: Seconds after the start in which claims, volumes and storage classes are listed before the first cycle.
+VOLUMES_S = 10.0
 #: How often a victim's deletion is tried, and wall seconds between.
 EVICTION_TRIES, EVICTION_PAUSE_S = 5, 1.0
 
@@ -72,15 +76,21 @@ class ChakraScheduler:
         )
         self._leading: Callable[[], bool] = lambda: True
         self._binder = Binder(api, self, clock=clock, sleep=sleep)
+        self._volume_binder = VolumeBinder(api, self.planner.state.volumes, self, clock=clock, sleep=sleep)
         #: "" is all of them.
         self._job_namespaces = sorted(options.namespaces) or [""]
         self._unsynced = {("nodes", ""), ("pods", ""), *(("jobs", each) for each in self._job_namespaces)}
+        volumes = self.planner.state.volumes
+        volumes.unsynced |= {(VOLUMES.plural, ""), (STORAGE_CLASSES.plural, "")}
+        volumes.unsynced |= {(CLAIMS.plural, each) for each in self._job_namespaces}
+        self._volumes_by = 0.0
         self._evictions = TaskSet()
         self._count = count()
 
     async def run(self, still_leading: Callable[[], bool] = lambda: True) -> None:
         """Schedule until cancelled; nothing is bound while `still_leading` is false."""
         self._leading = still_leading
+        self._volumes_by = self._clock() + VOLUMES_S
         planner, clock = self.planner, self._clock
         parts = {
             "watch nodes": self._watch(NODES, read_node, planner.state.node_changed),
@@ -93,11 +103,27 @@ class ChakraScheduler:
                 )
                 for namespace in self._job_namespaces
             },
+            **self._volume_watches(),
+            "volumes": self._volume_binder.until_failure(),
             "cycles": self._cycles(),
             "binder": self._binder.run(),
             "events": self._reporter.run(),
         }
-        await first_of(parts)  # none ends by itself: until one fails or we are cancelled
+        try:
+            await first_of(parts)  # none ends by itself: until one fails or we are cancelled
+        finally:
+            await self._volume_binder.close()
+
+    def _volume_watches(self) -> dict[str, Coroutine[Any, Any, None]]:
+        volumes = self.planner.state.volumes
+        return {
+            "watch volumes": self._watch(VOLUMES, read_volume, volumes.volume_changed),
+            "watch storage classes": self._watch(STORAGE_CLASSES, read_class, volumes.class_changed),
+            **{
+                f"watch claims {namespace}": self._watch(CLAIMS, read_claim, volumes.claim_changed, namespace)
+                for namespace in self._job_namespaces
+            },
+        }
 
     async def _watch(
         self,
@@ -112,6 +138,7 @@ class ChakraScheduler:
 
         def synced() -> None:
             self._unsynced.discard((resource.plural, namespace))
+            self.planner.state.volumes.synced((resource.plural, namespace))
             self._wake.ring()
 
         handler = Handler(told, synced)
@@ -123,7 +150,7 @@ class ChakraScheduler:
         while True:
             await self._news()
             ahead = AHEAD - self._binder.outstanding
-            if self._unsynced or ahead < AHEAD // 2:
+            if self._unsynced or self._volumes_due() or ahead < AHEAD // 2:
                 continue  # its change wakes this loop
             self._cycle(ahead)
             if self.planner.state.queue.ready:
@@ -133,14 +160,23 @@ class ChakraScheduler:
     async def _news(self) -> None:
         """Wait until a cycle may find something to do."""
         at = self.planner.state.queue.next_wake()
-        await self._wake.wait(math.inf if at is None else max(0.0, at - self._clock()))
+        limit_s = math.inf if at is None else max(0.0, at - self._clock())
+        await self._wake.wait(min(limit_s, self._volumes_due() or math.inf))
+
+    def _volumes_due(self) -> float:
+        """Seconds for which lists of claims and volumes are awaited; pods without any go on then."""
+        left_s = self._volumes_by - self._clock() if self.planner.state.volumes.unsynced else 0.0
+        return max(0.0, left_s)
 
     def _cycle(self, limit: int) -> None:
         began = time.perf_counter()
         cycle = self.planner.plan(self._clock(), limit)
         took_s = time.perf_counter() - began
         for bind in cycle.binds:
-            self._binder.send(bind)
+            if bind.volumes is None:
+                self._binder.send(bind)
+            else:
+                self._volume_binder.send(bind, bind.volumes)
         for preemption in cycle.preemptions:
             self._evictions.ensure(next(self._count), partial(self._evict, preemption))
         for _ in range(cycle.failed):
@@ -169,6 +205,20 @@ class ChakraScheduler:
         self._wake.ring()
         self._metrics.bind_error()
         return self.planner.state.refused(bind, self._clock(), lost=lost)
+
+    def stands(self, bind: Bind) -> bool:
+        """Whether the pod still waits for this binding."""
+        return self.planner.state.stands(bind)
+
+    def volumes_bound(self, bind: Bind) -> None:
+        """All claims of the pod are bound."""
+        self._binder.send(bind)
+
+    def volumes_failed(self, bind: Bind, why: str) -> float | None:
+        """Claims of the pod were not bound."""
+        if self.stands(bind):
+            self._reporter.tell(PodEvent(bind.pod, WARNING, "FailedScheduling", why, condition=True))
+        return self.refused(bind, lost=False)
 
     def unanswered(self) -> None:
         """A binding had no answer; it is tried again."""

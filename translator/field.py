@@ -14,6 +14,19 @@ from translator.errors import ManifestError
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 ONLY_THE_CLUSTER = "only the cluster can do this: set the annotation starburst.io/cloud: never"
+AWAY = "does not go along to a cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class StayReason:
+    """A part of a manifest that cannot go along to a cloud, so that its job stays on the cluster."""
+
+    field: str
+    #: What it is, as in "stays on the cluster: PVC data".
+    part: str
+    why: str
+    #: How the job could leave, or be told to stay.
+    mend: str = ONLY_THE_CLUSTER
 
 
 @dataclass(slots=True)
@@ -24,10 +37,16 @@ class ManifestReport:
     document: int
     errors: list[ManifestError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: Why the job cannot leave; empty if it never does.
+    stays: list[StayReason] = field(default_factory=list)
     #: The cluster is Kubernetes and runs the manifest itself; false for the embedded cluster.
     native: bool = False
+    #: There are offers, so that jobs may be offloaded at all.
+    offers: bool = True
     #: The job may be offloaded to a cloud without Kubernetes.
     leaves: bool = True
+    #: A job that cannot leave stays on the cluster (policy.cannot_leave: stay); false: it is refused.
+    may_stay: bool = True
     #: Values and storage of the cluster that the job gets in the cloud; None is none.
     carries: Carried | None = None
     #: In the cloud the command runs on the instance itself, without the image.
@@ -77,16 +96,19 @@ class Field:
         """Record a note to the user about this field."""
         self.report.notes.append(f"{self.path}: {text}")
 
-    def refuse_away(
-        self, refusal: str, away: str = "does not go along to a cloud", *, show: bool = True
-    ) -> None:
-        """Record a problem of a field that only Kubernetes honours: with `refusal` on the embedded cluster,
-        with `away` for a job that may be offloaded.
+    def refuse_away(self, refusal: str, away: str = AWAY, *, show: bool = True, part: str = "") -> None:
+        """Judge a field that only Kubernetes honours: it is refused on the embedded cluster, and keeps an
+        offloadable job on a Kubernetes cluster. `part` names it in the reason; "" takes the field's name.
         """
         if not self.report.native:
             self.refuse(refusal, show=show)
-        elif self.report.leaves:
-            self.refuse(f"{away}; {ONLY_THE_CLUSTER}", show=False)
+        else:
+            self.stay(part or self.path.rpartition(".")[2], away)
+
+    def stay(self, part: str, why: str = AWAY, mend: str = ONLY_THE_CLUSTER) -> None:
+        """Record that this field keeps an offloadable job on the cluster."""
+        if self.report.leaves:
+            self.report.stays.append(StayReason(self.path, part, why, mend))
 
     def note_away(self, text: str) -> None:
         """Record a note on the loss of this field outside of Kubernetes: here, or after an offload."""

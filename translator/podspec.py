@@ -17,7 +17,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Generic, TypeVar
 
-from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Toleration
+from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Term, Toleration
 from starburst.domain.resources import MILLI
 from translator.quantity import quantity
 
@@ -137,13 +137,7 @@ def node_rules(spec: Mapping[str, Any]) -> Rules:
     """Tolerations and required node affinity."""
     required = _at(spec, "affinity", "nodeAffinity", REQUIRED)
     return Rules(
-        affinity=tuple(
-            (
-                *(_requirement(each, each["key"]) for each in (term or {}).get("matchExpressions") or ()),
-                *(_requirement(each, NODE_NAME) for each in (term or {}).get("matchFields") or ()),
-            )
-            for term in required.get("nodeSelectorTerms") or ()
-        ),
+        affinity=node_terms(required),
         tolerations=tuple(
             Toleration(
                 each.get("key") or "",
@@ -153,6 +147,17 @@ def node_rules(spec: Mapping[str, Any]) -> Rules:
             )
             for each in spec.get("tolerations") or ()
         ),
+    )
+
+
+def node_terms(selector: Mapping[str, Any]) -> tuple[Term, ...]:
+    """The terms of a NodeSelector, of which a node must match one."""
+    return tuple(
+        (
+            *(_requirement(each, each["key"]) for each in (term or {}).get("matchExpressions") or ()),
+            *(_requirement(each, NODE_NAME) for each in (term or {}).get("matchFields") or ()),
+        )
+        for term in selector.get("nodeSelectorTerms") or ()
     )
 
 

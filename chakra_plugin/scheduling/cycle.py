@@ -8,6 +8,7 @@ from chakra_plugin.scheduling.gangs import Gang
 from chakra_plugin.scheduling.queue import Disposition
 from starburst.kube import names
 from starburst.kube.objects import PodView
+from starburst.kube.volumes.demand import VolumeChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Bind:
     #: Epoch seconds: when the pod was first seen to wait, and when this was decided.
     since: float
     decided_at: float
+    #: What is written, and waited for, before it is sent: the volumes of its unbound claims.
+    volumes: VolumeChoice | None = None
 
     @property
     def gang(self) -> Gang | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from starburst.domain.constraints import ANY_UNTAINTED, Rules
 from starburst.kube.objects import PodView
+from starburst.kube.volumes.demand import NO_VOLUMES, VolumeDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,10 @@ class Demand:
     unsupported: tuple[str, ...] = ()
     #: Nominations of pods with a lower priority are ignored.
     priority: int = 0
+    volumes: VolumeDemand = NO_VOLUMES
 
 
-def demand_of(pod: PodView) -> Demand:
-    """The demands of a pod."""
+def demand_of(pod: PodView, volumes: VolumeDemand = NO_VOLUMES) -> Demand:
+    """The demands of a pod; `volumes` are those of its claims."""
     requests = tuple(sorted((name, amount) for name, amount in pod.requests.items() if amount))
-    return Demand(requests, pod.selector, pod.rules, pod.host_ports, pod.unsupported, pod.priority)
+    return Demand(requests, pod.selector, pod.rules, pod.host_ports, pod.unsupported, pod.priority, volumes)

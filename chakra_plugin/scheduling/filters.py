@@ -34,7 +34,7 @@ def barred(demand: Demand, node: NodeView) -> str:
     for taint in node.taints:
         if taint.repels and not any(each.tolerates(taint) for each in demand.rules.tolerations):
             return f"node(s) had taint {{{taint.key}: {taint.value}}}, that the pod didn't tolerate"
-    return ""
+    return demand.volumes.conflict(node.name, labels) if demand.volumes.rules else ""
 
 
 def fits(demand: Demand, node_info: NodeInfo, uid: str = "", *, nominated: bool = True) -> bool:

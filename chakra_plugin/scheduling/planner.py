@@ -7,6 +7,7 @@ until something changes that may help it. No I/O, no clock: the shell asks for c
 from __future__ import annotations
 
 import math
+from collections import Counter
 from heapq import heapify, heappop, heappush
 
 from chakra_plugin.scheduling.cache import NodeInfo
@@ -14,7 +15,7 @@ from chakra_plugin.scheduling.cycle import Bind, Cycle, Preemption, SchedulerOpt
 from chakra_plugin.scheduling.demand import Demand, demand_of
 from chakra_plugin.scheduling.directives import Directive
 from chakra_plugin.scheduling.filters import admits, rejections, unavailable
-from chakra_plugin.scheduling.gangs import Gang, missing
+from chakra_plugin.scheduling.gangs import Gang, missing, owner_key
 from chakra_plugin.scheduling.node_ranking import NodeRanking, triple
 from chakra_plugin.scheduling.preemption import eviction
 from chakra_plugin.scheduling.queue import PendingGroup, PodShape, QueuedPod, QueueOrder
@@ -42,6 +43,7 @@ class Planner:
     def plan(self, now: float, limit: int = 10**9) -> Cycle:
         """Run one cycle, until there are `limit` bindings; groups that were not tried stay ready."""
         self.state.queue.wake(now)
+        self.state.look_at_claims(now)
         self._unblock()
         cycle = Cycle()
         aside: list[QueuedPod] = []
@@ -59,6 +61,7 @@ class Planner:
                 heappush(heads, (self._order(pending_group), pending_group))
         for entry in aside:
             self._put_back(entry)
+        self.state.look_at_claims(now)  # what was chosen now is not free for others
         if len(self.state.cache.log) > LOG_LENGTH or len(self._rankings) > RANKINGS:
             self.state.cache.log.clear()
             self._rankings.clear()
@@ -89,8 +92,7 @@ class Planner:
             )
         node_info = self._node_for(entry.pod, pending_group.key.demand)
         if node_info is not None:
-            cycle.binds.append(self._take(entry, node_info.name, None, now))
-            return ""
+            return self._take(entry, node_info.name, None, cycle, now)
         return self._try_preemption(entry, pending_group.key.demand, cycle, aside)
 
     def _node_for(self, pod: PodView, demand: Demand) -> NodeInfo | None:
@@ -108,17 +110,22 @@ class Planner:
         rank = directive.index
         if rank is None:
             rank = self.state.groups.free_ranks(directive.group, 1)[0]
-        if rank >= len(directive.nodes):
+        node = directive.nodes[rank] if rank < len(directive.nodes) else self._vacated(directive)
+        if not node:
             return f"{names.NODES} names {len(directive.nodes)} node(s), none for rank {rank}."
-        node = directive.nodes[rank]
         node_info = self.state.cache.node_infos.get(node)
         if node_info is not None and admits(demand, node_info):
-            cycle.binds.append(self._take(entry, node, rank, now))
-            return ""
+            return self._take(entry, node, rank, cycle, now)
         other = f"node(s) weren't {node}, which {names.NODES} names for rank {rank}"
         return unavailable(
             rejections(demand, each) if each.name == node else [other] for each in self.state.cache.nodes()
         )
+
+    def _vacated(self, directive: Directive) -> str:
+        """A node that a pod of the same Job has left, which has more completions than parallelism; or ""."""
+        placed = self.state.cache.assignments.values()
+        alive = Counter(each.node for each in placed if owner_key(each.pod) == directive.group)
+        return next(iter((Counter(directive.nodes) - alive).elements()), "")
 
     def _try_gang(self, pending_group: PendingGroup, gang: Gang, cycle: Cycle, now: float) -> str:
         """Assign all pods that the gang needs, or none."""
@@ -130,14 +137,14 @@ class Planner:
         found: dict[str, str] = {}
         # The largest first: they have the fewest nodes to choose from.
         for entry in sorted(members, key=lambda entry: triple(entry.pod.requests), reverse=True):
-            demand = demand_of(entry.pod)
+            demand = self.state.demand(entry.pod)
             node_info = self._node_for(entry.pod, demand)
-            if node_info is None:
-                why = unavailable(rejections(demand, each) for each in self.state.cache.nodes())
+            why = "" if node_info is None else self.state.assume(entry.pod, node_info.name)
+            if node_info is None or why:
+                why = why or unavailable(rejections(demand, each) for each in self.state.cache.nodes())
                 for uid in found:
-                    self.state.cache.release(uid, undo=True)
+                    self.state.release(uid, undo=True)
                 return f"gang {gang.name} needs {needed} places at once, found {len(found)}: {why}"
-            self.state.cache.assume(entry.pod, node_info.name)
             found[entry.pod.uid] = node_info.name
         ranks = iter(self.state.groups.free_ranks(gang, needed))
         for entry in members:
@@ -171,14 +178,18 @@ class Planner:
         if pending_group is not None:
             self.state.queue.block(pending_group, why)
 
-    def _take(self, entry: QueuedPod, node: str, rank: int | None, now: float) -> Bind:
-        self.state.cache.assume(entry.pod, node)
-        return self._taken(entry, node, rank, now)
+    def _take(self, entry: QueuedPod, node: str, rank: int | None, cycle: Cycle, now: float) -> str:
+        """Assign a pod to a node that admits it. Returns why its claims forbid that, or ""."""
+        why = self.state.assume(entry.pod, node)
+        if not why:
+            cycle.binds.append(self._taken(entry, node, rank, now))
+        return why
 
     def _taken(self, entry: QueuedPod, node: str, rank: int | None, now: float) -> Bind:
         self.state.queue.remove(entry.pod.uid)
         self.state.regroup(entry.pod, rank)
-        return Bind(entry.pod, node, rank, entry.disposition, entry.since, now)
+        choice = self.state.choices.get(entry.pod.uid)
+        return Bind(entry.pod, node, rank, entry.disposition, entry.since, now, choice)
 
     def _unblock(self) -> None:
         """Make those blocked groups ready that a change of the cluster may help."""

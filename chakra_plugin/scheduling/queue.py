@@ -32,7 +32,7 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class InvalidPod:
-    """The pod itself is wrong; no change of the cluster can help."""
+    """Not placed before the pod itself, or one of its claims, is another one."""
 
     why: str
 

@@ -8,16 +8,19 @@ The shell passes in what the watches say (`*_changed`) and what became of each b
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from chakra_plugin.scheduling.cache import Cache
 from chakra_plugin.scheduling.cycle import Bind, Preemption, SchedulerOptions
-from chakra_plugin.scheduling.demand import demand_of
-from chakra_plugin.scheduling.directives import Hold, directive_of, managed
+from chakra_plugin.scheduling.demand import Demand, demand_of
+from chakra_plugin.scheduling.directives import Directive, Hold, directive_of, managed
 from chakra_plugin.scheduling.filters import barred
 from chakra_plugin.scheduling.gangs import Gang, RankGroups, gang_of
 from chakra_plugin.scheduling.queue import Disposition, InvalidPod, PodShape, SchedulingQueue, backoff_s
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, PodView
+from starburst.kube.volumes.cache import VolumeCache
+from starburst.kube.volumes.demand import NO_VOLUMES, NONE_FREE, VolumeChoice, VolumeDemand
 
 
 class SchedulerState:
@@ -28,6 +31,9 @@ class SchedulerState:
         self.cache = Cache()
         self.queue = SchedulingQueue()
         self.groups = RankGroups()
+        self.volumes = VolumeCache()
+        #: Volumes chosen for the claims of assumed pods, by uid of the pod.
+        self.choices: dict[str, VolumeChoice] = {}
         #: Victims of preemption that were asked to leave, and those that could not be deleted, by uid.
         self.evicted: set[str] = set()
         self.spared: set[str] = set()
@@ -36,6 +42,8 @@ class SchedulerState:
         self._jobs: dict[str, JobView] = {}
         #: Pods that wait or are assumed, by the uid of their owner.
         self._owned: defaultdict[str, set[str]] = defaultdict(set)
+        #: Waiting pods with claims, by uid.
+        self._claiming: dict[str, None] = {}
         #: Bindings that failed in a row, by uid of the pod.
         self._failures: dict[str, int] = {}
 
@@ -44,6 +52,7 @@ class SchedulerState:
         if old == new:
             return
         self.nodes_changed = True
+        self.volumes.node_changed(old, new)
         if new is None:
             assert old is not None
             for uid in self.cache.node_gone(old.name):
@@ -66,6 +75,14 @@ class SchedulerState:
 
     def pod_changed(self, old: PodView | None, new: PodView | None, now: float) -> None:
         """An event of the watch of pods."""
+        self._pod_changed(old, new, now)
+        pod = new or old
+        if pod is not None and pod.claims:
+            if new is None or new.node:
+                self._drop_choice(pod.uid)
+            self.volumes.use(pod, uses=pod.uid in self.cache.assignments)
+
+    def _pod_changed(self, old: PodView | None, new: PodView | None, now: float) -> None:
         if new is None:
             assert old is not None
             self._forget(old)
@@ -85,6 +102,50 @@ class SchedulerState:
             self._wait(new, now)
         else:
             self._forget_waiting(new)
+
+    def look_at_claims(self, now: float) -> None:
+        """Try pods again whose claims may demand something else by now."""
+        changed = self.volumes.take_changed()
+        for uid in list(self._claiming) if changed else ():
+            entry = self.queue.entries.get(uid)
+            if entry is not None and (
+                None in changed or any((entry.pod.namespace, use.name) in changed for use in entry.pod.claims)
+            ):
+                self._wait(entry.pod, now)
+                self.try_again(uid)
+
+    def demand(self, pod: PodView) -> Demand:
+        """The demands of a pod, those of its claims included."""
+        return demand_of(pod, self._volume_demand(pod))
+
+    def _volume_demand(self, pod: PodView) -> VolumeDemand:
+        return self.volumes.demand(pod.namespace, pod.claims, pod.uid) if pod.claims else NO_VOLUMES
+
+    def assume(self, pod: PodView, node: str) -> str:
+        """Assign a pod to a node, with volumes for its claims. Returns why there are none, or ""."""
+        if pod.claims:
+            demand = self._volume_demand(pod)  # others may have chosen since the pod was queued
+            choice = None if demand.waits else self.volumes.choose(demand, node)
+            if choice is None:
+                return demand.waits or f"{NONE_FREE} on {node}"
+            if choice.claims:
+                self.choices[pod.uid] = choice
+                self.volumes.assume(choice)
+            self.volumes.use(pod, uses=True)
+        self.cache.assume(pod, node)
+        return ""
+
+    def release(self, uid: str, *, undo: bool = False) -> None:
+        """Take back an assumed assignment, and the volumes that were chosen for it."""
+        pod = self.cache.release(uid, undo=undo)
+        if pod is not None and pod.claims:
+            self._drop_choice(uid)
+            self.volumes.use(pod, uses=False)
+
+    def _drop_choice(self, uid: str) -> None:
+        choice = self.choices.pop(uid, None)
+        if choice is not None:
+            self.volumes.forget(choice)
 
     def bound(self, bind: Bind) -> None:
         """The server accepted a binding; the assignment stays assumed until the watch confirms it."""
@@ -113,7 +174,7 @@ class SchedulerState:
         retry_at = now + backoff_s(failures)
         if bind.gang is not None and not lost and retry_at < bind.decided_at + self.options.gang_timeout_s:
             return retry_at
-        self.cache.release(uid)
+        self.release(uid)
         self._leave_groups(uid)
         if self.is_ours(assignment.pod):
             self._wait(assignment.pod, now, bind.since)
@@ -125,13 +186,26 @@ class SchedulerState:
         """Whether a decided binding may still be sent: the pod waits for it, and the node is fit for it."""
         node_info = self.cache.node_infos.get(bind.node)
         assignment = self.cache.assignments.get(bind.pod.uid)
-        if assignment is None or not assignment.assumed or assignment.node != bind.node:
+        if assignment is None or not self.stands(bind) or self._volume_demand(bind.pod).waits:
             return False
-        if self._disposition(assignment.pod) != bind.disposition:
-            return False  # Starburst has changed its instruction
-        if node_info is None or node_info.view is None or barred(demand_of(bind.pod), node_info.view):
+        if node_info is None or node_info.view is None or barred(self.demand(bind.pod), node_info.view):
             return False
         return all(node_info.free.get(name, 0) >= 0 for name, amount in bind.pod.requests.items() if amount)
+
+    def stands(self, bind: Bind) -> bool:
+        """Whether the pod still waits for this binding, and Starburst has not changed its instruction."""
+        assignment = self.cache.assignments.get(bind.pod.uid)
+        if assignment is None or not assignment.assumed or assignment.node != bind.node:
+            return False
+        found = self._instruction(assignment.pod)
+        if isinstance(found, (Hold, Gang, InvalidPod)):
+            return found == bind.disposition
+        shape = bind.disposition
+        plain = demand_of(assignment.pod)
+        return isinstance(shape, PodShape) and (plain, found) == (
+            replace(shape.demand, volumes=NO_VOLUMES),
+            shape.directive,
+        )
 
     def victim_spared(self, preemption: Preemption, victim: PodView) -> None:
         """A victim could not be deleted; it is never chosen again."""
@@ -142,7 +216,9 @@ class SchedulerState:
 
     def try_again(self, uid: str) -> None:
         entry = self.queue.entries.get(uid)
-        if entry is not None and isinstance(entry.disposition, PodShape):
+        if entry is not None and isinstance(entry.disposition, Gang):
+            self.queue.unblock_group(entry.disposition)
+        elif entry is not None and isinstance(entry.disposition, PodShape):
             pending_group = self.queue.pending_group(entry.disposition)
             if pending_group is not None:
                 self.queue.unblock(pending_group)
@@ -155,17 +231,23 @@ class SchedulerState:
     def _wait(self, pod: PodView, now: float, since: float | None = None) -> None:
         if pod.owner is not None:
             self._owned[pod.owner.uid].add(pod.uid)
+        if pod.claims:
+            self._claiming[pod.uid] = None
         self.queue.put(pod, self._disposition(pod), now, since)
 
-    def _disposition(self, pod: PodView) -> Disposition:
+    def _instruction(self, pod: PodView) -> Directive | Hold | Gang | InvalidPod | None:
         found = directive_of(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
-        if isinstance(found, Hold):
+        gang = gang_of(pod) if found is None else None
+        return InvalidPod(gang) if isinstance(gang, str) else gang or found
+
+    def _disposition(self, pod: PodView) -> Disposition:
+        found = self._instruction(pod)
+        if isinstance(found, (Hold, InvalidPod)):
             return found
-        if found is None:
-            gang = gang_of(pod)
-            if gang is not None:
-                return gang if isinstance(gang, Gang) else InvalidPod(gang)
-        return PodShape(demand_of(pod), found)
+        volumes = self._volume_demand(pod)
+        if volumes.waits:
+            return InvalidPod(volumes.waits)
+        return found if isinstance(found, Gang) else PodShape(demand_of(pod, volumes), found)
 
     def _forget(self, pod: PodView) -> None:
         """The pod is deleted, or has ended."""
@@ -182,6 +264,7 @@ class SchedulerState:
         if not pod.node:
             self.cache.withdraw_nomination(pod.uid)
         self._failures.pop(pod.uid, None)
+        self._claiming.pop(pod.uid, None)
         if pod.owner is not None:
             self._owned[pod.owner.uid].discard(pod.uid)
             if not self._owned[pod.owner.uid]:

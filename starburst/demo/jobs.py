@@ -13,7 +13,7 @@ import yaml
 
 from starburst.demo import train
 from starburst.domain.job import OWNER, Submission
-from translator.manifests.manifest import read_manifests
+from translator.intake.texts import read_manifests
 
 #: Scheduler seconds per wall second: one second is ten minutes.
 SPEED = 600.0

@@ -118,6 +118,8 @@ class Job:
     alone_per_s: float | None = None
     #: Why its cluster forbade an adopted job to leave for the cloud at adoption; "" if it did not.
     confined: str = ""
+    #: Why it cannot leave and stays on the cluster, from its manifest; "" if it could.
+    stays: str = ""
 
     @property
     def known_as(self) -> str:

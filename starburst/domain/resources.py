@@ -1,25 +1,36 @@
-"""Resources: the demand of a task or the capacity of a node, in GPUs, CPUs and memory."""
+"""Resources: the demand of a task or the capacity of a node, in GPUs, CPUs, memory and others by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 MIB_PER_GIB = 1024
 MILLI = 1000
+GIB = 1024**3
+#: Names of other resources that begin so are host ports, "host-port/TCP/8080", of which a node has one each.
+HOST_PORT = "host-port/"
+#: The number of tasks that a node takes, among the others of a capacity; every task uses one.
+PODS = "pods"
+
+#: Amounts of other resources by name, sorted, in the base unit: bytes, devices, ports.
+Others = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """An amount of GPUs, CPUs and memory, in integers so that addition and subtraction are exact.
+    """An amount of resources, in integers so that addition and subtraction are exact.
 
     In a demand `gpu_type` is a constraint ("" accepts any type); in a capacity it is the type present.
+    A capacity without `others` (an embedded node, a rented machine) does not count them.
     """
 
     gpus: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
     gpu_type: str = ""
+    #: ephemeral-storage, hugepages, extended resources, host ports.
+    others: Others = ()
 
     @classmethod
     def of(cls, gpus: int = 0, cpus: float = 0, memory_gib: float = 0, gpu_type: str = "") -> Resources:
@@ -43,6 +54,7 @@ class Resources:
             self.cpu_milli + other.cpu_milli,
             self.memory_mib + other.memory_mib,
             self.gpu_type or other.gpu_type,
+            sum_of(self.others, other.others) if self.others or other.others else (),
         )
 
     def __sub__(self, other: Resources) -> Resources:
@@ -52,6 +64,7 @@ class Resources:
             self.cpu_milli - other.cpu_milli,
             self.memory_mib - other.memory_mib,
             self.gpu_type,
+            sum_of(self.others, other.others, -1) if self.others and other.others else self.others,
         )
 
     def fits(self, capacity: Resources) -> bool:
@@ -61,6 +74,7 @@ class Resources:
             and self.cpu_milli <= capacity.cpu_milli
             and self.memory_mib <= capacity.memory_mib
             and (not self.gpu_type or not self.gpus or self.gpu_type == capacity.gpu_type)
+            and (not self.others or not capacity.others or others_fit(self.others, dict(capacity.others)))
         )
 
     def largest_share(self, capacity: Resources) -> float:
@@ -86,6 +100,7 @@ class Resources:
         if self.memory_mib:
             small = self.memory_mib < MIB_PER_GIB
             parts.append(f"{self.memory_mib} MiB" if small else f"{self.memory_gib:g} GiB")
+        parts += [_told(name, amount) for name, amount in self.others]
         return ", ".join(parts) or "nothing"
 
 
@@ -96,9 +111,41 @@ def total(amounts: Iterable[Resources]) -> Resources:
     """The sum of amounts; the GPU type is the first one named."""
     gpus = cpu_milli = memory_mib = 0
     gpu_type = ""
+    others: Others = ()
     for amount in amounts:
         gpus += amount.gpus
         cpu_milli += amount.cpu_milli
         memory_mib += amount.memory_mib
         gpu_type = gpu_type or amount.gpu_type
-    return Resources(gpus, cpu_milli, memory_mib, gpu_type)
+        others = sum_of(others, amount.others) if amount.others else others
+    return Resources(gpus, cpu_milli, memory_mib, gpu_type, others)
+
+
+def of_others(free: Mapping[str, int], name: str) -> int:
+    """The free amount of another resource: 0 of one that a node does not list, and 1 of a host port."""
+    return free.get(name, 1 if name.startswith(HOST_PORT) else 0)
+
+
+def others_fit(demand: Others, free: Mapping[str, int]) -> bool:
+    """Whether these other resources are free."""
+    return all(amount <= of_others(free, name) for name, amount in demand)
+
+
+def sum_of(left: Others, right: Others, times: int = 1) -> Others:
+    """`left` plus `times` times `right`, by name.
+
+    A host port that a capacity does not name is free there; of a demand nothing is subtracted.
+    """
+    amounts = dict(left)
+    for name, amount in right:
+        start = amounts.get(name, 0) if times > 0 else of_others(amounts, name)
+        amounts[name] = start + times * amount
+    return tuple(sorted(amounts.items()))
+
+
+def _told(name: str, amount: int) -> str:
+    if name.startswith(HOST_PORT):
+        return f"host port {name.removeprefix(HOST_PORT)}"
+    if name == "ephemeral-storage" or name.startswith("hugepages-"):
+        return f"{amount / GIB:.4g} GiB {name}"
+    return f"{amount} {name}"

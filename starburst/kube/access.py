@@ -34,10 +34,15 @@ _EVENTS = _all("create get patch", "", "events", "to say on each object what hap
 CHAKRA = (
     *_all("list watch", "", "nodes", "to know where pods can go"),
     *_all("list watch", "", "pods", "to know which pods wait and what the others take"),
+    *_all(
+        "list watch patch", "", "persistentvolumes", "to know where volumes are and to keep them for claims"
+    ),
+    *_all("list watch", "storage.k8s.io", "storageclasses", "to know which claims wait for a pod's node"),
 )
 #: The same, in each namespace with jobs.
 CHAKRA_WORK = (
     *_all("list watch", "batch", "jobs", "to read the nodes that Starburst chose"),
+    *_all("list watch patch", "", "persistentvolumeclaims", "to have volumes bound where their pods go"),
     *_all("get", "", "pods", "to see what became of a binding without an answer"),
     *_all("create", "", "pods/binding", "to bind pods"),
     *_all("patch", "", "pods/status", "to say in its conditions why a pod waits"),
@@ -49,17 +54,24 @@ CHAKRA_PREEMPTION = _all("delete", "", "pods", "to evict pods for those of highe
 CHAKRA_LEASE = _all("get create update", "coordination.k8s.io", "leases", "so that one replica leads")
 
 _REVIEWS = "authorization.k8s.io"
+#: To watch claims: of `starburst up`, where it watches Jobs.
+READ_CLAIMS = _all(
+    "list watch", "", "persistentvolumeclaims", "to know which nodes the claims of jobs permit"
+)
 #: To watch Jobs: of `starburst up`, in each namespace with jobs, or in all namespaces at once.
 READ_JOBS = _all("list watch", "batch", "jobs", "to follow runs and to adopt Jobs")
 #: Of `starburst up`, in all namespaces, since the pods of all of them use the nodes.
 STARBURST = (
     *_all("list watch", "", "nodes", "to know the cluster's capacity"),
     *_all("list watch", "", "pods", "to follow runs and to know what other pods take"),
+    *_all("list watch", "", "persistentvolumes", "to know which nodes the volumes of jobs permit"),
+    *_all("list watch", "storage.k8s.io", "storageclasses", "to know which claims wait for a pod's node"),
     *_all("create", _REVIEWS, "subjectaccessreviews", "to ask which adopted jobs may leave for a cloud"),
 )
 #: The same, in each namespace with jobs.
 STARBURST_WORK = (
     *READ_JOBS,
+    *READ_CLAIMS,
     *_all("get", "", "pods", "to look at one that is to be adopted or ended"),
     *_all("create", "", "pods", "to make an adopted pod anew that comes home from the cloud"),
     *_all("patch", "", "pods", "to mark adopted pods and to say where they may go"),

@@ -13,10 +13,11 @@ from functools import lru_cache
 from sys import intern
 
 from starburst.domain.constraints import Rules, Taint
-from starburst.domain.resources import Resources
+from starburst.domain.resources import Others, Resources
 from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
 from starburst.kube.resources import Object
+from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS, gpu_type
 from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
@@ -93,6 +94,8 @@ class PodView:
     unschedulable: str
     #: Whether it has scheduling gates: nobody may bind it yet.
     gated: bool = False
+    #: The claims of its volumes.
+    claims: tuple[ClaimUse, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -190,6 +193,7 @@ def read_pod(item: Object) -> PodView:
         message=end.message,
         unschedulable=_unschedulable(status),
         gated=bool(spec.get("schedulingGates")),
+        claims=tuple(claims_of(spec, metadata["name"])),
     )
 
 
@@ -225,7 +229,13 @@ def resources(found: Mapping[str, int], kind: str = "", *, up: bool = False) -> 
     """Amounts as the core counts them; memory is rounded down to MiB, or up for requests (`up`)."""
     memory = found.get("memory", 0)
     mib = -(-memory // MIB) if up else memory // MIB
-    return Resources(gpus(found), found.get("cpu", 0), mib, kind)
+    return Resources(gpus(found), found.get("cpu", 0), mib, kind, others(found))
+
+
+def others(found: Mapping[str, int]) -> Others:
+    """The amounts that have no field of their own, by name."""
+    own = ("cpu", "memory", *GPUS)
+    return tuple(sorted((name, amount) for name, amount in found.items() if name not in own))
 
 
 def gpu_type_of(labels: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import OVER, read_node
-from starburst.kube.resources import Object, Resource
+from starburst.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES, Object, Resource
 from translator.podspec import pod_requests
 
 
@@ -24,7 +24,8 @@ class Server:
     """What is so."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Object]] = {"nodes": {}, "pods": {}, "jobs": {}, "events": {}}
+        kinds = ("nodes", "pods", "jobs", "events", CLAIMS.plural, VOLUMES.plural, STORAGE_CLASSES.plural)
+        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in kinds}
         self.history: list[tuple[str, str, Object]] = []
         self.news = asyncio.Event()
         #: By pod's name.

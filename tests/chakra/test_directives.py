@@ -90,6 +90,16 @@ def test_a_failed_pods_rank_is_free_again_and_a_succeeded_ones_is_not(world):
     assert (bind.node, bind.rank) == ("b", 1)
 
 
+def test_the_next_completion_gets_the_node_that_an_earlier_one_has_left(world):
+    two = managed(nodes="a,b")
+    world.planner.state.job_changed(None, two, world.now)
+    world.add(*(owned(two, f"p{i}") for i in range(3)))
+    assert world.round() == {"p0": "a", "p1": "b"}
+    world.add(dataclasses.replace(world.pods["uid-p1"], phase="Succeeded"))
+    [bind] = world.binds()
+    assert (bind.node, bind.rank) == ("b", 2)
+
+
 def test_ranks_are_remembered_over_a_restart(world):
     two = managed(nodes="a,b")
     world.planner.state.job_changed(None, two, world.now)

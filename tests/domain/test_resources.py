@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.domain.resources import Resources, total
+from starburst.domain.resources import HOST_PORT, Resources, total
 from tests.builders import job
 
 NODE = Resources.of(gpus=8, cpus=96, memory_gib=768, gpu_type="V100")
@@ -60,3 +60,34 @@ def test_a_total_holds_every_part(parts: list[Resources]) -> None:
 
 def test_a_gang_needs_what_its_tasks_need() -> None:
     assert job(gang=(8, 8, 2), cpus=4).resources == Resources.of(gpus=18, cpus=12)
+
+
+DISK = Resources(1, others=(("ephemeral-storage", 60 * 1024**3),))
+PORT = Resources(1, others=((f"{HOST_PORT}TCP/80", 1),))
+
+
+def test_other_resources_count_by_name_where_they_are_counted() -> None:
+    there = Resources(8, others=(("ephemeral-storage", 100 * 1024**3), ("pods", 110)))
+    assert DISK.fits(there)
+    assert not DISK.fits(there - DISK)
+    assert not Resources(others=(("example.com/fpga", 1),)).fits(there), (
+        "a node has none of what it does not list"
+    )
+    assert DISK.fits(NODE), "an embedded node or a machine does not count them"
+    assert DISK.fits(NODE - DISK)
+
+
+def test_a_host_port_is_free_until_it_is_taken() -> None:
+    there = Resources(8, others=(("pods", 110),))
+    assert PORT.fits(there)
+    assert not PORT.fits(there - PORT)
+    assert PORT.fits(there - PORT + PORT)
+
+
+def test_other_resources_are_told_by_name() -> None:
+    assert str(DISK) == "1 GPU, 60 GiB ephemeral-storage"
+    assert str(PORT) == "1 GPU, host port TCP/80"
+    assert total([DISK, DISK, PORT]).others == (
+        ("ephemeral-storage", 120 * 1024**3),
+        (f"{HOST_PORT}TCP/80", 1),
+    )

@@ -16,7 +16,17 @@ from starburst.kube.access import (
 )
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError
-from starburst.kube.resources import EVENTS, JOBS, LEASES, NODES, PODS, Resource
+from starburst.kube.resources import (
+    CLAIMS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Resource,
+)
 from starburst.kube.reviews import REVIEWS, account_may
 from tests.deploy.render import NAMESPACE
 from tests.kube.chakra_lab import pod
@@ -38,9 +48,10 @@ EACH = [
 
 def where(permission: Permission) -> tuple[Resource, str]:
     """What it is on, and in which namespace that is tried."""
-    known = {"leases": LEASES, "events": EVENTS, "jobs": JOBS, "pods": PODS, "nodes": NODES}
-    resource = known.get(permission.resource, REVIEWS)
-    return resource, {"leases": NAMESPACE, "nodes": ""}.get(permission.resource, WORK)
+    every = (LEASES, EVENTS, JOBS, PODS, NODES, CLAIMS, VOLUMES, STORAGE_CLASSES)
+    resource = {each.plural: each for each in every}.get(permission.resource, REVIEWS)
+    namespace = NAMESPACE if resource is LEASES else WORK
+    return resource, namespace if resource.namespaced else ""
 
 
 def scope(permission: Permission) -> str:

@@ -125,6 +125,6 @@ def test_what_is_added_can_be_taken_away(one: dict[str, int], other: dict[str, i
 
 def test_the_core_counts_whole_mebibytes_up_for_what_is_asked_and_down_for_what_there_is() -> None:
     found = {"cpu": 1500, "memory": 3 * 1024**2 + 1, "nvidia.com/gpu": 1, "amd.com/gpu": 2, "pods": 1}
-    assert resources(found, "A100") == Resources(3, 1500, 3, "A100")
-    assert resources(found, up=True) == Resources(3, 1500, 4, "")
+    assert resources(found, "A100") == Resources(3, 1500, 3, "A100", (("pods", 1),))
+    assert resources(found, up=True) == Resources(3, 1500, 4, "", (("pods", 1),))
     assert gpus(found) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -74,8 +75,7 @@ def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
     shell = f"{HOSTILE[trick]}; kill -9 $PPID"
     specs = {A: spec("sh", "-c", shell), B: spec("sh", "-c", "echo fine")}
     all_of(machine, lease_s=100, specs=specs, look={})
-    for name in (A, B):
-        machine.run(name).wait(20)
+    machine.finish(A, B)
     for _ in range(100):  # what is left of the job is ended first
         answer = parse_exchange(all_of(machine), (A, B))
         if answer.tasks[A].over:
@@ -92,9 +92,9 @@ def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_ove
     started = "until [ -e ~/starburst/runs/a/1/0/started.json ]; do sleep 0.05; done"
     shell = f"{started}; echo $$ >~/pid; rm -rf ~/starburst/runs/a; exec sleep 60"
     all_of(machine, lease_s=100, specs={A: {**spec("sh", "-c", shell), "cwd": "/"}}, look={})
-    process = machine.run()
+    machine.start(A)
     while not (machine.home / "pid").exists() or (machine.home / "starburst" / "runs" / "a").exists():
-        assert process.poll() is None
+        assert machine.runners(A)
         time.sleep(0.02)
     for _ in range(100):
         state = all_of(machine, stops={A: 0.0}, look={A: 0})["ranks"][A]
@@ -104,8 +104,8 @@ def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_ove
     pid = int((machine.home / "pid").read_text())
     stat = Path(f"/proc/{pid}/stat")
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
-    process.kill()
-    process.wait(20)
+    for runner in machine.runners(A):
+        os.kill(runner, signal.SIGKILL)
 
 
 @pytest.mark.processes
@@ -121,12 +121,12 @@ def test_a_stop_that_a_job_wrote_itself_gives_it_no_longer_grace(machine: Machin
         "trap '' TERM; printf '{\"grace_s\": 1e9}' >../stop.json; touch ../ready; while :; do sleep 0.1; done"
     )
     machine.exchange(lease_s=100, specs={A: spec("sh", "-c", shell)})
-    process = machine.run()
-    while not (machine.dir / "ready").exists():
+    machine.start(A)
+    while not (machine.home / "starburst" / "runs" / A / "ready").exists():
         time.sleep(0.02)
-    machine.exchange(stops={A: 0.1})
-    process.wait(20)
-    assert machine.exchange()["exit"]["signal"] == signal.SIGKILL
+    machine.exchange(stops={A: 0.1}, look={A: 0})
+    machine.wait(A)
+    assert machine.exchange(look={A: 0}, of=A)["exit"]["signal"] == signal.SIGKILL
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1, True, "1", 10**30])
@@ -151,8 +151,7 @@ def test_output_is_bounded_however_many_tasks_there_are(machine: Machine) -> Non
     size = LOG_BYTES
     specs = {name: spec("sh", "-c", f"head -c {size} /dev/urandom") for name in (A, B)}
     all_of(machine, lease_s=100, specs=specs, look={})
-    for name in (A, B):
-        machine.run(name).wait(20)
+    machine.finish(A, B)
     answer = all_of(machine)
     assert len(json.dumps(answer)) < ANSWER_BYTES / 2
     parts = parse_exchange(answer, (A, B)).tasks

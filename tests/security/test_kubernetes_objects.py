@@ -12,6 +12,7 @@ import pytest
 
 from starburst.app.config import parse_config
 from starburst.app.wiring.build import _admit
+from starburst.app.wiring.stored import intake_rules
 from starburst.core.model.events import LeaveRuled, RunEnd, RunEnded, SiteSynced
 from starburst.core.model.jobs import JobRecord
 from starburst.core.views.explain import explain
@@ -23,7 +24,7 @@ from tests.builders import HOUR, Desk, job
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, play
 from tests.kube_unit.server import Asked
 from tests.security.test_kubernetes import PWN, RULES, a_manifest
-from translator.carried import Bucket, Carried
+from translator.carried import Bucket
 from translator.errors import ManifestErrors
 from translator.manifests.live_object import read_object
 from translator.tasks.runtime_values import UnresolvedError, mounts_of
@@ -291,6 +292,6 @@ def test_nor_has_an_adopted_job_of_another_namespace() -> None:
     spec = item["spec"]["template"]["spec"]
     spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "sets"}}]
     with pytest.raises(ManifestErrors, match=rf"pvc/{NS}/sets under cloud\.volumes"):
-        read_object(item, job_id="a", carries=Carried(config.stores()))
+        read_object(item, job_id="a", rules=replace(intake_rules(config), may_stay=False))
     item["metadata"]["namespace"] = "jobs"
-    read_object(item, job_id="a", carries=Carried(config.stores()))
+    read_object(item, job_id="a", rules=intake_rules(config))

@@ -271,6 +271,20 @@ def test_what_comes_is_bounded_and_leaves_the_disk_some_room(
     assert not list(tmp_path.glob(".a-*"))
 
 
+def test_a_file_of_holes_travels_as_holes_both_ways(
+    contact: SshTransport, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, back = tmp_path / "checkpoints" / "a", tmp_path / "back"
+    here.mkdir(parents=True)
+    with (here / "huge").open("wb") as file:
+        file.truncate(1 << 30)
+    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 16)
+    run(contact.send("c", ACCESS, here, THERE))
+    run(contact.fetch("c", ACCESS, THERE, back))
+    for huge in (machine / "starburst" / "checkpoints" / "a" / "huge", back / "huge"):
+        assert (huge.stat().st_size, huge.stat().st_blocks) == (1 << 30, 0)
+
+
 def test_files_that_only_root_can_read_come_home_too(
     contact: SshTransport, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,8 +195,8 @@ def test_an_answer_is_bounded_and_its_words_do_nothing_to_a_terminal() -> None:
 def test_what_a_machine_says_of_a_refusal_is_shown_without_control_characters(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
+        sky.vms[0].refuses = "No space\x1b]0;owned\x07 left"
         await life.cloud.start(run_of("a", 500))
-        sky.forge = tampering(A, known=False, trouble="No space\x1b]0;owned\x07 left")
         unfit = await life.heard(InstanceUnfit)
         assert unfit.why == r"No space\x1b]0;owned\x07 left"
 
@@ -206,21 +206,21 @@ def test_what_a_machine_says_of_a_refusal_is_shown_without_control_characters(tm
 # --- a machine that takes no work -------------------------------------------------------------------------
 
 
-def test_a_machine_whose_queue_takes_nothing_is_unfit_and_its_runs_are_free_to_start_elsewhere(
+def test_a_machine_that_starts_nothing_is_unfit_and_its_runs_are_free_to_start_elsewhere(
     tmp_path: Path,
 ) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
         await life.cloud.start(run_of("runs", 400))
         await life.heard(RunStarted)
-        sky.vms[0].queue_down = True
+        sky.vms[0].refuses = "No space left"
         at = wall()
         await life.cloud.start(run_of("starts", 10))
         unfit = await life.heard(InstanceUnfit)
-        assert (unfit.instance_id, unfit.why) == ("i-1", "Connection refused")
+        assert (unfit.instance_id, unfit.why) == ("i-1", "No space left")
         assert wall() - at < fitness.UNFIT_S + 30
         end = await life.heard(RunEnded, of("starts"))
-        assert (end.end, end.message) == (RunEnd.NOT_STARTED, "i-1 takes no work: Connection refused")
+        assert (end.end, end.message) == (RunEnd.NOT_STARTED, "i-1 takes no work: No space left")
         assert sky.vms[0].tasks["starts/1/0"].begun == 0, "nothing of it can begin there any more"
         assert (await life.heard(RunEnded, of("runs"))).exit_code == 0
         await life.cloud.start(run_of("late", 10))
@@ -230,13 +230,13 @@ def test_a_machine_whose_queue_takes_nothing_is_unfit_and_its_runs_are_free_to_s
     play(tmp_path, story)
 
 
-def test_a_queue_that_is_away_for_a_minute_costs_no_machine(tmp_path: Path) -> None:
+def test_a_machine_that_starts_nothing_for_a_minute_costs_no_machine(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
-        sky.vms[0].queue_down = True
+        sky.vms[0].refuses = "No space left"
         await life.cloud.start(run_of("a", 10))
         await asyncio.sleep(60)
-        sky.vms[0].queue_down = False
+        sky.vms[0].refuses = ""
         assert (await life.heard(RunEnded)).exit_code == 0
         assert not life.of(InstanceUnfit)
 
@@ -246,12 +246,12 @@ def test_a_queue_that_is_away_for_a_minute_costs_no_machine(tmp_path: Path) -> N
 def test_a_machine_that_is_cut_off_is_not_unfit_for_that(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
-        sky.vms[0].queue_down = True
+        sky.vms[0].refuses = "No space left"
         await life.cloud.start(run_of("a", 10))
         await asyncio.sleep(60)
         sky.vms[0].plugged = False
         await asyncio.sleep(fitness.UNFIT_S)
-        sky.vms[0].plugged, sky.vms[0].queue_down = True, False
+        sky.vms[0].plugged, sky.vms[0].refuses = "No space left", False
         assert (await life.heard(RunEnded)).exit_code == 0
         assert not life.of(InstanceUnfit)
 

@@ -23,7 +23,8 @@ from starburst.store.store import Store
 from tests.web.conftest import *  # noqa: F403 - the API and who asks it
 from tests.web.conftest import Ask
 from translator.errors import ManifestErrors
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 Make = Callable[..., str]
 
@@ -50,7 +51,7 @@ def refusal(manifest: object, **how: Any) -> str:
     return str(bad.value)
 
 
-NATIVE = {"native": True}
+NATIVE = {"taking": IntakeRules(native=True)}
 FORTY = pod(env=doubling(40))
 
 
@@ -180,7 +181,7 @@ def test_the_worker_reads_as_the_command_at_home_does(reader: WorkerPool) -> Non
         (ManifestText("f", json.dumps(pod("train"))), ManifestText("g", "kind: Pod")), seed="s"
     )
     assert reader.read(texts) == read(texts)
-    good = ManifestTexts(texts.sources[:1], seed="s", native=True)
+    good = ManifestTexts(texts.sources[:1], seed="s", rules=IntakeRules(native=True))
     assert reader.read(good) == read(good) != ReadAnswer()
 
 

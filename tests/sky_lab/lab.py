@@ -23,7 +23,6 @@ from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.offers import OfferFilter, cached, catalog_offers
-from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner, Runner
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, OffersChanged
@@ -99,7 +98,6 @@ class Life:
 
     home: Path
     controller: str
-    exec_: bool = False
     lease_s: float = 600.0
     events: list[Event] = field(default_factory=list)
     api: SkyApi = field(default_factory=SdkApi)
@@ -110,7 +108,6 @@ class Life:
 
     def __post_init__(self) -> None:
         self._transport = SshTransport(self.home / "ssh")
-        runner: Runner = ExecRunner(self.api) if self.exec_ else RayRunner(self._transport)
         settings = SkySettings(
             owner="starburst-tests",
             controller=self.controller,
@@ -123,7 +120,6 @@ class Life:
             self.api,
             ProvisionApi(),
             self._transport,
-            runner,
             FileJournal(self.home / "notes"),
             SkyClock(time.time, Pace()),
             settings,

@@ -55,7 +55,7 @@ async def measure(home: Path) -> None:
         say("fresh: seconds to ready", round(time.time() - since, 1))
         await life.cloud.start(job("fresh", "i-1", SCRIPT, gpus=1))
         say("fresh: seconds to the first line", await first_line(life, "fresh", since))
-        await one_by_one(life, [f"ray-{number}" for number in range(6)])
+        await one_by_one(life, [f"warm-{number}" for number in range(6)])
         since = time.time()
         for number in range(4):
             await life.cloud.start(job(f"four-{number}", "i-1", SCRIPT, gpus=1))
@@ -64,9 +64,8 @@ async def measure(home: Path) -> None:
             since = time.time()
             await life.api.clusters(refresh=names)
             say(f"listing, refresh={bool(names)}", round(time.time() - since, 1))
-    async with Life(home, str(home), exec_=True) as life:
+    async with Life(home, str(home)) as life:
         await life.heard(InstanceReady)
-        await one_by_one(life, ["exec-0", "exec-1"])
         vm, since = vm_at(life.host("i-1"))[0], time.time()
         lab("unplug", vm)
         await life.heard(InstanceUnreachable)

@@ -9,7 +9,8 @@ from typing import Any
 from starburst.domain.job import Submission
 from translator.carried import Carried
 from translator.errors import ManifestErrors
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 GOOD_JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
@@ -54,13 +55,16 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 
 def read(
-    *manifests: Any, user: str = "", native: bool = False, carries: Carried | None = None
+    *manifests: Any,
+    user: str = "",
+    native: bool = False,
+    carries: Carried | None = None,
+    may_stay: bool = True,
 ) -> list[Submission]:
     """Read manifests as the documents of train.yaml; every id ends in -a1b2c."""
     text = "".join(f"---\n{m if isinstance(m, str) else json.dumps(m)}\n" for m in manifests)
-    return read_manifests(
-        text, "train.yaml", suffix=lambda: "a1b2c", user=user, native=native, carries=carries
-    )
+    rules = IntakeRules(native=native, carries=carries, may_stay=may_stay)
+    return read_manifests(text, "train.yaml", suffix=lambda: "a1b2c", user=user, taking=rules)
 
 
 def read_one(manifest: Any, *, native: bool = False, carries: Carried | None = None) -> Submission:
@@ -70,9 +74,9 @@ def read_one(manifest: Any, *, native: bool = False, carries: Carried | None = N
 
 
 def errors(*manifests: Any, native: bool = False, carries: Carried | None = None) -> list[str]:
-    """The lines that say what is wrong with manifests; none if nothing is."""
+    """The lines that say what is wrong with manifests, or why their jobs cannot leave; none if nothing is."""
     try:
-        read(*manifests, native=native, carries=carries)
+        read(*manifests, native=native, carries=carries, may_stay=False)
     except ManifestErrors as bad:
         return str(bad).split("\n")
     return []

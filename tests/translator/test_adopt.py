@@ -15,6 +15,7 @@ from starburst.domain.job import Adopted, CloudChoice, Submission
 from starburst.domain.resources import Resources
 from translator.errors import ManifestErrors
 from translator.field import ONLY_THE_CLUSTER
+from translator.intake.rules import IntakeRules
 from translator.manifests.live_object import read_object
 
 #: As an API server returns a Job that was made with kubectl.
@@ -154,13 +155,14 @@ def changed(obj: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return changed
 
 
-def adopt(obj: dict[str, Any], user: str | None = None) -> Submission:
-    return read_object(obj, job_id="adopted-1", user=user)
+def adopt(obj: dict[str, Any], user: str | None = None, *, may_stay: bool = True) -> Submission:
+    rules = IntakeRules(native=True, may_stay=may_stay)
+    return read_object(obj, job_id="adopted-1", user=user, rules=rules)
 
 
 def errors(obj: dict[str, Any]) -> list[str]:
     try:
-        adopt(obj)
+        adopt(obj, may_stay=False)
     except ManifestErrors as bad:
         return str(bad).split("\n")
     return []
@@ -254,8 +256,8 @@ def test_what_was_adopted_can_be_submitted_and_adopted_again() -> None:
         ),
         (
             changed(JOB, "spec|completions", 10),
-            "Job vision/train: spec.completions: 10: must equal parallelism, which is 2: set parallelism to "
-            "10 to run all at once, or completionMode to Indexed for an array of 10 jobs",
+            "Job vision/train: spec.completions: differs from parallelism, which is 2: a cloud runs all "
+            f"tasks at once; {ONLY_THE_CLUSTER}",
         ),
         (
             changed(POD, "spec|restartPolicy", "Always"),

@@ -9,7 +9,8 @@ import yaml
 
 from starburst.domain.job import Member
 from translator.errors import ManifestErrors
-from translator.manifests.manifest import read_manifests
+from translator.intake.rules import IntakeRules
+from translator.intake.texts import read_manifests
 
 
 def manifest(span: str | None = None, name: str = "sweep", **spec: Any) -> str:
@@ -29,7 +30,7 @@ def manifest(span: str | None = None, name: str = "sweep", **spec: Any) -> str:
 
 
 def read(text: str, *, native: bool = False) -> list[Any]:
-    return read_manifests(text, "a.yaml", suffix=lambda: "x1y2z", native=native)
+    return read_manifests(text, "a.yaml", suffix=lambda: "x1y2z", taking=IntakeRules(native=native))
 
 
 def refusal(text: str) -> str:

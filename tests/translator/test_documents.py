@@ -8,8 +8,8 @@ import pytest
 
 from tests.translator.manifests import GOOD_JOB, errors, job, read
 from translator.errors import ManifestErrors
+from translator.intake.texts import read_manifests
 from translator.manifests.documents import chunks, load
-from translator.manifests.manifest import read_manifests
 
 
 def values(text: str) -> list[object]:
@@ -147,10 +147,10 @@ def test_a_list_is_its_items() -> None:
 
 
 def test_errors_in_a_list_name_the_item() -> None:
-    items = [GOOD_JOB, job("kind", "Deployment"), job("spec/parallelism", 0)]
+    items = [GOOD_JOB, job("kind", "JobSet"), job("spec/parallelism", 0)]
     assert errors({"apiVersion": "v1", "kind": "List", "items": items}) == [
-        'train.yaml, document 1: items[1].kind: "Deployment": not a batch job; '
-        "Starburst takes batch/v1 Job and v1 Pod",
+        "train.yaml, document 1: items[1].kind: a JobSet is not taken yet; "
+        "write each of its replicatedJobs as a batch/v1 Job",
         "train.yaml, document 1: items[2].spec.parallelism: 0: must be at least 1",
     ]
 
@@ -190,7 +190,7 @@ def test_one_bad_document_of_ten_and_none_is_taken() -> None:
 
 
 def test_every_bad_document_is_named_also_after_broken_yaml() -> None:
-    found = errors("kind: [", job("kind", "Pod"), GOOD_JOB, "", "just text", job("spec/suspend", True))
+    found = errors("kind: [", job("kind", "Pod"), GOOD_JOB, "", "just text", job("spec/parallelism", 0))
     assert [line.partition(":")[0] for line in found] == [f"train.yaml, document {i}" for i in (1, 2, 5, 6)]
 
 

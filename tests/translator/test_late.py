@@ -8,6 +8,7 @@ import pytest
 
 from tests.translator.manifests import CONTAINER, errors, job, read_one
 from translator.carried import Carried
+from translator.intake.rules import IntakeRules
 from translator.manifests.live_object import read_object
 from translator.manifests.references import CONFIG_MAP, SECRET, Reference
 from translator.tasks.runtime_values import (
@@ -145,7 +146,7 @@ def test_who_may_leave_keeps_its_values_where_the_cloud_is_given_them() -> None:
     found = read_one(LATE, native=True, carries=Carried())
     assert (found.notes, found.workload.env) == ((), ())
     stored = {"metadata": {"uid": "u", **LATE["metadata"]}, "spec": LATE["spec"]}
-    assert read_object(stored, job_id="a", carries=Carried()).job.id == "a"
+    assert read_object(stored, job_id="a", rules=IntakeRules(native=True, carries=Carried())).job.id == "a"
 
 
 def test_elsewhere_they_stay_refused_by_name() -> None:

@@ -13,8 +13,8 @@ from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.translator.manifests import CONTAINER, GOOD_JOB, job, pod, read, read_one
+from translator.intake.texts import read_manifests
 from translator.manifests.hints import DNS_LABEL
-from translator.manifests.manifest import read_manifests
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "configs" / "examples").glob("*.yaml"))
 
@@ -356,7 +356,7 @@ def test_what_changes_nothing_is_passed_over(path: str, value: object) -> None:
         (
             job("CONTAINER/resources/limits/ephemeral-storage", "10Gi"),
             f'{CONTAINER}.resources.limits["ephemeral-storage"]: '
-            "Starburst does not schedule by local disk; this is ignored",
+            "local disk is counted on a Kubernetes cluster only",
         ),
         (
             pod(restartPolicy=None),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.translator.manifests import errors, job, pod, read_one
 from translator.carried import Bucket, Carried, SkyVolume
+from translator.intake.rules import IntakeRules
 from translator.manifests.live_object import read_object
 from translator.tasks.runtime_values import UnresolvedError, mounts_of, taken
 from translator.tasks.storage.mounts import Mount
@@ -81,7 +82,7 @@ def test_what_is_another_thing_there_is_said() -> None:
 def test_adopted_jobs_go_along_alike() -> None:
     manifest = mounting(CLAIM)
     stored = {"metadata": {"uid": "u", **manifest["metadata"]}, "spec": manifest["spec"]}
-    found = read_object(stored, job_id="a", carries=Carried(STORES))
+    found = read_object(stored, job_id="a", rules=IntakeRules(native=True, carries=Carried(STORES)))
     assert "s3://lab/sets" in found.notes[0]
 
 
@@ -124,7 +125,7 @@ def test_who_stays_mounts_what_the_cluster_has(volume: dict[str, Any]) -> None:
 def test_on_the_machine_itself_no_path_can_be_made(volume: dict[str, Any]) -> None:
     manifest = mounting(volume, {"starburst.io/runtime": "host"})
     line = (
-        f'{MOUNT}.mountPath: "/in": cannot be made for a job on the machine itself, which others share; '
+        f"{MOUNT}.mountPath: cannot be made for a job on the machine itself, which others share; "
         f"give it an image, without starburst.io/runtime: host, or {NEVER}"
     )
     assert told(manifest) == [line]
@@ -139,7 +140,7 @@ def test_on_the_machine_itself_no_path_can_be_made(volume: dict[str, Any]) -> No
         ({"mountPath": "/in:ro"}, 'mountPath: "/in:ro": must be an absolute path, without a colon'),
         ({"subPath": "a/../../b"}, 'subPath: "a/../../b": a path within may have no .. and no colon'),
         ({"subPath": "a:b"}, 'subPath: "a:b": a path within may have no .. and no colon'),
-        ({"subPathExpr": "$(A)"}, 'subPathExpr: "$(A)": is not filled in in the cloud; write subPath, or'),
+        ({"subPathExpr": "$(A)"}, "subPathExpr: is not filled in in the cloud; write subPath, or"),
         ({"name": "w"}, 'name: "w": there is no such volume; add it under volumes'),
     ],
 )

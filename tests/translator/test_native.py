@@ -77,7 +77,7 @@ EXPECTED = {
         ),
     ),
     "shared-disk": Case(
-        Resources.of(0, 32, 64),
+        Resources(0, 32_000, 65_536, others=(("ephemeral-storage", 100 * GIB * 1024**2),)),
         (f"{POD}.volumes[0].nfs",),
         lost=(f'{CONTAINER}.resources.limits["ephemeral-storage"]',),
     ),
@@ -210,12 +210,6 @@ def test_what_is_lost_in_a_cloud_is_said_of_a_job_that_may_leave(path: str, valu
 @pytest.mark.parametrize(
     ("manifest", "line"),
     [
-        (
-            job("spec/completions", 5),
-            "spec.completions: 5: must equal parallelism, which is 1: set parallelism to 5 to run all at "
-            "once, or completionMode to Indexed for an array of 5 jobs",
-        ),
-        (pod(restartPolicy=None), "spec.restartPolicy: is missing; write Never"),
         (pod(restartPolicy="Always"), 'spec.restartPolicy: "Always": a batch job ends; write Never'),
         (
             job("POD/nodeName", "n1"),

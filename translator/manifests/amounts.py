@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 from starburst.domain.resources import MILLI, Resources
@@ -54,11 +55,12 @@ def as_resources(asked: Quantities, field: Field) -> Resources:
         gpus=sum(int(asked[name]) for name in kinds),
         cpu_milli=math.ceil(asked.get("cpu", 0) * MILLI),
         memory_mib=math.ceil(asked.get("memory", Fraction(0)) / MIB),
+        others=tuple(sorted((name, math.ceil(n)) for name, n in asked.items() if n and name not in KNOWN)),
     )
     if not resources.gpus and not resources.cpu_milli:
         counted = "it is counted as 1 CPU" if field.report.native else "it gets 1 CPU"
         field.note(f"asks for no CPU and no GPU; {counted}")
-        return Resources(cpu_milli=MILLI, memory_mib=resources.memory_mib)
+        return replace(resources, cpu_milli=MILLI)
     return resources
 
 
@@ -67,16 +69,24 @@ def amounts(field: Field) -> Quantities:
     found: Quantities = {}
     for name, entry in field.entries().items():
         if name == "ephemeral-storage":
-            entry.note("Starburst does not schedule by local disk; this is ignored")
+            entry.note("local disk is counted on a Kubernetes cluster only")
+        elif name not in KNOWN and _is_of_nodes(name, entry):
+            entry.stay(name, "is a resource of the cluster's nodes, which no offer has")
         elif name not in KNOWN:
             near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" resembles "cpu"
             mend = did_you_mean(name, near, f"ask for {', '.join(near)}")
             entry.refuse(f"is not a resource Starburst schedules by; {mend}")
-        elif entry.value is not None:
+            continue
+        if entry.value is not None:
             amount = _amount(entry, name)
             if amount is not None:
                 found[name] = amount
     return found
+
+
+def _is_of_nodes(name: str, entry: Field) -> bool:
+    """Whether a Kubernetes cluster may have nodes with this resource: of a device plugin, or huge pages."""
+    return entry.report.native and ("/" in name or name.startswith("hugepages-"))
 
 
 def _amount(entry: Field, name: str) -> Fraction | None:
@@ -92,7 +102,7 @@ def _amount(entry: Field, name: str) -> Fraction | None:
         low, high = math.floor(amount), math.ceil(amount)
         entry.refuse(f"a GPU count must be a whole number; write {f'{low} or {high}' if low else high}")
         return None
-    if name != "memory" and amount > MOST:
+    if name in ("cpu", *GPUS) and amount > MOST:
         entry.refuse(f"must be at most {MOST}")
         return None
     return amount

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,11 +11,12 @@ from typing import Any
 
 from starburst.domain.job import Adopted, Submission
 from starburst.domain.user import USER_IS, is_user
-from translator.carried import Carried
 from translator.errors import ManifestErrors
-from translator.field import Field, ManifestReport
+from translator.field import Field
+from translator.intake.kinds import API_VERSIONS, has_kind
+from translator.intake.rules import IntakeRules
 from translator.manifests.hints import OWN_KEYS, PREFIX
-from translator.manifests.manifest import API_VERSIONS, has_kind, submission
+from translator.manifests.manifest import submission
 
 #: Fields of metadata that users set; the API server sets all others.
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -34,16 +36,16 @@ _DEADLINE = f"{PREFIX}active-deadline"
 #: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
 _INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
+NATIVE = IntakeRules(native=True)
 _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def read_object(
-    obj: Mapping[str, Any], *, job_id: str, user: str | None = None, carries: Carried | None = None
+    obj: Mapping[str, Any], *, job_id: str, user: str | None = None, rules: IntakeRules = NATIVE
 ) -> Submission:
     """A Job or Pod, as returned by the API server, as a job with the id `job_id`.
 
-    `user` is the job's user; None takes it from the label or annotation starburst.io/user. `carries` is that
-    of `read_manifests`.
+    `user` is the job's user; None takes it from the label or annotation starburst.io/user.
 
     Raises:
         ManifestErrors: the object is invalid or not supported; contains all problems.
@@ -58,16 +60,15 @@ def read_object(
         uid=str(metadata.get("uid") or ""),
     )
     source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
-    manifest = Field(as_submitted(obj), "", ManifestReport(source, document=0, native=True, carries=carries))
+    manifest = Field(as_submitted(obj), "", rules.report(source, document=0))
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
     whose = _user(metadata, manifest) if user is None else user
-    found = submission(manifest, lambda: "", whose) if has_kind(manifest) else None
+    found = submission(_by_turns(manifest), lambda: "", whose) if has_kind(manifest) else None
     if found is not None and found.job.array is not None:
         manifest.at("spec").refuse(
-            "an object that lies in a cluster cannot be split into an array; give it to starburst submit, or "
-            "set parallelism to completions to run all at once",
+            "an object that lies in a cluster cannot be split into an array; give it to starburst submit",
             show=False,
         )
     if found is not None and (found.job.after_ok or found.job.after_any):
@@ -84,9 +85,32 @@ def read_object(
     return replace(
         found,
         job=replace(found.job, id=job_id, retries=0),
-        workload=replace(found.workload, adopted=adopted),
+        workload=replace(found.workload, adopted=adopted, manifest=_whole(found.workload.manifest, manifest)),
         notes=tuple(manifest.report.notes),
     )
+
+
+def _by_turns(manifest: Field) -> Field:
+    """A Job with more completions than parallelism, read as one: its own controller counts the indexes.
+
+    `starburst submit` makes an array of such an Indexed Job, with a Job for each member.
+    """
+    value = manifest.value
+    spec = _mapping(value, "spec") if isinstance(value, dict) else {}
+    if spec.get("completionMode") != "Indexed":
+        return manifest
+    counted = {key: found for key, found in spec.items() if key != "completionMode"}
+    return replace(manifest, value={**_mapping({"": value}, ""), "spec": counted})
+
+
+def _whole(text: str | None, manifest: Field) -> str | None:
+    """The text of a manifest with the completion mode that it was read without."""
+    mode = manifest.at("spec").at("completionMode").value
+    if text is None or mode is None:
+        return text
+    known = json.loads(text)
+    known["spec"]["completionMode"] = mode
+    return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:

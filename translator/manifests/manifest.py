@@ -9,19 +9,12 @@ from dataclasses import replace
 from io import StringIO
 
 from starburst.domain.job import CloudChoice, Job, Submission
-from translator.carried import Carried
-from translator.errors import ManifestError, ManifestErrors
-from translator.field import Field, Fields, ManifestReport
-from translator.manifests.arrays import MAX_MEMBERS, IndexRange, members
-from translator.manifests.documents import chunks, load
+from translator.errors import ManifestError
+from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
+from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.hints import MAX_RETRIES, note_unkept, read_hints, refuse_hints
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
 
-API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
-TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
-
-#: Largest number of documents per text.
-MAX_DOCUMENTS = 10_000
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000
 MAX_ID = 63
@@ -35,7 +28,6 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 _TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
-_LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
 #: Metadata that API servers write.
 SERVERS_METADATA = (
     "creationTimestamp",
@@ -72,87 +64,54 @@ _JOB_SPEC = Fields(
         "backoffLimitPerIndex": "a job is run again as a whole; see backoffLimit",
         "maxFailedIndexes": "a job is run again as a whole; see backoffLimit",
         "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
+        "scheduling": "Starburst starts the tasks of a job together by itself",
     },
     refused={
         "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
     },
-    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy"),
+    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling", "successPolicy"),
 )
 #: Value of `managedBy` that is equal to its absence.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
 
 
-def read_manifests(
-    text: str,
-    source: str,
-    *,
-    suffix: Callable[[], str],
-    user: str = "",
-    native: bool = False,
-    carries: Carried | None = None,
-) -> list[Submission]:
-    """The submissions in a text of one or more YAML documents; empty documents are skipped.
-
-    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id. `native`
-    is true for a Kubernetes cluster, which runs the manifests themselves. `carries` is what offloaded jobs
-    get from the cluster; None is nothing.
-
-    Raises:
-        ManifestErrors: a manifest is invalid; contains all problems of the text.
-    """
-    found = read_firsts(text, source, suffix=suffix, user=user, native=native, carries=carries)
-    return [item for first in found for item in members(first)]
-
-
-def read_firsts(
-    text: str,
-    source: str,
-    *,
-    suffix: Callable[[], str],
-    user: str = "",
-    native: bool = False,
-    carries: Carried | None = None,
-) -> list[Submission]:
-    """As `read_manifests`, but with only the first member of each array."""
-    submissions: list[Submission] = []
-    errors: list[ManifestError] = []
-    parts = chunks(text)
-    if len(parts) > MAX_DOCUMENTS:
-        raise ManifestErrors(
-            [ManifestError(source, 0, "", None, f"has more than {MAX_DOCUMENTS} documents; split it up")]
-        )
-    for index, chunk in enumerate(parts, 1):
-        try:
-            report = ManifestReport(source, index, native=native, carries=carries)
-            manifests = _manifests(load(chunk, source, index), report)
-        except ManifestErrors as bad:
-            errors += bad.errors
-            continue
-        for manifest in manifests:
-            if has_kind(manifest):
-                submissions.append(submission(manifest, suffix, user))
-            errors += manifest.report.errors
-    if errors:
-        raise ManifestErrors(errors)
-    return submissions
-
-
-def _manifests(value: object, report: ManifestReport) -> list[Field]:
-    """The manifests of a document: itself, or the items of a List, each with its own report."""
-    document = Field(value, "", report)
-    if value is None:
-        return []
-    if document.at("kind").value != "List":
-        return [document]
-    document.check(_LIST)
-    items = document.at("items").items()
-    if document.report.errors:
-        raise ManifestErrors(document.report.errors)
-    return [replace(item, report=replace(report, errors=[], notes=[])) for item in items]
-
-
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
-    """A manifest as a job and its workload, or as the first member of an array; errors go to its report."""
+    """A manifest as a job and its workload, or as the first member of an array; errors go to its report.
+
+    A job that cannot leave, or for which there are no offers, is read again as one that stays.
+    """
+    report = manifest.report
+    end = suffix()
+    found = _submission(manifest, lambda: end, user)
+    if report.errors or not report.leaves or not (report.stays or report.offers is False):
+        return found
+    if report.stays and (found.job.cloud is CloudChoice.ONLY or (report.offers and not report.may_stay)):
+        for reason in report.stays:
+            told = f"{reason.why}; {reason.mend}"
+            report.errors.append(ManifestError(report.source, report.document, reason.field, None, told))
+        return found
+    report.notes.clear()
+    stays = _why_it_stays(report)
+    found = _submission(manifest, lambda: end, user, may_leave=False)
+    if not stays:
+        return found
+    return replace(found, job=replace(found.job, cloud=CloudChoice.NEVER, stays=stays))
+
+
+def _why_it_stays(report: ManifestReport) -> str:
+    """Why a job cannot leave, "" if it can; with a note to its user where there is a cloud."""
+    if not report.stays:
+        return ""
+    why = f"stays on the cluster: {', '.join(dict.fromkeys(reason.part for reason in report.stays))}"
+    if report.offers:
+        mends = dict.fromkeys(reason.mend for reason in report.stays if reason.mend != ONLY_THE_CLUSTER)
+        report.notes.append("; ".join([why, *mends]))
+    return why
+
+
+def _submission(
+    manifest: Field, suffix: Callable[[], str], user: str, *, may_leave: bool = True
+) -> Submission:
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
@@ -160,7 +119,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
     manifest.report.namespace = metadata.at("namespace").text() or ""
-    manifest.report.leaves = hints.cloud is not CloudChoice.NEVER
+    manifest.report.leaves = may_leave and hints.cloud is not CloudChoice.NEVER
     manifest.report.on_host = hints.machine.runtime == "host"
     if manifest.report.leaves:
         note_unkept(metadata)
@@ -183,7 +142,7 @@ def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submiss
         cloud=hints.cloud,
         checkpoint=hints.checkpoint,
         priority=hints.priority,
-        hold=hints.hold,
+        hold=hints.hold or manifest.at("spec").at("suspend").value is True,
         array=None if span is None else span.first_member(job_id),
         after_ok=hints.after_ok,
         after_any=hints.after_any,
@@ -233,26 +192,6 @@ def _bound_labels(metadata: Field) -> None:
                 return
 
 
-def has_kind(manifest: Field) -> bool:
-    """Whether a manifest is a Job or a Pod; other kinds are refused."""
-    if not isinstance(manifest.value, dict):
-        manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
-        return False
-    kind, api_version = manifest.at("kind"), manifest.at("apiVersion")
-    if kind.value is None:
-        kind.refuse(f"is missing; {TAKEN}")
-    elif kind.value == "List":
-        kind.refuse("a List in a List is not supported; put its items into the outer one")
-    elif not isinstance(kind.value, str) or kind.value not in API_VERSIONS:
-        kind.refuse(f"not a batch job; {TAKEN}")
-    elif api_version.value != API_VERSIONS[kind.value]:
-        problem = "is missing" if api_version.value is None else "is not supported"
-        api_version.refuse(f"{problem}; write {API_VERSIONS[kind.value]} for a {kind.value}")
-    else:
-        return True
-    return False
-
-
 def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
     """A job's name, and a unique id derived from it, which is a DNS label."""
     namespace = metadata.at("namespace").text()
@@ -292,7 +231,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     spec.check(_JOB_SPEC)
     tasks, span = _counts(spec)
     if spec.at("suspend").flag():
-        spec.at("suspend").refuse("suspended jobs are not supported; submit the job when it may start")
+        spec.at("suspend").note("is held; let it go with starburst release")
     if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF):
         spec.at("managedBy").refuse("another controller is to run this job; remove it")
     spec.at("completionMode").choice(("Indexed", "NonIndexed"))
@@ -319,8 +258,10 @@ def _retries(limit: Field, wish: int | None) -> int:
 
 
 def _counts(spec: Field) -> tuple[int, IndexRange | None]:
-    """The size of the gang, which is the parallelism, and None; or 1 and the index range of an array, if an
-    Indexed Job has more completions than parallelism.
+    """The number of tasks at a time and None; or 1 and the index range of an array, if an Indexed Job has
+    more completions than parallelism.
+
+    On a Kubernetes cluster the Job controller makes a pod after another until the completions are reached.
     """
     parallelism, completions = spec.at("parallelism"), spec.at("completions")
     tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
@@ -332,8 +273,10 @@ def _counts(spec: Field) -> tuple[int, IndexRange | None]:
         if wanted > MAX_MEMBERS:
             completions.refuse(f"an array has at most {MAX_MEMBERS} jobs; submit several")
         return 1, IndexRange(0, wanted - 1, tasks)
-    completions.refuse(
+    completions.refuse_away(
         f"must equal parallelism, which is {tasks}: set parallelism to {wanted} to run all at once, or "
-        f"completionMode to Indexed for an array of {wanted} jobs"
+        f"completionMode to Indexed for an array of {wanted} jobs",
+        f"differs from parallelism, which is {tasks}: a cloud runs all tasks at once",
+        part=f"{wanted} completions by {tasks} at a time",
     )
-    return tasks, None
+    return min(tasks, wanted), None

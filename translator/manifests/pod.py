@@ -14,7 +14,8 @@ from translator.manifests.effective_requests import pod_resources
 from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
 from translator.tasks.container import CONTAINER, workload
-from translator.tasks.storage.mounts import MAPPED, NOT_MOUNTED, read_mounts
+from translator.tasks.storage.mounts import read_mounts
+from translator.tasks.storage.volume_types import check_volumes
 
 _ONE_CONTAINER = "one container per pod; sidecars are not supported yet"
 _OWN_NETWORK = "sharing a namespace of the host is not supported; remove it"
@@ -53,6 +54,7 @@ POD_SPEC = Fields(
     ),
     noted={
         "dnsConfig": "DNS settings are not passed on",
+        "evictionResponders": "nobody is asked before a run is ended",
         "hostAliases": "host names are not passed on",
         "hostname": "pods do not find one another by this name",
         "priority": "pod priorities are not used; set the annotation starburst.io/priority",
@@ -69,10 +71,12 @@ POD_SPEC = Fields(
         "nodeName": "Starburst chooses the node; use nodeSelector with kubernetes.io/hostname",
         "resourceClaims": "resource claims are not supported; ask for nvidia.com/gpu under limits",
         "schedulingGates": "scheduling gates are not supported; submit the job when it may start",
+        "schedulingGroup": "Starburst starts the tasks of a job together by itself; remove it",
         "workloadRef": "Starburst starts the tasks of a job together by itself; remove it",
     },
     kept=(
         "dnsConfig",
+        "evictionResponders",
         "hostAliases",
         "hostIPC",
         "hostNetwork",
@@ -88,56 +92,6 @@ _AMOUNTS = {
     "overhead": "overhead is not supported; add it to the container's requests",
     "resources": "resources of a whole pod are not supported; give them to the container",
 }
-
-#: Volume types without data from outside of the node.
-_HOST_VOLUMES = ("emptyDir", "hostPath")
-_OTHER_VOLUMES = {
-    "configMap": "write the file in the command, or keep it on the nodes under a hostPath",
-    "csi": "use a hostPath that every node has",
-    "downwardAPI": "write the values under env",
-    "ephemeral": "use emptyDir",
-    "image": "use a hostPath that every node has",
-    "iscsi": "use a hostPath that every node has",
-    "nfs": "mount it on every node and use a hostPath",
-    "persistentVolumeClaim": "use a hostPath that every node has, or storage the command reaches itself",
-    "projected": "write the values under env",
-    "secret": "keep the file on the nodes under a hostPath",
-}
-#: Disks and file systems of clouds and vendors, most of them replaced by csi.
-_DISKS = (
-    "awsElasticBlockStore",
-    "azureDisk",
-    "azureFile",
-    "cephfs",
-    "cinder",
-    "fc",
-    "flexVolume",
-    "flocker",
-    "gcePersistentDisk",
-    "gitRepo",
-    "glusterfs",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "quobyte",
-    "rbd",
-    "scaleIO",
-    "storageos",
-    "vsphereVolume",
-)
-_OTHER_VOLUMES |= dict.fromkeys(_DISKS, "use a hostPath that every node has")
-_VOLUME = Fields(
-    "a volume",
-    read=("name", *_HOST_VOLUMES),
-    refused={kind: f"this type of volume is not supported; {mend}" for kind, mend in _OTHER_VOLUMES.items()},
-    kept=_OTHER_VOLUMES,
-)
-#: Volumes of an offloadable job: those of MAPPED kinds may have storage in the cloud.
-_CARRIED_VOLUME = Fields(
-    "a volume",
-    read=(*_VOLUME.read, *MAPPED),
-    refused={kind: mend for kind, mend in _VOLUME.refused.items() if kind not in MAPPED},
-    kept=_OTHER_VOLUMES,
-)
 
 DEFAULT_GRACE_S = 30
 
@@ -196,6 +150,7 @@ def _main_container(spec: Field) -> Field:
             f"the init container {_name(container)} is not supported; do its work in the command",
             f"the init container {_name(container)} does not go along to a cloud",
             show=False,
+            part=f"the init container {_name(container)}",
         )
         _check_beside(container)
     first, *others = spec.at("containers").items() or [Field(None, spec.at("containers").path, spec.report)]
@@ -203,7 +158,10 @@ def _main_container(spec: Field) -> Field:
         first.refuse("is missing; a pod needs one container")
     for container in others:
         container.refuse_away(
-            _ONE_CONTAINER, f"the container {_name(container)} does not go along to a cloud", show=False
+            _ONE_CONTAINER,
+            f"the container {_name(container)} does not go along to a cloud",
+            show=False,
+            part=f"the container {_name(container)}",
         )
         _check_beside(container)
     first.check(CONTAINER)
@@ -223,13 +181,7 @@ def _name(container: Field) -> str:
 
 def _check_surroundings(spec: Field) -> None:
     """Check volumes, security context, scheduler and service account."""
-    carried = _carried(spec)
-    for volume in spec.at("volumes").items():
-        volume.check(_VOLUME if carried is None else _CARRIED_VOLUME)
-        if not spec.report.native:
-            volume.note("not mounted by the embedded cluster; paths are the host's")
-        elif carried is None and any(volume.at(kind).value is not None for kind in _HOST_VOLUMES):
-            volume.note_away(NOT_MOUNTED)
+    check_volumes(spec, carried=_carried(spec) is not None)
     _check_security(spec.at("securityContext"))
     if spec.at("schedulerName").text() not in (None, "", "default-scheduler", "chakra"):
         spec.at("schedulerName").note("Starburst places the job itself")
@@ -246,8 +198,8 @@ def _check_security(context: Field) -> None:
 
 
 def check_restart_policy(spec: Field, *, of_job: bool) -> None:
-    """Accept Never, and OnFailure, which the embedded cluster treats as Never with a note. An absent policy,
-    Always in Kubernetes, is taken as Never with a note for a Pod on the embedded cluster. Others are refused.
+    """Accept Never, and OnFailure, which the embedded cluster treats as Never with a note. An absent policy
+    of a Pod, Always in Kubernetes, is taken as Never with a note. Others are refused.
     """
     policy = spec.at("restartPolicy")
     if policy.value == "OnFailure":
@@ -255,7 +207,7 @@ def check_restart_policy(spec: Field, *, of_job: bool) -> None:
             policy.note("a failed command is not restarted in place")
     elif policy.value == "Always":
         policy.refuse("a batch job ends; write Never")
-    elif policy.value is None and (of_job or spec.report.native):
+    elif policy.value is None and of_job:
         policy.refuse("is missing; write Never")
     elif policy.value is None:
         policy.note("is absent, which is Always to Kubernetes; taken as Never, for a batch job ends")

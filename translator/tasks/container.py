@@ -7,7 +7,7 @@ import re
 from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
 from translator.fidelity import FidelityLevel
-from translator.field import ONLY_THE_CLUSTER, Field, Fields
+from translator.field import Field, Fields
 from translator.manifests.expansion import Expansion, names_in
 from translator.tasks.downward import Downward
 from translator.tasks.shell import text_of
@@ -51,6 +51,22 @@ CONTAINER = Fields(
 )
 
 _VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
+_KEY_OF = Fields("a reference", read=("name", "key", "optional"))
+_REFERENCES = {
+    "configMapKeyRef": _KEY_OF,
+    "fieldRef": Fields("a reference", read=("apiVersion", "fieldPath")),
+    "fileKeyRef": Fields("a reference", read=("volumeName", "path", "key", "optional")),
+    "resourceFieldRef": Fields("a reference", read=("containerName", "resource", "divisor")),
+    "secretKeyRef": _KEY_OF,
+}
+_NAMED_BY = {
+    "configMapKeyRef": "name",
+    "fieldRef": "fieldPath",
+    "fileKeyRef": "path",
+    "resourceFieldRef": "resource",
+    "secretKeyRef": "name",
+}
+_SOURCE = Fields("a source of a value", read=tuple(_REFERENCES))
 _VARIABLE_NAME = re.compile(r"[^=]+")
 #: Variables that are set at the start of a run and therefore cannot be expanded in a manifest.
 _AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
@@ -60,7 +76,9 @@ def workload(field: Field) -> Workload:
     """Command and arguments, literal environment, working directory and image of a container."""
     if field.at("envFrom").value and not field.goes_along:
         field.at("envFrom").refuse_away(
-            "variables from config maps and secrets are not supported; list them under env", show=False
+            "variables from config maps and secrets are not supported; list them under env",
+            show=False,
+            part="variables of ConfigMaps or Secrets",
         )
     expansion = Expansion()
     env = _environment(field, expansion)
@@ -76,10 +94,11 @@ def workload(field: Field) -> Workload:
             "arguments without a command; name the program under command",
             "arguments without a command: a cloud does not know the image's own",
             show=False,
+            part="the image's own command",
         )
     elif not command and field.report.native and field.report.leaves:
-        field.at("command").refuse(
-            f"is missing, and a cloud does not know the image's own; {ONLY_THE_CLUSTER}"
+        field.at("command").stay(
+            "the image's own command", "is missing, and a cloud does not know the image's own"
         )
     return Workload(
         command=command + args if command else (),  # only the cluster knows an image's entry point
@@ -97,6 +116,8 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
     env: dict[str, str] = {}
     for variable in container.at("env").items():
         variable.check(_VARIABLE)
+        if variable.report.native:
+            _check_source(variable.at("valueFrom"))
         name = variable.at("name").text()
         if variable.at("valueFrom").value is not None and variable.goes_along:
             env.pop(name or "", None)
@@ -104,13 +125,34 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
                 _judge_source(variable.at("valueFrom"), container)
         elif variable.at("valueFrom").value is not None:
             variable.at("valueFrom").refuse_away(
-                "values from elsewhere are not supported; write it under value", show=False
+                "values from elsewhere are not supported; write it under value",
+                show=False,
+                part=f"a value of {_asked(variable.at('valueFrom'))}",
             )
         elif name is None or not _VARIABLE_NAME.fullmatch(name):
             variable.at("name").refuse("must be the name of a variable, without =")
         else:
             env[name] = _expanded(variable.at("value"), env, expansion, name)
     return env
+
+
+def _check_source(source: Field) -> None:
+    """Check the fields of a source of a variable's value."""
+    source.check(_SOURCE)
+    for kind, fields in _REFERENCES.items():
+        source.at(kind).check(fields)
+    if isinstance(source.value, dict) and sum(bool(source.at(kind).value) for kind in _REFERENCES) != 1:
+        source.refuse(f"must have one of {', '.join(_REFERENCES)}", show=False)
+
+
+def _asked(source: Field) -> str:
+    """What a variable's value is taken from, such as "Secret hub" or "metadata.uid"."""
+    for kind, key in _NAMED_BY.items():
+        name = source.at(kind).at(key).value
+        if name is not None:
+            what = {"configMapKeyRef": "ConfigMap ", "secretKeyRef": "Secret "}.get(kind, "")
+            return f"{what}{name}"
+    return "elsewhere"
 
 
 def _judge_source(source: Field, container: Field) -> None:
@@ -120,7 +162,8 @@ def _judge_source(source: Field, container: Field) -> None:
     nothing = Field(None, "", source.report)
     known = Downward("", True, "", nothing, nothing, container, False).read(source)
     if known.verdict is FidelityLevel.REFUSED:
-        source.refuse(known.text, show=False)
+        why, _, mend = known.text.partition("; ")
+        source.stay(f"a value of {_asked(source)}", why, mend)
     elif known.verdict is FidelityLevel.APPROXIMATED:
         source.note(f"{known.text}, in the cloud")
 
@@ -135,7 +178,11 @@ def _keep_secrets_out(container: Field) -> None:
     for word in (*_items(container.at("command")), *_items(container.at("args"))):
         for name in names_in(word.value if isinstance(word.value, str) else ""):
             if name in secrets and word.goes_along:
-                word.refuse(f"$({name}) is a Secret's value; read ${name} in the command", show=False)
+                word.stay(
+                    f"the Secret's value $({name})",
+                    f"$({name}) is a Secret's value",
+                    f"read ${name} in the command",
+                )
 
 
 def _items(field: Field) -> list[Field]:
@@ -154,6 +201,6 @@ def _expanded(field: Field, env: dict[str, str], expansion: Expansion, variable:
     for name in names_in(field.value if isinstance(field.value, str) else ""):
         if name not in env and _AT_RUN_TIME.fullmatch(name):
             known = f"$({name}) is known only when the job runs"
-            field.refuse_away(f"{known}; read ${name} in the command", known)
+            field.refuse_away(f"{known}; read ${name} in the command", known, part=f"$({name})")
     word = expansion.expand(field, lambda name: (env[name],) if name in env else None, variable)
     return text_of(word) or ""

@@ -12,7 +12,7 @@ from typing import Any
 from starburst.domain.resources import Resources
 from translator.fidelity import Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
-from translator.manifests.amounts import GPUS
+from translator.manifests.amounts import GPUS, KNOWN
 from translator.manifests.hints import PREFIX, MachineHints
 from translator.manifests.node_rules import PREFERRED
 from translator.podspec import REQUIRED
@@ -112,6 +112,9 @@ def _say_size(parts: ManifestParts, found: Mapping[str, Any], fidelity: Fidelity
         if asked.at(name).value not in (None, limit.value) and name not in GPUS:
             fidelity.dropped(limit, "no ceiling holds there; a job may use what its machine has")
     for amounts in (asked, limits):
+        for name, amount in amounts.entries().items():
+            if name not in (*KNOWN, "ephemeral-storage") and amount.value is not None:
+                fidelity.refused(amount, f"no rented machine has such a resource; {ONLY_THE_CLUSTER}")
         if amounts.at("ephemeral-storage").value is not None:
             fidelity.dropped(
                 amounts.at("ephemeral-storage"), f"set the size of the disk by {PREFIX}disk-size"

@@ -71,10 +71,13 @@ def mounts_of(
         UnresolvedError: the config maps no storage to a volume (any more), or it cannot be mounted.
     """
     parts = split_manifest(manifest)
+    report = parts.root.report
+    report.leaves = True
     found = read_mounts(parts.spec, parts.container, stores, in_container=in_container)
-    errors = parts.root.report.errors
-    if errors:
-        raise UnresolvedError("; ".join(f"{error.field}: {error.mend}" for error in errors))
+    problems = [f"{error.field}: {error.mend}" for error in report.errors]
+    problems += [f"{reason.field}: {reason.why}; {reason.mend}" for reason in report.stays]
+    if problems:
+        raise UnresolvedError("; ".join(problems))
     return tuple(found)
 
 

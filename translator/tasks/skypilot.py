@@ -10,9 +10,10 @@ from typing import Any
 from starburst.domain.job import CloudChoice, Job
 from translator.carried import CloudStorage
 from translator.fidelity import Fidelity, Translation
-from translator.field import Field, ManifestReport
+from translator.field import ONLY_THE_CLUSTER, Field, ManifestReport
+from translator.intake.kinds import has_kind
 from translator.manifests.hints import PREFIX, JobHints, read_hints
-from translator.manifests.manifest import has_kind, submission
+from translator.manifests.manifest import submission
 from translator.manifests.references import UNASKED, Lookup, Resolve
 from translator.tasks.downward import NODE_RANK, NODES, Downward
 from translator.tasks.environment import RANK, Environment, read_environment
@@ -158,8 +159,11 @@ def _name(metadata: Field, name: str, fidelity: Fidelity) -> str:
 
 def _nodes(parts: ManifestParts, tasks: int, fidelity: Fidelity) -> int | None:
     told = f"as num_nodes: {tasks}, a machine each" if tasks > 1 else "as one node"
+    in_turn = parts.job.at("completions").value not in (None, parts.job.at("parallelism").value or 1)
     for key in ("parallelism", "completions"):
-        if parts.job.at(key).value is not None:
+        if parts.job.at(key).value is not None and in_turn:
+            fidelity.refused(parts.job.at(key), f"a task runs all at once; {ONLY_THE_CLUSTER}")
+        elif parts.job.at(key).value is not None:
             fidelity.kept(parts.job.at(key), told)
     if parts.job.at("completionMode").value is not None:
         how = f"{RANK} is the rank of the node" if parts.indexed else "no task is told its number by it"

@@ -33,7 +33,6 @@ _JOB_SPEC = UntranslatedFields(
         "completions",
         "parallelism",
         "template",
-        "suspend",
     ),
     dropped={
         "backoffLimitPerIndex": _RETRIES,
@@ -42,7 +41,9 @@ _JOB_SPEC = UntranslatedFields(
         "maxFailedIndexes": _RETRIES,
         "podFailurePolicy": _RETRIES,
         "podReplacementPolicy": _RETRIES,
+        "scheduling": "all nodes of a task start together",
         "selector": "there are no pods to select",
+        "suspend": "a task starts when it is launched",
         "ttlSecondsAfterFinished": "a task leaves no object behind",
     },
     refused={"successPolicy": f"a task succeeds when all its nodes do; {ONLY_THE_CLUSTER}"},
@@ -73,6 +74,7 @@ _POD_SPEC = UntranslatedFields(
         "automountServiceAccountToken": "no account of the cluster is there",
         "dnsConfig": "the machine's DNS is used",
         "dnsPolicy": "the machine's DNS is used",
+        "evictionResponders": "a rented machine is the job's own",
         "enableServiceLinks": "no services are there",
         "hostAliases": "the machine's own /etc/hosts is used",
         "hostUsers": "the container engine decides",
@@ -97,6 +99,7 @@ _POD_SPEC = UntranslatedFields(
         "nodeName": f"names a node of the cluster; {ONLY_THE_CLUSTER}",
         "resourceClaims": f"does not go along; {ONLY_THE_CLUSTER}",
         "schedulingGates": f"does not go along; {ONLY_THE_CLUSTER}",
+        "schedulingGroup": f"does not go along; {ONLY_THE_CLUSTER}",
         "workloadRef": f"does not go along; {ONLY_THE_CLUSTER}",
     },
 )

@@ -40,6 +40,8 @@ SETTINGS = {
     "unreachable": "unreachable_s",
     "max_grace": "max_grace_s",
 }
+#: Fields that intake reads, not the core.
+OF_INTAKE = frozenset({"cannot_leave"})
 
 
 class PolicyConfig(Section):
@@ -75,6 +77,11 @@ class PolicyConfig(Section):
         None, ge=0, le=MOST, description="Q_max: beyond it the last job leaves at once; null is no limit"
     )
     offload_cpu_only: bool = Field(True, description="jobs without GPUs leave at once")
+    cannot_leave: Literal["stay", "refuse"] = Field(
+        "stay",
+        description="what becomes of a job on Kubernetes that no cloud could run, for a volume that is not "
+        "mapped, for example: stay: it waits for the cluster, with a note; refuse: it is refused",
+    )
     short_jobs: Seconds = Field(0.0, description="shorter jobs leave at once; 0 is off")
     returns: Returns = Field("if-it-pays", description="when a cloud run comes home to the cluster")
     t_max: Seconds = Field(900.0, description="T_max: a cloud run this old is looked at for coming home")
@@ -123,5 +130,6 @@ class PolicyConfig(Section):
         factor = self.factor
         if factor is not None and WAITING[self.waiting].factor_in_hours:
             factor *= HOUR_S
-        values = {name: getattr(self, name) for name in type(self).model_fields} | {"factor": factor}
+        fields = type(self).model_fields.keys() - OF_INTAKE
+        values = {name: getattr(self, name) for name in fields} | {"factor": factor}
         return Settings(**{SETTINGS.get(name, name): value for name, value in values.items()})

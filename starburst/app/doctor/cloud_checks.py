@@ -53,6 +53,8 @@ PROGRAMS = {"ssh": "openssh-client", "tar": "tar"}
 #: Remedies: credentials for SkyPilot, and the owner of a bucket.
 LOGINS = {"aws": "aws configure", "gcp": "gcloud auth application-default login"}
 BUCKETS = {"s3": "aws", "gs": "gcp"}
+#: The remedy for a server that is slow or silent, whatever was asked.
+SLOW = "see what it is busy with: sky api status; and the load of its machine"
 #: The AWS permission that SkyPilot needs for zone names.
 ZONES_ASK = "ec2:DescribeRegions and ec2:DescribeAvailabilityZones"
 
@@ -180,8 +182,9 @@ async def _asked(check: str, call: Coroutine[Any, Any, T], mend: str) -> T | Doc
     try:
         with answer_within(ASK_S):
             return await call
-    except TimeoutError:
-        return fail(check, f"SkyPilot's API server has not answered for {ASK_S:g} s", mend)
+    except (SkyUnreachableError, TimeoutError) as error:
+        found = str(error) or f"SkyPilot's API server has not answered for {ASK_S:g} s"
+        return silent(check, found, SLOW)
     except SkyError as error:
         return fail(check, str(error), mend)
 
@@ -239,7 +242,8 @@ async def _offers(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
         with answer_within(ASK_S):
             return await in_thread(partial(_offers_now, config, whole))
     except TimeoutError:
-        return [fail("offers", f"SkyPilot's catalogs cannot be had within {ASK_S:g} s", "set cloud.prices")]
+        found = f"SkyPilot's catalogs are not read within {ASK_S:g} s: this machine or its network is slow"
+        return [silent("offers", found, "try again, or set cloud.prices to a CSV file in their form")]
 
 
 def _offers_now(config: SkyConfig, whole: bool) -> list[DoctorCheck]:

@@ -18,7 +18,7 @@ from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
-from starburst.app.wiring.stored import carries, live_core, stored_config
+from starburst.app.wiring.stored import intake_rules, live_core, stored_config
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
@@ -59,8 +59,7 @@ def read_sources(
     answer = read(
         ManifestTexts(
             tuple(sources),
-            native=config.cluster.kind == "kubernetes",
-            carries=carries(config),
+            rules=intake_rules(config),
             queues=_queues(config, queues),
             most_tasks=config.limits.tasks_per_submission,
             seed=seed,

@@ -12,12 +12,12 @@ from typing import Literal
 from starburst.app.reading.sources import ManifestText
 from starburst.domain.job import Submission
 from starburst.store import codec
-from translator.carried import Carried
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
+from translator.intake.rules import EMBEDDED, IntakeRules
+from translator.intake.texts import read_firsts
 from translator.manifests.arrays import jobs_in
-from translator.manifests.live_object import read_object
-from translator.manifests.manifest import read_firsts
+from translator.manifests.live_object import NATIVE, read_object
 
 #: Characters of id suffixes: no look-alikes, and no vowels, so no words.
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -38,9 +38,7 @@ class ManifestTexts:
     """Manifests with the context that parsing needs."""
 
     sources: tuple[ManifestText, ...]
-    #: `native`: the cluster is Kubernetes. `carries`: what offloaded jobs get of it.
-    native: bool = False
-    carries: Carried | None = None
+    rules: IntakeRules = EMBEDDED
     #: Known queues; None: any name is allowed.
     queues: tuple[str, ...] | None = None
     #: 0 is no limit.
@@ -55,7 +53,7 @@ class FoundObject:
 
     body: str
     job_id: str
-    carries: Carried | None = None
+    rules: IntakeRules = NATIVE
     user_from: UserFrom = "annotation"
 
 
@@ -137,9 +135,7 @@ def _read_source(
     source: ManifestText, texts: ManifestTexts, suffix: Callable[[], str], load: _Load
 ) -> list[Submission]:
     try:
-        found = read_firsts(
-            source.text, source.name, suffix=suffix, native=texts.native, carries=texts.carries
-        )
+        found = read_firsts(source.text, source.name, suffix=suffix, taking=texts.rules)
     except ManifestErrors as error:
         load.problems += map(str, error.errors)
         return []
@@ -149,7 +145,7 @@ def _read_source(
         f"{source.name}, job {item.job.name}: containers[0].command: is missing; the embedded cluster runs "
         "commands of this machine, not images: write the command out"
         for item in found
-        if not texts.native and not item.workload.command
+        if not texts.rules.native and not item.workload.command
     ]
     load.problems += _strange_queues(texts.queues, source.name, found)
     return found
@@ -171,7 +167,7 @@ def _read_found(found: FoundObject) -> ReadAnswer:
     try:
         obj = json.loads(found.body)
         namespace = str(obj["metadata"].get("namespace") or "") if found.user_from == "namespace" else None
-        item = read_object(obj, job_id=found.job_id, user=namespace, carries=found.carries)
+        item = read_object(obj, job_id=found.job_id, user=namespace, rules=found.rules)
         return ReadAnswer((item,), places=(f"job {item.job.name}",))
     except ManifestErrors as errors:
         return ReadAnswer(

@@ -26,7 +26,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.jobs.intake import JobIntake
 from starburst.app.reading.adopted import object_reader
-from starburst.app.wiring.stored import carries
+from starburst.app.wiring.stored import intake_rules
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.scheduler import Scheduler
@@ -246,7 +246,7 @@ def _cluster(
             tenancy=tenancy,
             limits=StartLimits(chosen.bind_limit, chosen.start_limit),
             logs=home.cluster,
-            read=object_reader(config, chosen, carries(config)),
+            read=object_reader(config, chosen, intake_rules(config)),
             queues=[queue.name for queue in config.queues],
             reporting=reporting(config, store),
             lease=None if held is None else lease_options(chosen, home, held.stand_by),

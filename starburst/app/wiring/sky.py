@@ -19,7 +19,6 @@ from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
 from starburst.clouds.sky.runs.inputs import RunInputs
-from starburst.clouds.sky.runs.runner import RayRunner
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
 
@@ -71,7 +70,6 @@ def sky_cloud(
         SdkApi(),
         ProvisionApi(),
         transport,
-        RayRunner(transport),
         FileJournal(root / "notes"),
         clock,
         settings,

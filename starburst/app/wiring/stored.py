@@ -13,6 +13,7 @@ from starburst.core.views.snapshot import restore
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from translator.carried import Carried
+from translator.intake.rules import IntakeRules
 
 
 def live_core(store: Store) -> Scheduler:
@@ -38,10 +39,15 @@ def stored_config(store: Store) -> Config:
     return Config() if data is None else parse_config(data, "stored config")
 
 
-def carries(config: Config) -> Carried | None:
-    """What offloaded jobs get from their cluster; None unless the cluster is Kubernetes and the cloud
+def intake_rules(config: Config) -> IntakeRules:
+    """How manifests are judged; offloaded jobs get something of their cluster only from Kubernetes to
     SkyPilot.
     """
-    if isinstance(config.cluster, KubernetesConfig) and isinstance(config.cloud, SkyConfig):
-        return Carried(config.stores())
-    return None
+    native = isinstance(config.cluster, KubernetesConfig)
+    sky = isinstance(config.cloud, SkyConfig)
+    return IntakeRules(
+        native=native,
+        carries=Carried(config.stores()) if native and sky else None,
+        offers=sky or bool(config.cloud.known_offers()),
+        may_stay=config.policy.cannot_leave == "stay",
+    )

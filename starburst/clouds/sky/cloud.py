@@ -152,9 +152,9 @@ class SkyCloud:
         """See `RunSite`."""
         self._context.report.listener = report
         try:
-            await self._report_offers()
             for machine in list(self.machines.values()):
-                self._resume(machine)  # exchanges begin now, whether SkyPilot answers or not
+                self._resume(machine)  # exchanges begin now, whether SkyPilot and its catalogs answer or not
+            await self._report_offers()
             await self._liveness.look_first()
             up = [machine for machine in self.machines.values() if machine.takes_runs]
             await asyncio.gather(*(machine.greeted.wait() for machine in up))

@@ -13,7 +13,6 @@ from starburst.clouds.sky.journal import Journal
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.runs.logs import MAX_LOG
-from starburst.clouds.sky.runs.runner import Runner
 from starburst.clouds.sky.runs.storage import all_mounts
 from starburst.core.model.events import Event
 from starburst.domain.clock import Pace
@@ -79,7 +78,6 @@ class SkyContext:
     sky: SkyApi
     clouds: CloudApi
     transport: MachineTransport
-    runner: Runner
     journal: Journal
     clock: SkyClock
     settings: SkySettings

@@ -76,15 +76,16 @@ def job_object(
     for field in ("selector", "manualSelector", "suspend"):
         spec.pop(field, None)
     tasks = len(run.slots)
-    spec.update(parallelism=tasks, completions=tasks)
+    in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
+    spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
     spec.setdefault("ttlSecondsAfterFinished", KEEP_S)
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
         spec.pop("completionMode", None)  # the array's index is not the cluster's to give
-    if tasks > 1 and indexed:
+    with_index = tasks > 1 and indexed and not in_turn
+    if with_index:
         spec["completionMode"] = "Indexed"
-    with_index = tasks > 1 and indexed
     _mark_template(spec["template"], run, controller, reporting, indexed=with_index, checkpoints=checkpoints)
     return {
         "apiVersion": "batch/v1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from starburst.domain.node import Node
+from starburst.domain.resources import HOST_PORT
 from starburst.kube.objects import NodeView, PodView, resources
 from translator.podspec import minus, plus
 
@@ -62,18 +63,17 @@ class NodeCapacity:
 
     def _node(self, view: NodeView) -> Node:
         taken: dict[str, int] = {}
-        ours = 0
+        ports: set[str] = set()
         for pod in self._pods.get(view.name, {}).values():
             if not self._ours(pod):
                 taken = plus(taken, pod.requests)
-            else:
-                ours += 1
+                ports.update(pod.host_ports)
         free = {name: max(0, amount) for name, amount in minus(view.allocatable, taken).items()}
+        free |= {HOST_PORT + port: 0 for port in ports}
         return Node(
             name=view.name,
             capacity=resources(free, view.gpu_type),
             labels=tuple(sorted(view.labels.items())),
-            # A kubelet takes so many pods and no more, however small they are.
-            schedulable=view.ready and view.schedulable and free.get("pods", ours + 1) > ours,
+            schedulable=view.ready and view.schedulable,
             taints=view.taints,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from starburst.core.model.actions import Slot
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
-from starburst.domain.resources import NOTHING, Resources
+from starburst.domain.resources import NOTHING, PODS, Resources, of_others, others_fit
 from starburst.policy.placement import Amount, Score
 
 
@@ -26,19 +26,39 @@ class _NodeState:
     held: int = 0
     #: No longer reported; removed once it is empty.
     left: bool = False
+    #: Free amounts of other resources by name; empty if the node does not count them.
+    others: dict[str, int] = field(default_factory=dict)
 
     def add(self, part: Resources, times: int) -> None:
-        """Add `times` times an amount to the free resources; plain integers, for speed."""
+        """Add `times` (1 or -1) times a slot to the free resources; plain integers, for speed."""
         gpus, cpu, memory = self.free
         self.free = (
             gpus + times * part.gpus,
             cpu + times * part.cpu_milli,
             memory + times * part.memory_mib,
         )
+        self.held -= times
+        if part.others and self.others:
+            for name, units in part.others:
+                self.others[name] = of_others(self.others, name) + times * units
+
+    def lacks_others(self, demand: Resources) -> bool:
+        """Whether the node counts other resources and has too little of one, or takes no further task."""
+        others = self.others
+        if not others:
+            return False
+        return others.get(PODS, self.held + 1) <= self.held or not others_fit(demand.others, others)
+
+    def is_overfull(self) -> bool:
+        """Whether more is in use than there is."""
+        others = self.others
+        if others and (others.get(PODS, self.held) < self.held or min(others.values()) < 0):
+            return True
+        return min(self.free) < 0
 
 
 class Capacity:
-    """Free GPUs, CPUs and memory of every node; a gang is placed as a whole or not at all."""
+    """Free resources of every node; a gang is placed as a whole or not at all."""
 
     def __init__(self, nodes: Iterable[Node], score: Score) -> None:
         self._score = score
@@ -59,7 +79,7 @@ class Capacity:
     def free(self, name: str) -> Resources:
         """Free resources of a node."""
         state = self._states[name]
-        return Resources(*state.free, state.node.capacity.gpu_type)
+        return Resources(*state.free, state.node.capacity.gpu_type, tuple(sorted(state.others.items())))
 
     def update(self, nodes: Iterable[Node]) -> None:
         """Replace the list of nodes; slots in use stay in use, even if the capacity is now smaller."""
@@ -69,13 +89,14 @@ class Capacity:
         for name, node in reported.items():
             was = self._states.get(name)
             state = states[name] = _NodeState(node, amount(node.capacity), amount(node.capacity))
+            state.others = dict(node.capacity.others)
             if was is not None:
-                used = Resources(*was.capacity) - Resources(*was.free)
-                state.free, state.held = amount(node.capacity - used), was.held
+                state.add(was.node.capacity - self.free(name), -1)
+                state.held = was.held
         for name, state in self._states.items():
             if name not in reported and state.held:
                 left = replace(state.node, schedulable=False)
-                states[name] = _NodeState(left, state.capacity, state.free, state.held, left=True)
+                states[name] = replace(state, node=left, left=True)
         self._states = states
         self.shrunk = frozenset(name for name, state in states.items() if min(state.free) < 0)
 
@@ -102,7 +123,8 @@ class Capacity:
             for name, state in self._states.items():
                 if not _suits(state.node, demand, job):
                     continue
-                if demand.fits(self.free(name) + freed(name) - taken.get(name, NOTHING)):
+                room = self.free(name) + freed(name) - taken.get(name, NOTHING)
+                if demand.fits(room if state.others else replace(room, others=())):
                     taken[name] = taken.get(name, NOTHING) + demand
                     names.append(name)
                     break
@@ -114,7 +136,7 @@ class Capacity:
         """Whether these slots are all free."""
         slots = tuple(slots)
         self.take(slots)
-        ok = all(min(self._states[slot.where].free) >= 0 for slot in slots)
+        ok = not any(self._states[slot.where].is_overfull() for slot in slots)
         self.give(slots)
         return ok
 
@@ -133,16 +155,13 @@ class Capacity:
     def take(self, slots: Iterable[Slot]) -> None:
         """Mark slots as in use."""
         for slot in slots:
-            state = self._states[slot.where]
-            state.add(slot.resources, -1)
-            state.held += 1
+            self._states[slot.where].add(slot.resources, -1)
 
     def give(self, slots: Iterable[Slot]) -> None:
         """Free slots; a node that left the cluster is removed once it is empty."""
         for slot in slots:
             state = self._states[slot.where]
             state.add(slot.resources, 1)
-            state.held -= 1
             if state.left and not state.held:
                 del self._states[slot.where]
 
@@ -158,7 +177,7 @@ class Capacity:
     def copy(self) -> Capacity:
         """An independent copy for trial placements."""
         twin = Capacity((), self._score)
-        twin._states = {n: _NodeState(s.node, s.capacity, s.free, s.held) for n, s in self._states.items()}
+        twin._states = {name: replace(s, others=dict(s.others)) for name, s in self._states.items()}
         return twin
 
     def _best(self, demand: Resources, job: Job) -> str | None:
@@ -171,6 +190,8 @@ class Capacity:
             if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
                 continue
             if closed and name in closed:
+                continue
+            if state.others and state.lacks_others(demand):
                 continue
             value = score(free, state.capacity, want)
             if best_score is None or value < best_score:  # type: ignore[operator]

@@ -44,7 +44,7 @@ class NodePool:
 
     def size(self, job: Job) -> int:
         """The job's largest share of a node, in units; 0 if the discipline does not handle the job."""
-        plain = len(job.tasks) == 1 and job.shape == Job("", "", job.tasks).shape
+        plain = len(job.tasks) == 1 and job.shape == Job("", "", job.tasks).shape and not job.tasks[0].others
         if not plain or (self.like.capacity.gpus and not job.tasks[0].gpus):
             return 0
         if Capacity((self.like,), first_fit).place(job) is None:
@@ -139,7 +139,9 @@ class Disciplined(Walk):
         alike: dict[Node, list[Node]] = {}
         for node in nodes:
             kind = replace(node, name="", labels=())
-            alike.setdefault(replace(kind, capacity=replace(kind.capacity, memory_mib=0)), []).append(node)
+            alike.setdefault(
+                replace(kind, capacity=replace(kind.capacity, memory_mib=0, others=())), []
+            ).append(node)
         self._pools = [self._pool(nodes, known) for nodes in alike.values()]
         self._servers = {
             node.name: (number, server)
@@ -189,7 +191,7 @@ class Disciplined(Walk):
 
     def _pool(self, nodes: list[Node], known: Configurations) -> NodePool:
         least = min(node.capacity.memory_mib for node in nodes)
-        capacity = replace(nodes[0].capacity, memory_mib=least)
+        capacity = replace(nodes[0].capacity, memory_mib=least, others=())
         like = replace(nodes[0], labels=(), capacity=capacity)
         units = lcm(*(part for part in amount(capacity) if part))
         discipline = self._order.make(len(nodes), units)

@@ -121,7 +121,7 @@ def set_wait(state: State, record: JobRecord) -> None:
 def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     job = record.job
     if job.cloud is CloudChoice.NEVER:
-        return inf, "its starburst.io/cloud says never"
+        return inf, job.stays or "its starburst.io/cloud says never"
     if job.max_wait_s is not None and not record.returned:
         return job.max_wait_s, "its starburst.io/max-wait"
     ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)

@@ -19,7 +19,8 @@ from starburst.core.parts.fleet import OPEN_PHASES
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
-from starburst.domain.resources import total
+from starburst.domain.node import Node
+from starburst.domain.resources import PODS, of_others, total
 from starburst.policy.disciplines.registry import DISCIPLINES
 
 
@@ -128,10 +129,13 @@ def _cluster_slots(record: JobRecord) -> Iterator[Slot]:
 
 def _nodes(state: State) -> Iterator[str]:
     used: Counter[tuple[str, int]] = Counter()
+    others: Counter[tuple[str, str]] = Counter()
     for record in state.jobs.values():
         for slot in _cluster_slots(record):
             for kind, units in enumerate(amount(slot.resources)):
                 used[slot.where, kind] += units
+            for name, units in slot.resources.others:
+                others[slot.where, name] += units
     for node in state.capacity.nodes:
         free = amount(state.capacity.free(node.name))
         excused = state.resting or node.name in state.capacity.shrunk
@@ -140,8 +144,16 @@ def _nodes(state: State) -> Iterator[str]:
                 yield f"{node.name}: free and used do not add up to its capacity"
             if free[kind] < 0 and node.schedulable and not excused:
                 yield f"{node.name} is over its capacity"
+        yield from _others(state, node, others)
     if any(used.values()):
         yield f"jobs run on unknown nodes {sorted({name for name, _ in used})}"
+
+
+def _others(state: State, node: Node, used: Counter[tuple[str, str]]) -> Iterator[str]:
+    there, free = dict(node.capacity.others), dict(state.capacity.free(node.name).others)
+    for name in {*there, *free} - {PODS}:
+        if of_others(free, name) + used[node.name, name] != of_others(there, name):
+            yield f"{node.name}: free and used {name} do not add up to its capacity"
 
 
 def _fleet(state: State) -> Iterator[str]:

@@ -19,7 +19,6 @@ from starburst.clouds.sky.access.ports import (
     ClusterState,
     ClusterStatus,
     InstanceRef,
-    JobState,
     LaunchSpec,
     Observation,
     Presence,
@@ -205,14 +204,6 @@ class FakeSky:
     def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
         now = wall()
         vm.settle(now)
-        if verb == "submit":
-            if vm.queue_down:
-                return {"states": {}, "refused": dict.fromkeys(payload["tasks"], "Connection refused")}
-            states = {
-                name: vm.begin(vm.tasks[task["dir"]], task["gpus"], now)
-                for name, task in payload["tasks"].items()
-            }
-            return {"states": states, "refused": {}}
         if verb == "retire":
             vm.shut_down(now)
             return {"armed": True}
@@ -226,7 +217,11 @@ class FakeSky:
             task = vm.tasks.setdefault(name, Task({}))
             task.stop_at = task.stop_at or now + 1.0
         vm.settle(now)
+        starts = [name for name in payload.get("starts", ()) if name in vm.tasks]
+        troubles = {name: vm.start(vm.tasks[name], now) for name in starts}
         ranks = {name: look_at(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        for name, why in troubles.items():
+            ranks[name]["trouble"] = why
         for name, known in payload.get("hear", {}).items():
             said = vm.tasks[name].report if name in vm.tasks else None
             changed = said is not None and digest(said) != known
@@ -257,15 +252,13 @@ class Line:
             "down", lambda: self.sky.begin("sky.down", cluster, self.sky.do_down(cluster))
         )
 
-    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
+    async def exec(self, cluster: str, name: str, run: str) -> str:
         async def work() -> None:
             await asyncio.sleep(1.0)
             vm = self.sky.vm(cluster)
-            if name == KEEPER:
-                vm.keepers += 1
-                vm.kept = True
-                return
-            vm.begin(vm.tasks[run.rpartition("runs/")[2]], sum(accelerators.values()), wall())
+            assert name == KEEPER
+            vm.keepers += 1
+            vm.kept = True
 
         return await self._call("exec", lambda: self.sky.begin("sky.exec", cluster, work()))
 
@@ -342,9 +335,6 @@ class Line:
         for vm in self.sky.vms:
             vm.settle(wall())
         return self.sky.vms if self.sky.cloud_sees else []
-
-    async def queue(self, cluster: str) -> dict[str, JobState]:
-        return await self._call("queue", dict[str, JobState])
 
     async def rate(self, status: ClusterStatus) -> Money | None:
         return await self._call("rate", lambda: self.sky.rates.get(status.launched.instance_type))

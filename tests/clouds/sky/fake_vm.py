@@ -60,8 +60,8 @@ class Vm:
     #: SkyPilot's own tags are on the instance: without them it does not find it.
     tagged: bool = True
     stopped_at: float | None = None
-    #: It runs what it runs, and its queue takes nothing.
-    queue_down: bool = False
+    #: It runs what it runs, and starts nothing: why.
+    refuses: str = ""
     lease_until: float = 0.0
     #: Keepers that were put there, and whether one stands.
     keepers: int = 0
@@ -85,15 +85,19 @@ class Vm:
             self.stopped_at = at
             self.ended_at = at if self.ends_when_shut_down or self.spot else None
 
-    def begin(self, task: Task, gpus: int, now: float) -> str:
-        self.settle(now)
-        if task.began_at is None and task.exit is None:
-            taken = {gpu for other in self.tasks.values() if other.exit is None for gpu in other.gpus}
-            free = [gpu for gpu in range(self.gpus) if gpu not in taken]
-            if len(free) < gpus:
-                return "PENDING"
-            task.gpus, task.began_at, task.begun = tuple(free[:gpus]), now, task.begun + 1
-        return "RUNNING" if task.exit is None else "SUCCEEDED"
+    def start(self, task: Task, now: float) -> str:
+        """Begin a task; why that is not possible now, or ""."""
+        if task.began_at is not None or task.exit is not None:
+            return ""
+        if self.refuses:
+            return self.refuses
+        gpus = int(task.spec["gpus"])
+        taken = {gpu for other in self.tasks.values() if other.exit is None for gpu in other.gpus}
+        free = [gpu for gpu in range(self.gpus) if gpu not in taken]
+        if len(free) < gpus:
+            return f"{len(free)} GPUs are free"
+        task.gpus, task.began_at, task.begun = tuple(free[:gpus]), now, task.begun + 1
+        return ""
 
 
 def look_at(task: Task | None, seen: int | None) -> dict[str, Any]:

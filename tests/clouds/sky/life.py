@@ -16,7 +16,6 @@ from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.runs.inputs import RunInputs, ValueSource
-from starburst.clouds.sky.runs.runner import ExecRunner, RayRunner
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, InstanceReady, RunEnded
 from starburst.domain.clock import Pace
@@ -57,7 +56,6 @@ class Life:
     sky: FakeSky
     home: Path
     hook: Hook = _nothing
-    exec_: bool = False
     controller: str = "c"
     source: ValueSource | None = None
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)
@@ -80,10 +78,9 @@ class Life:
             lease_s=self.lease_s,
             launch_limit_s=self.launch_limit_s,
         )
-        runner = ExecRunner(line) if self.exec_ else RayRunner(line)
         journal, clock = FileJournal(self.home / "notes"), SkyClock(wall, Pace())
         inputs = RunInputs(self.source, self.stores)
-        context = SkyContext(line, line, line, runner, journal, clock, settings, inputs)
+        context = SkyContext(line, line, line, journal, clock, settings, inputs)
         self.cloud = SkyCloud(context, _offers)
 
     def report(self, event: Event) -> None:

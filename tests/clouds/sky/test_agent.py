@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +39,14 @@ class Machine:
         self.path = f"{home / 'bin'}:{os.environ['PATH']}"
         self.dir = home / "starburst" / "runs" / name
 
-    def _argv(self, *args: str) -> list[str]:
+    def argv(self, *args: str) -> list[str]:
         return [sys.executable, "-I", str(self.agent), *args]
 
-    def exchange(self, **ask: Any) -> dict[str, Any]:
+    def exchange(self, of: str = "", **ask: Any) -> dict[str, Any]:
+        """What is answered about one task: this machine's own unless it is named."""
         ask.setdefault("look", {self.name: 0})
         done = subprocess.run(
-            self._argv("exchange"),
+            self.argv("exchange"),
             input=json.dumps(ask),
             capture_output=True,
             text=True,
@@ -51,16 +54,45 @@ class Machine:
             env=self.env(),
         )
         ranks: dict[str, Any] = json.loads(done.stdout)["ranks"]
-        found: dict[str, Any] = ranks.get(self.name, {})
+        found: dict[str, Any] = ranks.get(of or self.name, {})
         return found
 
-    def run(self, name: str = "", gpus: str = "") -> subprocess.Popen[bytes]:
-        """What a queue does."""
-        directory = str(self.home / "starburst" / "runs" / (name or self.name))
-        return subprocess.Popen(self._argv("run", directory), env=self.env(CUDA_VISIBLE_DEVICES=gpus))
+    def start(self, *names: str) -> None:
+        self.exchange(starts=[*names] or [self.name], look={})
 
-    def env(self, **more: str) -> dict[str, str]:
-        return {"HOME": str(self.home), "PATH": self.path, **more}
+    def finish(self, *names: str) -> None:
+        """Start tasks, and wait until they are over and their runners have cleared up."""
+        self.start(*names)
+        for name in names or (self.name,):
+            self.wait(name)
+
+    def wait(self, name: str = "") -> None:
+        end = time.monotonic() + 20
+        while self.runners(name):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def runners(self, name: str = "") -> list[int]:
+        """The processes that run a task."""
+        words = f"run\0{self.home}/starburst/runs/{name or self.name}\0".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # gone meanwhile
+                if (process / "cmdline").read_bytes().endswith(words):
+                    found.append(int(process.name))
+        return found
+
+    def has_gpus(self, count: int) -> None:
+        lines = "".join(f"echo 'GPU {index}: NVIDIA V100 (UUID: x)'\n" for index in range(count))
+        self.program("nvidia-smi", lines)
+
+    def program(self, name: str, script: str) -> None:
+        (self.home / "bin").mkdir(exist_ok=True)
+        (self.home / "bin" / name).write_text(f"#!/bin/sh\n{script}")
+        (self.home / "bin" / name).chmod(0o755)
+
+    def env(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "PATH": self.path}
 
     def until(self, what: str) -> dict[str, Any]:
         end = time.monotonic() + 20
@@ -104,26 +136,84 @@ def test_a_task_runs_with_its_environment_gpus_and_directories_and_tells_how_it_
 ) -> None:
     own = "$WHO $CUDA_VISIBLE_DEVICES $STARBURST_CHECKPOINT_DIR"
     shell = f'echo "{own}"; pwd; ls "$STARBURST_CHECKPOINT_DIR"; exit 3'
+    machine.has_gpus(4)
     state = machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", shell, gpus=2, WHO="me")})
     assert not state["began"]
-    machine.run(gpus="1,3").wait(20)
+    machine.finish()
     state = machine.exchange()
     assert (state["over"], state["exit"]["exit_code"], state["exit"]["ended_by"]) == (True, 3, "itself")
-    assert text(state) == f"me 1,3 {machine.home}/starburst/checkpoints/a\n{machine.dir}/work\n"
+    assert text(state) == f"me 0,1 {machine.home}/starburst/checkpoints/a\n{machine.dir}/work\n"
 
 
 def test_a_task_without_gpus_sees_none(machine: Machine) -> None:
     machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", 'echo "[$CUDA_VISIBLE_DEVICES]"')})
-    machine.run(gpus="0,1").wait(20)
+    machine.has_gpus(2)
+    machine.finish()
     assert text(machine.exchange()) == "[]\n"
 
 
-def test_what_two_queues_start_runs_once(machine: Machine) -> None:
+def test_what_is_started_by_several_exchanges_runs_once(machine: Machine) -> None:
     machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", "echo once; sleep 0.3")})
-    for process in [machine.run() for _ in range(3)]:
-        process.wait(20)
-    machine.run().wait(20)
+    argv, ask = machine.argv("exchange"), json.dumps({"starts": [NAME]})
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    exchanges = [subprocess.Popen(argv, env=machine.env(), text=True, **pipes) for _ in range(3)]
+    for process in exchanges:
+        process.communicate(ask)
+    machine.finish()
     assert text(machine.exchange()) == "once\n"
+
+
+def test_no_gpu_is_given_twice_and_one_that_is_given_back_is_given_again(machine: Machine) -> None:
+    machine.has_gpus(2)
+    names = ["a/1/0", "b/1/0", "c/1/0"]
+    shell = "echo $CUDA_VISIBLE_DEVICES; until [ -e ../go ]; do sleep 0.02; done"
+    specs = {name: spec("sh", "-c", shell, gpus=1) for name in names}
+    machine.exchange(lease_s=100, specs=specs, starts=names, look=dict.fromkeys(names))
+    runs = machine.home / "starburst" / "runs"
+    told = machine.exchange(starts=["c/1/0"], look={"c/1/0": 0}, of="c/1/0")
+    assert (told["began"], told["trouble"]) == (False, "0 of 2 GPUs are free, and 1 are needed")
+    (runs / "b/1/0/go").touch()
+    machine.wait("b/1/0")
+    assert machine.exchange(starts=["c/1/0"], look={"c/1/0": 0}, of="c/1/0")["began"]
+    for name in ("a/1/0", "c/1/0"):
+        (runs / name / "go").touch()
+        machine.wait(name)
+    given = [(runs / name / "log").read_text() for name in names]
+    assert given == ["0\n", "1\n", "1\n"]
+
+
+def test_a_gpu_that_a_task_of_an_older_version_has_is_not_given(machine: Machine) -> None:
+    machine.has_gpus(2)
+    older = machine.home / "starburst" / "runs" / "old" / "1" / "0"
+    older.mkdir(parents=True)
+    (older / "spec.json").write_text(json.dumps({"env": {"CUDA_VISIBLE_DEVICES": "0"}, "command": ["x"]}))
+    with open(older / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES", gpus=1)})
+        machine.finish()
+    assert text(machine.exchange()) == "1\n"
+
+
+def test_a_driver_that_does_not_answer_is_said_and_tasks_without_gpus_run(machine: Machine) -> None:
+    machine.program("nvidia-smi", "echo 'Failed to initialize NVML'; exit 18")
+    specs = {NAME: spec("true", gpus=1), "b/1/0": spec("true")}
+    state = machine.exchange(lease_s=100, specs=specs, starts=[NAME])
+    assert (state["began"], state["trouble"]) == (False, "nvidia-smi failed: Failed to initialize NVML\n")
+    machine.finish("b/1/0")
+
+
+def test_a_task_whose_runner_dies_before_it_begins_says_so_and_is_tried_again(machine: Machine) -> None:
+    checkpoints = machine.home / "starburst" / "checkpoints"
+    machine.exchange(lease_s=100, specs={NAME: spec("true")})
+    checkpoints.touch()  # in place of the directory
+    machine.finish()
+    state = machine.exchange(starts=[NAME])
+    assert "its runner died before it began: " in state["trouble"]
+    assert "File exists" in state["trouble"] or "Not a directory" in state["trouble"]
+    machine.wait()
+    checkpoints.unlink()
+    machine.finish()
+    assert machine.exchange()["exit"]["exit_code"] == 0
 
 
 def test_a_task_that_is_stopped_gets_sigterm_and_its_grace(machine: Machine) -> None:
@@ -133,11 +223,10 @@ def test_a_task_that_is_stopped_gets_sigterm_and_its_grace(machine: Machine) -> 
             NAME: spec("sh", "-c", "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
         },
     )
-    process = machine.run()
+    machine.start()
     machine.until_it_says("ready")
     machine.exchange(stops={NAME: 10.0})
-    process.wait(20)
-    state = machine.exchange()
+    state = machine.until("over")
     assert (state["exit"]["ended_by"], text(state).split()[-1]) == ("stop", "saved")
 
 
@@ -145,17 +234,16 @@ def test_a_task_that_does_not_mind_sigterm_is_killed_when_its_grace_is_over(mach
     machine.exchange(
         lease_s=100, specs={NAME: spec("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")}
     )
-    process = machine.run()
+    machine.start()
     machine.until_it_says("ready")
     machine.exchange(stops={NAME: 0.2})
-    process.wait(20)
-    assert machine.exchange()["exit"]["signal"] == signal.SIGKILL
+    assert machine.until("over")["exit"]["signal"] == signal.SIGKILL
 
 
-def test_a_task_stopped_before_its_queue_came_to_it_never_begins(machine: Machine) -> None:
+def test_a_task_stopped_before_it_began_never_begins(machine: Machine) -> None:
     state = machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", "echo ran")}, stops={NAME: 5.0})
     assert (state["over"], state["exit"]["ended_by"]) == (True, "stop")
-    machine.run().wait(20)
+    machine.finish()
     assert text(machine.exchange()) == ""
 
 
@@ -165,14 +253,13 @@ def test_a_task_whose_supervisors_were_killed_is_over_without_an_exit_and_nothin
     machine.exchange(
         lease_s=100, specs={NAME: spec("sh", "-c", "env -i setsid sleep 60 & echo $!; sleep 60")}
     )
-    process = machine.run()
+    machine.start()
     machine.until("started")
     while not text(machine.exchange()):
         time.sleep(0.02)
     shim_pid = json.loads((machine.dir / "started.json").read_text())["shim"]
-    process.kill()
-    os.kill(shim_pid, signal.SIGKILL)
-    process.wait(20)
+    for pid in (*machine.runners(), shim_pid):
+        os.kill(pid, signal.SIGKILL)
     state = machine.until("over")
     assert state["exit"] is None
     stray = Path(f"/proc/{text(state).strip()}/stat")
@@ -181,7 +268,7 @@ def test_a_task_whose_supervisors_were_killed_is_over_without_an_exit_and_nothin
 
 def test_when_the_lease_passes_the_tasks_end(machine: Machine) -> None:
     machine.exchange(lease_s=1.5, specs={NAME: spec("sleep", "60")})
-    machine.run().wait(20)
+    machine.finish()
     assert machine.exchange()["exit"]["ended_by"] == "lease"
     machine.exchange(lease_s=100)
     until = json.loads((machine.home / "starburst" / "lease.json").read_text())["until"]
@@ -194,8 +281,7 @@ def test_tasks_have_cpus_of_their_own_while_there_are_enough(machine: Machine) -
     shell = "grep Cpus_allowed_list /proc/self/status | cut -f2; sleep 1"
     names = ["a/1/0", "b/1/0"]
     machine.exchange(lease_s=100, specs={name: spec("sh", "-c", shell, cpus=0.5) for name in names})
-    for process in [machine.run(name) for name in names]:
-        process.wait(20)
+    machine.finish(*names)
     seen = [(machine.home / "starburst" / "runs" / name / "log").read_text().strip() for name in names]
     assert len(set(seen)) == 2
     assert all(cpu.isdigit() for cpu in seen)
@@ -203,7 +289,7 @@ def test_tasks_have_cpus_of_their_own_while_there_are_enough(machine: Machine) -
 
 def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> None:
     machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", f"head -c {LOG_BYTES + 5} /dev/zero")})
-    machine.run().wait(20)
+    machine.finish()
     first = machine.exchange()
     assert (len(text(first)), first["more"]) == (LOG_BYTES, True)
     rest = machine.exchange(look={NAME: LOG_BYTES})
@@ -211,12 +297,10 @@ def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> 
 
 
 def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_removed(machine: Machine) -> None:
-    engine = machine.home / "bin" / "docker"
-    engine.parent.mkdir()
-    engine.write_text(
-        '#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"; echo >>"$HOME/said"\n[ "$1" = rm ] || echo "in $KEY"\n'
+    machine.has_gpus(3)
+    machine.program(
+        "docker", 'printf "%s|" "$@" >>"$HOME/said"; echo >>"$HOME/said"\n[ "$1" = rm ] || echo "in $KEY"\n'
     )
-    engine.chmod(0o755)
     workload = Workload(("train", "@DIR@ $x"), image="me/train")
     made = container("sb-a-1-0", workload, Resources.of(1, 2, 4), {"TOKEN": "s3cret", "KEY": "x\ny"})
     boxed = {
@@ -227,11 +311,11 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
         "env": made["env"],
     }
     machine.exchange(lease_s=100, specs={NAME: spec(gpus=1, docker=boxed)})
-    machine.run(gpus="2").wait(20)
+    machine.finish()
     state = machine.exchange()
     assert (state["exit"]["exit_code"], text(state)) == (0, "in x\ny\n")
     ran, removed = (machine.home / "said").read_text().splitlines()
-    assert '--gpus|"device=2"|--cpus|2|--memory|4096m|' in ran
+    assert '--gpus|"device=0"|--cpus|2|--memory|4096m|' in ran
     assert (
         f"--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:/starburst/checkpoints|"
         f"-v|{machine.dir}/report:/starburst/report|" in ran
@@ -249,7 +333,7 @@ def test_values_of_secrets_are_in_a_file_of_their_own_until_the_task_starts(mach
     kept = machine.dir / "secrets.json"
     assert kept.stat().st_mode & 0o077 == 0
     assert "x\\ny" not in (machine.dir / "spec.json").read_text()
-    machine.run().wait(20)
+    machine.finish()
     assert text(machine.exchange()) == "in x\ny\n"
     assert not kept.exists()
     left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
@@ -263,10 +347,7 @@ def test_values_of_secrets_of_a_task_that_was_stopped_before_it_began_are_gone(m
 
 
 def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: Machine) -> None:
-    engine = machine.home / "bin" / "docker"
-    engine.parent.mkdir()
-    engine.write_text('#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"; [ "$1" = rm ] || echo "in $TOKEN"\n')
-    engine.chmod(0o755)
+    machine.program("docker", 'printf "%s|" "$@" >>"$HOME/said"; [ "$1" = rm ] || echo "in $TOKEN"\n')
     made = container("sb-a-1-0", Workload(("train",), image="me/train"), Resources(), {"A": "b"})
     boxed = {
         "name": made["name"],
@@ -276,7 +357,7 @@ def test_a_container_is_given_values_of_secrets_by_the_engines_client(machine: M
     }
     box = {**boxed, "image": made["image"], "env": made["env"]}
     machine.exchange(lease_s=100, specs={NAME: {**spec(docker=box), "secrets": {"TOKEN": "s3cret"}}})
-    machine.run().wait(20)
+    machine.finish()
     assert text(machine.exchange()) == "in s3cret\n"
     said = (machine.home / "said").read_text()
     assert "|-e|TOKEN|--entrypoint=train|--|me/train|" in said

@@ -49,30 +49,29 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "home", NAME)
 
 
-def started(machine: Machine, code: str) -> tuple[subprocess.Popen[bytes], Path]:
+def started(machine: Machine, code: str) -> Path:
     """A task whose code runs, and its group; skips where this machine gives it none."""
     machine.exchange(lease_s=100, specs={NAME: spec(sys.executable, "-c", UNMARKED + code)})
-    process = machine.run()
+    machine.start()
     machine.until("started")
     group = json.loads((machine.dir / "spec.json").read_text())["cgroup"]
     if group is None:
         machine.exchange(stops={NAME: 0.0})
-        process.wait(20)
+        machine.wait()
         pytest.skip("this machine gives tasks no control groups of version 2")
     while not text(machine.exchange()):
         time.sleep(0.02)
-    return process, Path(group)
+    return Path(group)
 
 
 def test_a_process_without_any_other_mark_dies_when_its_supervisor_was_killed(machine: Machine) -> None:
-    process, group = started(machine, "time.sleep(600)")
+    group = started(machine, "time.sleep(600)")
     pid = int(text(machine.exchange()))
     supervisor = json.loads((machine.dir / "started.json").read_text())["shim"]
     (machine.dir / "spec.json").unlink()  # the group is found without it
-    process.kill()
-    with suppress(ProcessLookupError):  # its parent is gone, and it may be by now
-        os.kill(supervisor, signal.SIGKILL)
-    process.wait(20)
+    for pid in (*machine.runners(), supervisor):
+        with suppress(ProcessLookupError):  # the supervisor's parent is gone, and it may be by now
+            os.kill(pid, signal.SIGKILL)
     assert machine.until("over")["exit"] is None
     assert not is_alive(pid)
     assert not group.exists()
@@ -80,17 +79,17 @@ def test_a_process_without_any_other_mark_dies_when_its_supervisor_was_killed(ma
 
 def test_an_exit_that_a_job_wrote_itself_gives_it_no_second_life(machine: Machine) -> None:
     forge = f"open('../exit.json', 'w').write({json.dumps(FORGED)!r}); os.kill(os.getppid(), 9)"
-    process, group = started(machine, f"time.sleep(1); {forge}; time.sleep(600)")
+    group = started(machine, f"time.sleep(1); {forge}; time.sleep(600)")
     pid = int(text(machine.exchange()))
-    process.wait(20)
+    machine.wait()
     machine.until("over")
     assert not is_alive(pid)
     assert not group.exists()
 
 
 def test_the_group_of_a_task_that_ended_in_good_order_is_removed(machine: Machine) -> None:
-    process, group = started(machine, "time.sleep(0.3)")
-    process.wait(20)
+    group = started(machine, "time.sleep(0.3)")
+    machine.wait()
     assert machine.exchange()["exit"]["exit_code"] == 0
     assert not group.exists()
 

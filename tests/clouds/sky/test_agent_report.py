@@ -30,7 +30,7 @@ def test_a_task_has_a_file_to_report_to_and_the_agent_gives_it_back_once(tmp_pat
     machine = Machine(tmp_path / "home")
     machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", REPLACES, STARBURST_REPORT="/the/users")})
     assert machine.exchange(hear={NAME: ""})["report"] is None
-    machine.run().wait(20)
+    machine.finish()
     assert machine.exchange()["report"] is None
     assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
     assert machine.exchange(hear={NAME: digest(b"{}\n")})["report"] is None
@@ -54,7 +54,7 @@ def test_a_container_is_shown_the_directory_of_its_report_whoever_it_runs_as(tmp
         "env_file": made["env_file"],
     }
     machine.exchange(lease_s=100, specs={NAME: spec(docker={**box, "env": made["env"]})})
-    machine.run().wait(20)
+    machine.finish()
     assert base64.b64decode(machine.exchange(hear={NAME: ""})["report"]) == b"{}\n"
     assert (machine.dir / "report").stat().st_mode & 0o777 == 0o777
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from starburst.clouds.sky.access.sdk import load
+from starburst.clouds.sky.agent.autostop import postpone
 
 pytestmark = [
     pytest.mark.skipif(find_spec("sky") is None, reason="needs the extra sky"),
@@ -22,6 +24,19 @@ def test_zones_can_be_named_as_skypilot_names_them() -> None:
     assert list(inspect.signature(aws_catalog._fetch_and_apply_az_mapping).parameters) == ["df"]
     assert aws_catalog._apply_az_mapping_lock.acquire(blocking=False)
     aws_catalog._apply_az_mapping_lock.release()
+
+
+def test_the_skylet_keeps_the_time_of_the_last_work_where_a_renewal_sets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load()
+    from sky.skylet import autostop_lib, configs
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(configs, "_DB_PATH", None)
+    autostop_lib.set_last_active_time_to_now()
+    postpone(4e9)
+    assert autostop_lib.get_last_active_time() == 4e9
 
 
 def test_a_listing_has_credentials_and_fields_that_are_read_of_a_cluster() -> None:

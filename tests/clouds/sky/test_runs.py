@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from starburst.core.model.events import (
     InstanceGone,
     InstanceUnreachable,
@@ -21,8 +19,7 @@ from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, of, play, ready, run_of
 
 
-@pytest.mark.parametrize("exec_", [False, True], ids=["ray", "exec"])
-def test_two_jobs_share_one_machine_at_one_time_on_gpus_of_their_own(tmp_path: Path, exec_: bool) -> None:
+def test_two_jobs_share_one_machine_at_one_time_on_gpus_of_their_own(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)
         await life.cloud.start(run_of("a", 20, 0, 2))
@@ -35,7 +32,7 @@ def test_two_jobs_share_one_machine_at_one_time_on_gpus_of_their_own(tmp_path: P
         assert log_path(life.home / "runs", "a", 1).read_text() == f"gpus={tasks['a/1/0'].gpus}\n"
         assert [event.job_id for event in life.of(RunStarted)] == ["a", "b"]
 
-    play(tmp_path, story, exec_=exec_)
+    play(tmp_path, story)
 
 
 def test_jobs_go_on_while_the_api_server_is_down(tmp_path: Path) -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import threading
 from collections.abc import Coroutine, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from starburst.clouds.sky.access import ssh
-from starburst.clouds.sky.access.ports import Access, JobState, SkyError, SkyUnreachableError
+from starburst.clouds.sky.access.ports import Access, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, within
 from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.agent.build import agent_archive, agent_path
-from starburst.clouds.sky.runs.runner import RayRunner, TaskSubmission
 
 pytestmark = pytest.mark.processes
 
@@ -44,32 +40,6 @@ elif [ "$(cat "$known")" != "$key" ]; then
 fi
 HOME=$MACHINE exec bash -c "${@: -1}"
 """
-
-
-class Ray(BaseHTTPRequestHandler):
-    """Ray's job API as far as it is asked here."""
-
-    jobs: dict[str, dict[str, Any]]
-
-    def do_GET(self) -> None:
-        found = self.jobs.get(self.path.removeprefix("/api/jobs/"))
-        self._answer(404 if found is None else 200, found)
-
-    def do_POST(self) -> None:
-        job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if job["submission_id"] in self.jobs:
-            self._answer(500, None)
-        else:
-            self.jobs[job["submission_id"]] = {**job, "status": "RUNNING"}
-            self._answer(200, {})
-
-    def _answer(self, code: int, body: object) -> None:
-        self.send_response(code)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
 
 
 @pytest.fixture
@@ -203,28 +173,3 @@ def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
     (tmp_path / "kept" / "step").write_text("1")
     run(contact.fetch("c", ACCESS, "~/nothing", tmp_path / "kept"))
     assert (tmp_path / "kept" / "step").read_text() == "1"
-
-
-def test_a_task_is_put_into_the_machines_ray_once(contact: SshTransport, machine: Path) -> None:
-    Ray.jobs = {}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Ray)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        (machine / ".sky").mkdir()
-        (machine / ".sky" / "ray_port.json").write_text(
-            json.dumps({"ray_dashboard_port": server.server_port})
-        )
-        tasks = [TaskSubmission("sb-a-1-0", "a/1/0", 2, "V100"), TaskSubmission("sb-b-1-0", "b/1/0", 0, "")]
-        runner = RayRunner(contact)
-        first = run(runner.submit("c", ACCESS, tasks))
-        Ray.jobs["sb-a-1-0"]["status"] = "FAILED"
-        second = run(runner.submit("c", ACCESS, tasks))
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert first.states == {"sb-a-1-0": JobState.WAITING, "sb-b-1-0": JobState.WAITING}
-    assert second.states == {"sb-a-1-0": JobState.ENDED, "sb-b-1-0": JobState.RUNNING}
-    assert first.refused == second.refused == {}
-    assert Ray.jobs["sb-a-1-0"]["entrypoint_num_gpus"] == 2
-    assert "entrypoint_num_gpus" not in Ray.jobs["sb-b-1-0"]
-    assert Ray.jobs["sb-b-1-0"]["entrypoint"].endswith(f"run {machine}/starburst/runs/b/1/0")

@@ -102,7 +102,7 @@ def test_the_machine_has_every_store_and_the_run_its_part_of_them(tmp_path: Path
     assert (end.end, end.exit_code) == (RunEnd.EXITED, 0)
     (rented,) = sky.clusters_known.values()
     assert dict(rented.mounts) == {place(SETS): SETS, place(HOMES): HOMES}
-    assert sky.vms[0].tasks[NAME].spec["docker"]["volumes"] == [
+    assert sky.vms[0].tasks["a/1/0"].spec["docker"]["volumes"] == [
         {
             "path": "/in",
             "store": place(SETS),
@@ -178,7 +178,7 @@ def boxed(*volumes: dict[str, Any]) -> dict[str, Any]:
 
 def finished(machine: Machine, *volumes: dict[str, Any]) -> dict[str, Any]:
     machine.exchange(lease_s=100, specs={NAME: {**boxed(*volumes), "secrets": {"KEY": "s3cret"}}})
-    machine.run().wait(20)
+    machine.finish()
     return machine.exchange()
 
 

@@ -198,6 +198,13 @@ def test_a_job_of_an_array_is_told_its_index_and_the_cluster_gives_it_none() -> 
     assert list(told.values()) == ["7", "sweep", "7"]
 
 
+def test_completions_in_turn_are_left_to_the_job_controller() -> None:
+    spec = {**TRAIN["spec"], "parallelism": 2, "completions": 8}
+    job = made(run({**TRAIN, "spec": spec}, tasks=2), indexed=True)
+    assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (2, 8)
+    assert "completionMode" not in job["spec"]
+
+
 def test_a_gang_is_as_many_pods_at_once_and_told_its_nodes_by_rank() -> None:
     job = made(run(tasks=3))
     assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (3, 3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.domain.constraints import Taint
 from starburst.domain.node import Node
-from starburst.domain.resources import MILLI
+from starburst.domain.resources import HOST_PORT, MILLI
 from starburst.kube.objects import NodeView, PodView
 from tests.clusters.kubernetes.views import a_node, a_pod, running, succeeded
 
@@ -71,21 +71,20 @@ def test_whose_a_pod_is_is_asked_again_when_told_to_look() -> None:
     assert cpus(r) == {"n0": 8}
 
 
-def test_nodes_take_no_more_when_they_are_cordoned_not_ready_or_full_of_pods() -> None:
+def test_nodes_take_no_more_when_they_are_cordoned_or_not_ready() -> None:
     fine = a_node()
-    full = a_node("n3", pods=1)
-    r = room(fine, replace(fine, name="n1", schedulable=False), replace(fine, name="n2", ready=False), full)
-    r.pod_changed(None, running(a_pod(requests={"pods": 1}), "n3"))
-    assert [node.schedulable for node in r.nodes()] == [True, False, False, False]
+    r = room(fine, replace(fine, name="n1", schedulable=False), replace(fine, name="n2", ready=False))
+    assert [node.schedulable for node in r.nodes()] == [True, False, False]
 
 
-def test_a_node_that_counts_no_pods_takes_any_number_of_ours() -> None:
-    view = a_node()
-    view.allocatable.pop("pods")
-    r = room(view, ours=frozenset({"p", "q"}))
-    r.pod_changed(None, running(a_pod("p")))
-    r.pod_changed(None, running(a_pod("q")))
-    assert r.nodes()[0].schedulable
+def test_every_allocatable_is_capacity_by_its_name() -> None:
+    r = room(a_node(**{"pods": 3, "ephemeral-storage": 100, "example.com/fpga": 2, "hugepages-2Mi": 0}))
+    asked = {"pods": 1, "ephemeral-storage": 30, "example.com/fpga": 1}
+    r.pod_changed(None, running(a_pod(requests=asked, host_ports=("TCP/80",))))
+    (node,) = r.nodes()
+    there = dict(node.capacity.others)
+    assert (there["pods"], there["ephemeral-storage"], there["example.com/fpga"]) == (2, 70, 1)
+    assert there[f"{HOST_PORT}TCP/80"] == 0, "taken by somebody else's pod"
 
 
 def test_there_is_never_less_than_nothing() -> None:

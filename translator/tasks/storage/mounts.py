@@ -11,11 +11,19 @@ from dataclasses import dataclass
 
 from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY
-from translator.field import Field
+from translator.field import AWAY, Field
 from translator.tasks.storage.cloud_volumes import stand_in
 
 #: Kinds of volumes that the config may map to storage.
 MAPPED = ("persistentVolumeClaim", "nfs")
+#: The word for a type of volume, and the field of its source that has the name.
+_TITLES = {
+    "configMap": ("ConfigMap", "name"),
+    "csi": ("CSI", "driver"),
+    "nfs": ("NFS", "path"),
+    "persistentVolumeClaim": ("PVC", "claimName"),
+    "secret": ("Secret", "secretName"),
+}
 NOT_MOUNTED = "not mounted, paths are the machine's"
 
 
@@ -69,7 +77,7 @@ def _volume(
             volume.note(f"{NOT_MOUNTED} in the cloud")
         else:
             mend = f"name what stands in for {key} under cloud.volumes, or {STAY}"
-            source.refuse(f"does not go along to a cloud; {mend}", show=False)
+            source.stay(volume_name(volume), AWAY, mend)
 
 
 def _stored(
@@ -84,7 +92,7 @@ def _stored(
     for mount in mounts:
         why = "cannot be made for a job on the machine itself, which others share"
         mend = f"give it an image, without starburst.io/runtime: host, or {STAY}"
-        mount.at("mountPath").refuse(f"{why}; {mend}")
+        mount.at("mountPath").stay(f"the mount {mount.at('mountPath').value}", why, mend)
 
 
 def _mounted(source: Field, mounts: list[Field], store: CloudStorage | None, below: str) -> Iterator[Mount]:
@@ -94,7 +102,8 @@ def _mounted(source: Field, mounts: list[Field], store: CloudStorage | None, bel
         if not where.startswith("/") or ":" in where:
             path.refuse("must be an absolute path, without a colon")
         elif mount.at("subPathExpr").value:
-            mount.at("subPathExpr").refuse(f"is not filled in in the cloud; write subPath, or {STAY}")
+            mend = f"write subPath, or {STAY}"
+            mount.at("subPathExpr").stay("subPathExpr", "is not filled in in the cloud", mend)
         elif ".." in within.split("/") or ":" in within:
             (sub_path if sub_path.value else source).refuse("a path within may have no .. and no colon")
         else:
@@ -105,3 +114,12 @@ def _mounted(source: Field, mounts: list[Field], store: CloudStorage | None, bel
 def told(store: CloudStorage) -> str:
     """A store as shown to users."""
     return store.source if isinstance(store, Bucket) else f"SkyPilot's volume {store.name}"
+
+
+def volume_name(volume: Field) -> str:
+    """A volume as it is named to users, such as "PVC data"; the volume's own name if its source has none."""
+    for kind, (what, key) in _TITLES.items():
+        name = volume.at(kind).at(key).text() if isinstance(volume.at(kind).value, dict) else None
+        if name:
+            return f"{what} {name}"
+    return f"the volume {volume.at('name').value}"

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from starburst.clouds.sky.access.ports import JobState, SkyError
+from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
 from starburst.runs.supervisor.exits import MAX_TIME, Exit, exit_of
 from starburst.visible import visible as printable
@@ -73,14 +73,6 @@ class MachineState:
     broken: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStates:
-    """How tasks stand in a machine's queue, and why it refused others: its answer to `submit`."""
-
-    states: dict[str, JobState]
-    refused: dict[str, str]
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -112,11 +104,6 @@ class _Machine(_Strict):
         if "%" in text:  # the scope of an IPv6 address may hold any text
             raise ValueError("an address without a scope is expected")
         return str(ip_address(text))
-
-
-class _Queue(_Strict):
-    states: dict[str, Text]
-    refused: dict[str, Text]
 
 
 def decoded(text: bytes) -> Any:
@@ -158,19 +145,6 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
         tasks=tasks,
         broken=broken,
     )
-
-
-def parse_submit(answer: object, asked: Collection[str]) -> QueueStates:
-    """Parse an answer to `submit` about the tasks that were `asked` for; ignores others.
-
-    Raises:
-        AnswerError: it is not valid.
-    """
-    queue = _whole(_Queue, answer)
-    known = {"PENDING": JobState.WAITING, "RUNNING": JobState.RUNNING}
-    states = {name: known.get(state, JobState.ENDED) for name, state in queue.states.items() if name in asked}
-    refused = {name: visible(why) for name, why in queue.refused.items() if name in asked}
-    return QueueStates(states, refused)
 
 
 def visible(text: str | bytes) -> str:

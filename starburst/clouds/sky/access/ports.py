@@ -56,14 +56,6 @@ class ClusterState(str, Enum):
     ENDING = "ending"  # its autostop has fired
 
 
-class JobState(str, Enum):
-    """The state of a job in a queue."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    ENDED = "ended"
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """How to log in to a machine."""
@@ -174,8 +166,8 @@ class SkyApi(Protocol):
     async def down(self, cluster: str) -> str:
         """Begin to tear down; the request's id."""
 
-    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
-        """Put a job into a cluster's queue; the request's id."""
+    async def exec(self, cluster: str, name: str, run: str) -> str:
+        """Put a job without GPUs into a cluster's queue; the request's id."""
 
     async def wait(self, request_id: str) -> None:
         """Wait until a request has succeeded.
@@ -204,9 +196,6 @@ class SkyApi(Protocol):
 
         None if the catalog has no price.
         """
-
-    async def queue(self, cluster: str) -> dict[str, JobState]:
-        """The jobs of a cluster's queue by name; the latest of each name."""
 
     async def address(self) -> str:
         """The configured address of the API server, without a password; sends nothing."""

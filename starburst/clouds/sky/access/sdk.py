@@ -24,7 +24,6 @@ from starburst.clouds.sky.access.ports import (
     ClusterState,
     ClusterStatus,
     InstanceRef,
-    JobState,
     LaunchSpec,
     SkyCredentialsError,
     SkyError,
@@ -44,11 +43,6 @@ _EXCEPTION = re.compile(r"\[[\w.]+\] ")
 #: Wall seconds: for a connection and each answer of the health check, for a request to be accepted, for the
 #: result of a listing, for a request that launches or ends machines, and for a price (a launch waits for it).
 HEALTH_S, CALL_S, LIST_S, REQUEST_S, RATE_S = 5.0, 45.0, 150.0, 1800.0, 15.0
-
-_JOB_STATES = {
-    **dict.fromkeys(("INIT", "PENDING"), JobState.WAITING),
-    **dict.fromkeys(("SETTING_UP", "RUNNING"), JobState.RUNNING),
-}
 
 
 def reasons_of(log: str) -> dict[str, dict[str, str]]:
@@ -138,10 +132,9 @@ class SdkApi:
         """See `SkyApi`."""
         return await self._ask("down", lambda _sky, sdk: sdk.down(cluster))
 
-    async def exec(self, cluster: str, name: str, run: str, accelerators: Mapping[str, int]) -> str:
+    async def exec(self, cluster: str, name: str, run: str) -> str:
         """See `SkyApi`."""
-        resources = {"accelerators": dict(accelerators)} if accelerators else {}
-        config = {"name": name, "run": run, "resources": resources}
+        config = {"name": name, "run": run}
         return await self._ask(
             "exec", lambda sky, sdk: sdk.exec(sky.Task.from_yaml_config(config), cluster_name=cluster)
         )
@@ -221,15 +214,6 @@ class SdkApi:
     async def rate(self, status: ClusterStatus) -> Money | None:
         """See `SkyApi`."""
         return await self._call("rate", lambda _sky, _sdk: hourly(status.launched), RATE_S)
-
-    async def queue(self, cluster: str) -> dict[str, JobState]:
-        """See `SkyApi`."""
-        asked = await self._ask("queue", lambda _sky, sdk: sdk.queue(cluster))
-        records = await self._result(asked, LIST_S)
-        return {
-            record["job_name"]: _JOB_STATES.get(record["status"].value, JobState.ENDED)
-            for record in sorted(records, key=lambda record: int(record["job_id"]))
-        }
 
     async def address(self) -> str:
         """See `SkyApi`."""

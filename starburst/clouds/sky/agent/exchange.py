@@ -1,4 +1,4 @@
-"""One exchange with the machine's agent: tasks come in, stops are passed on, states and output go back.
+"""One exchange with the machine's agent: tasks come in and start or stop, states and output go back.
 
 What is wrong with one task is answered for that task alone, since its files are its job's to write, too. The
 lease is renewed last: an exchange that fails halfway does not keep the machine.
@@ -10,10 +10,13 @@ import os
 import socket
 import time
 from contextlib import suppress
+from itertools import chain
 
+from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.agent.dead_man_switch import arm, stands
 from starburst.clouds.sky.agent.progress_file import hear
 from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, ExchangeRequest, TaskAnswer
+from starburst.clouds.sky.agent.start_task import start
 from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
 from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, rank_dir
 from starburst.runs.supervisor.files import write_json
@@ -22,7 +25,13 @@ from starburst.runs.supervisor.files import write_json
 def exchange(request: ExchangeRequest) -> ExchangeAnswer:
     """Answer a request about all tasks of the machine, and start the dead-man switch if it should run."""
     armed = arm(request.get("switch"))
-    names = dict.fromkeys((*request.get("specs", {}), *request.get("stops", {}), *request.get("look", {})))
+    asked = (
+        request.get("specs", ()),
+        request.get("stops", ()),
+        request.get("starts", ()),
+        request.get("look", ()),
+    )
+    names = list(dict.fromkeys(chain.from_iterable(asked)))
     ranks = {name: attend(name, request, LOG_BYTES // len(names)) for name in names}
     lease_s = request.get("lease_s")
     if lease_s is not None:
@@ -46,6 +55,8 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
             take_in(path, request["specs"][name])
         if name in request.get("stops", {}):
             stop(path, request["stops"][name])
+        elif name in request.get("starts", ()):
+            trouble = start(path)
     except OSError as error:  # such as a full disk: asked for again
         trouble = str(error)
     try:
@@ -71,7 +82,9 @@ def renew(lease_s: float) -> None:
     """Extend the lease. One that has passed stays so: the machine's runs were told to end."""
     os.makedirs(base(), exist_ok=True)
     if time.time() < leased_until():
-        write_json(os.path.join(base(), "lease.json"), {"until": time.time() + lease_s})
+        until = time.time() + lease_s
+        write_json(os.path.join(base(), "lease.json"), {"until": until})
+        postpone(until)
 
 
 def address() -> str:

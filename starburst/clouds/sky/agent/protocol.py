@@ -82,6 +82,8 @@ class ExchangeRequest(TypedDict, total=False):
 
     #: Tasks to be taken in.
     specs: dict[str, TaskSpec]
+    #: Tasks to be started unless they have begun.
+    starts: list[str]
     #: Tasks to be stopped, with their grace.
     stops: dict[str, float]
     #: Tasks to be looked at: the byte from which on their output is wanted; None: none of it.
@@ -129,27 +131,6 @@ class ExchangeAnswer(TypedDict):
     host: str
     #: In the machine's network.
     address: str
-
-
-class QueuedTask(TypedDict):
-    """A task for the machine's Ray."""
-
-    #: Its directory below the machine's runs: job/attempt/rank.
-    dir: str
-    gpus: int
-
-
-class SubmitRequest(TypedDict):
-    """Tasks for the machine's Ray, by submission id."""
-
-    tasks: dict[str, QueuedTask]
-
-
-class SubmitAnswer(TypedDict):
-    """Ray's status of each submission, and why it refused others."""
-
-    states: dict[str, str]
-    refused: dict[str, str]
 
 
 class RetireAnswer(TypedDict):

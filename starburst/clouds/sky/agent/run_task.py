@@ -1,8 +1,7 @@
-"""How a machine runs one task, when its queue has come to it."""
+"""How a machine runs one task, in a process that `start_task.py` began."""
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -13,7 +12,7 @@ from typing import Any, cast
 
 from starburst.clouds.sky.agent import machine_cgroup
 from starburst.clouds.sky.agent.containers import TaskRefusedError, command_line, remove_container
-from starburst.clouds.sky.agent.cpus import bind_cpus
+from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.progress_file import make_report_dir, report_path
 from starburst.clouds.sky.agent.protocol import TaskSpec
 from starburst.clouds.sky.agent.task_dirs import (
@@ -22,8 +21,6 @@ from starburst.clouds.sky.agent.task_dirs import (
     forget_secrets,
     private_umask,
     run_id,
-    take_lock,
-    touched,
     write_exit,
 )
 from starburst.runs.supervisor import cgroups
@@ -36,18 +33,13 @@ from starburst.runs.supervisor.progress_report import VARIABLE
 def run(path: str) -> None:
     """Run the task of a directory to its end, holding its lock while its supervisor or container lives.
 
-    A queue starts this. Nothing happens if another queue was first, or the task was stopped before.
+    The lock comes as standard input, and what is written goes to the task's log.
     """
-    lock = take_lock(path)
-    if lock is None or lock < 0 or touched(path):
-        return
-    os.dup2(lock, LOCK_FD)
-    log = os.open(os.path.join(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    os.dup2(0, LOCK_FD)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     spec = facts(os.path.join(path, "spec.json"))
     if spec is None:
-        return  # it was never taken in
+        return  # another task has removed it
     try:
         prepare(path, spec)
     except TaskRefusedError as refused:
@@ -57,7 +49,7 @@ def run(path: str) -> None:
     open(os.path.join(path, "began"), "w").close()
     argv = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "supervise", path]
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(LOCK_FD,), start_new_session=True)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from a queue; stops come by `stop.json`
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # stops come by `stop.json`
     child.wait()
     remove_container(spec["docker"])
     shutil.rmtree(os.path.join(path, "volumes"), ignore_errors=True)
@@ -70,7 +62,8 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
         TaskRefusedError: a volume of its container is not here.
     """
     task = cast("TaskSpec", spec)
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if task["gpus"] else ""
+    devices = devices_of(path) or {"gpus": [], "cpus": []}
+    gpus = ",".join(map(str, devices["gpus"]))
     checkpoints = os.path.expanduser(task["checkpoints"])
     os.makedirs(checkpoints, exist_ok=True)
     box = task["docker"]
@@ -98,7 +91,8 @@ def prepare(path: str, spec: dict[str, Any]) -> None:
     spec["cgroup"] = cgroups.group_of(Path(path))
     with private_umask():
         write_json(os.path.join(path, "spec.json"), spec)
-    bind_cpus(path, math.ceil(task["cpus"]))
+    if devices["cpus"]:
+        os.sched_setaffinity(0, devices["cpus"])
 
 
 def machine_environment() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
-                                         secrets.json until the task starts; began, once it may have;
+                                         secrets.json until the task starts; began, once it may have; devices;
                                          volumes/ (of the attempt) until it ends; report/ (its progress)
            checkpoints/<job>/
 """

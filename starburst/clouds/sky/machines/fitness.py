@@ -1,8 +1,8 @@
 """Whether a machine that answers accepts tasks at all.
 
-A queue may be away for a moment; one that is away for minutes does not come back by itself, and its machine
-is paid for meanwhile. What counts is for how long one and the same task is refused: other tasks may have been
-accepted before the queue broke.
+A disk may be full or a GPU's driver silent for a moment; after minutes, that does not mend itself, and the
+machine is paid for meanwhile. What counts is for how long one and the same task is refused: other tasks may
+have been accepted before the machine broke.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """What keeps a machine up while it is leased, and ends it when its lease runs out.
 
-SkyPilot gives a machine back after minutes without a job in its queue (`autostop … down`), and counts jobs of
-its own queue only. So a keepalive job stands in that queue whatever else works on the machine, for as long as
-the lease is renewed. Renewals cost no call of SkyPilot (setting `autostop` anew would not postpone it: only a
-job, or cancelling it first, does). Without renewals the runs end (their supervisors look at the same lease),
-then the keepalive, then SkyPilot's autostop fires; and if SkyPilot does not end the machine, its own shutdown
-switch does (`agent/dead_man_switch.py`).
+SkyPilot gives a machine back after minutes without a job in its own queue (`autostop … down`). So a keepalive
+job stands in that queue, whatever else works on the machine, for as long as the lease is renewed. Renewals
+cost no call of SkyPilot: setting `autostop` anew would not postpone it, only a job, or cancelling it first,
+does. They postpone it in the skylet's own database, too (`agent/autostop.py`), since a keepalive counts for
+nothing once the machine's Ray is dead. Without renewals the runs end (their supervisors look at the same
+lease), then the keepalive, then SkyPilot's autostop fires; and if SkyPilot does not end the machine, its own
+shutdown switch does (`agent/dead_man_switch.py`).
 
 The keepalive comes by `sky exec` once the machine is up; as the `run` of the launch it would hold all GPUs.
 It holds a lock that every exchange looks at: a killed one is replaced, and a second one ends soon.
@@ -81,7 +82,7 @@ async def _secure(machine: RentedMachine) -> None:
         entry.armed = (await machine.greet()).armed
     if not entry.kept:
         script = keeper(context.settings.lease_s)
-        await context.sky.wait(await context.sky.exec(machine.cluster, KEEPER, script, {}))
+        await context.sky.wait(await context.sky.exec(machine.cluster, KEEPER, script))
         entry.kept, machine.kept_at = True, context.clock.wall()
     machine.save()
 

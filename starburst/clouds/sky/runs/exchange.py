@@ -1,7 +1,7 @@
 """One exchange with a machine: what it does not know goes there, how its tasks stand comes back.
 
-A single call of the agent does both for all tasks of the machine. What takes longer runs beside the
-exchanges: checkpoints are copied, values are read from the cluster, tasks are put into the machine's queue.
+A single call of the agent does both for all tasks of the machine, and starts those that can begin. What
+takes longer runs beside the exchanges: checkpoints are copied, values are read from the cluster.
 Answers are parsed by `access/answers.py`, which trusts nothing in them.
 """
 
@@ -22,11 +22,12 @@ from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.run_table import RunTable
-from starburst.clouds.sky.runs.runner import TaskSubmission
-from starburst.clouds.sky.runs.submission import RETRY_S
 from starburst.core.model.events import RunEnd
 
 log = structlog.get_logger()
+
+#: Wall seconds between attempts to bring checkpoints to a machine.
+RETRY_S = 2.0
 
 #: The tasks of a machine by directory.
 MachineTasks = Mapping[str, tuple[RunEntry, RankEntry]]
@@ -64,9 +65,11 @@ class Exchanges:
         """
         table = self.table
         tasks = {entry.directory(rank): (entry, rank) for entry, rank in table.tasks_on(machine.id)}
+        due = self._due(machine, tasks)
         ask: ExchangeRequest = {
             "lease_s": lease_s,
-            "specs": self._specs(machine, tasks),
+            "specs": self._specs(machine, due),
+            "starts": list(due),
             "stops": {
                 name: grace for name, task in tasks.items() if (grace := RunEntry.grace(*task)) is not None
             },
@@ -83,28 +86,29 @@ class Exchanges:
                 raise
             except Exception:
                 log.exception("run-not-updated", run=name, instance=machine.id)
-        self._submit(machine, answer.tasks, tasks)
-        self._withdraw_if_unfit(machine)
+        self._judge(machine, answer.tasks, tasks)
         more = any(state.more and state.log for state in answer.tasks.values())
         return ExchangeResult(more, answer.lapsed, answer.kept, answer.armed, trouble, machine.fitness.unfit)
 
     # --- there -------------------------------------------------------------------------------------------
 
-    def _specs(self, machine: RentedMachine, tasks: MachineTasks) -> dict[str, TaskSpec]:
-        """What the machine is to run, of tasks whose checkpoints and values are in place."""
-        copies = self._context.settings.bucket is None
-        specs = {}
+    def _due(self, machine: RentedMachine, tasks: MachineTasks) -> MachineTasks:
+        """The tasks that have not started and may: their checkpoints are in place."""
+        copies, due = self._context.settings.bucket is None, {}
         for name, (entry, rank) in tasks.items():
             if rank.started or entry.grace(rank) is not None:
                 continue
             if copies and entry.checkpoint and not rank.supplied:
                 work = partial(self._supply, machine, entry, rank)
                 self._context.tasks.ensure(("supply", name), work)
-                continue
-            spec = self._spec(machine, entry, rank)
-            if spec is not None:
-                specs[name] = spec
-        return specs
+            else:
+                due[name] = entry, rank
+        return due
+
+    def _specs(self, machine: RentedMachine, due: MachineTasks) -> dict[str, TaskSpec]:
+        """What the machine is to run, of tasks whose values are known."""
+        specs = {name: self._spec(machine, *task) for name, task in due.items()}
+        return {name: spec for name, spec in specs.items() if spec is not None}
 
     def _spec(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> TaskSpec | None:
         """The spec to send; None if the machine has it, or values for it are not known yet."""
@@ -129,22 +133,17 @@ class Exchanges:
                 machine.fitness.refused(name, why, self._context.clock.wall())
             await asyncio.sleep(RETRY_S)
 
-    def _submit(self, machine: RentedMachine, states: Mapping[str, TaskState], tasks: MachineTasks) -> None:
-        """Put tasks that have not begun into the machine's queue."""
-        waiting = []
+    def _judge(self, machine: RentedMachine, states: Mapping[str, TaskState], tasks: MachineTasks) -> None:
+        """Record which tasks the machine refuses to start.
+
+        What has not begun on a machine that is unfit ends, so that it can start elsewhere.
+        """
         for name, state in states.items():
             entry, rank = tasks[name]
-            if state.began or rank.over or entry.grace(rank) is not None:
-                continue
-            if state.trouble:
+            if state.started or rank.over or entry.grace(rank) is not None:
+                machine.fitness.took(entry.name(rank))
+            elif state.trouble:
                 machine.fitness.refused(entry.name(rank), state.trouble, self._context.clock.wall())
-            if state.known:
-                gpus = int(rank.spec["gpus"])
-                waiting.append(TaskSubmission(entry.name(rank), name, gpus, machine.entry.gpu_type))
-        self.table.submitter.submit(machine, waiting)
-
-    def _withdraw_if_unfit(self, machine: RentedMachine) -> None:
-        """End what has not begun on a machine that accepts no tasks, so that it can start elsewhere."""
         why = machine.fitness.unfit
         for entry, rank in list(self.table.tasks_on(machine.id)) if why else ():
             if not rank.started:
@@ -175,11 +174,9 @@ class Exchanges:
         if entry.late is not None:
             rank.known = state.known
             self._read_values(entry)
-        # A task cannot begin any more if its queue has ended it before it began, or if it is to end and the
-        # machine does not know it: no exchange brings it there now.
-        dropped = table.submitter.has_ended(name) and not state.began
+        # A task that is to end cannot begin if the machine does not know it: no exchange brings it there now.
         never = entry.grace(rank) is not None and not state.known and not state.began
-        if table.deadlines.is_through(name, state, self._context.clock.wall()) or dropped or never:
+        if table.deadlines.is_through(name, state, self._context.clock.wall()) or never:
             rank.over, rank.exit = True, state.exit
         if before != (rank.started, rank.over, rank.known):
             table.changed(entry, has_started=rank.started and not before[0])

@@ -27,7 +27,6 @@ from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.clouds.sky.runs.prepare import prepare
 from starburst.clouds.sky.runs.progress import ProgressCollector
 from starburst.clouds.sky.runs.runtime_values import ValueReader
-from starburst.clouds.sky.runs.submission import TaskSubmitter
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
 from starburst.runs.outcome import verdict
@@ -59,7 +58,6 @@ class RunTable:
         self.checkpoints = CheckpointTransfer(context, machines)
         self.values = ValueReader(context.inputs.source, context.tasks, self.give_up)
         self.progress = ProgressCollector(context.report, clock.wall)
-        self.submitter = TaskSubmitter(context)
         self.deadlines = TaskDeadlines()
 
     # --- what the scheduler asks for ---------------------------------------------------------------------
@@ -222,6 +220,5 @@ class RunTable:
         self.progress.drop(entry)
         for rank in entry.ranks:
             rank.spec = {}
-            self.submitter.forget(entry.name(rank))
             self.deadlines.forget(entry.name(rank))
         self.save(entry)

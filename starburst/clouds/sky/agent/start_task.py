@@ -1,0 +1,59 @@
+"""Starts tasks: each once, in a process that outlives the exchange which asked for it.
+
+The process inherits the task's lock, which is held from before its devices are claimed until nothing of the
+task lives. So neither two exchanges nor a crash in between start a task twice, and no device is given twice.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+from starburst.clouds.sky.agent.devices import NoDeviceError, claim, devices_of
+from starburst.clouds.sky.agent.task_dirs import facts, take_lock, touched
+
+#: Bytes at the end of a log in which its last line is looked for.
+TAIL_BYTES = 1000
+
+
+def start(path: str) -> str:
+    """Start the task in this directory unless it has begun; why it cannot start now, or "".
+
+    Raises:
+        OSError: the machine is short of something, such as disk space.
+    """
+    lock = take_lock(path)
+    if lock is None or lock < 0:  # it runs, or was never taken in
+        return ""
+    try:
+        spec = facts(os.path.join(path, "spec.json"))
+        if spec is None or touched(path):
+            return ""
+        died = devices_of(path) is not None
+        claim(path, spec["gpus"], math.ceil(spec["cpus"]))
+        _spawn(path, lock)
+    except NoDeviceError as error:
+        return str(error)
+    finally:
+        os.close(lock)
+    return f"its runner died before it began: {_last_line(path)}" if died else ""
+
+
+def _spawn(path: str, lock: int) -> None:
+    """Run `run` of this agent with the lock as its standard input, and what it says in the task's log."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    log = os.open(os.path.join(path, "log"), flags, 0o600)
+    try:
+        argv = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "run", path]
+        subprocess.Popen(argv, stdin=lock, stdout=log, stderr=log, start_new_session=True)
+    finally:
+        os.close(log)
+
+
+def _last_line(path: str) -> str:
+    with open(os.path.join(path, "log"), "rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL_BYTES))
+        lines = log.read(TAIL_BYTES).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "without a word"

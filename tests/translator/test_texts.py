@@ -1,0 +1,109 @@
+"""Whole files from the wild: jobs with companions, copies of stored objects, and what is no manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.translator.manifests import GOOD_JOB, errors, job, pod, read
+
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {}}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+
+
+def test_what_is_no_job_is_passed_over_and_named_in_one_line() -> None:
+    (found,) = read(
+        CONFIG_MAP, GOOD_JOB, {"apiVersion": "v1", "kind": "List", "items": [SERVICE]}, native=True
+    )
+    (note,) = found.notes
+    assert note == (
+        "not a job and passed over: ConfigMap conf, Service web; apply them with kubectl apply -f, or give "
+        "--apply-rest"
+    )
+
+
+def test_a_file_without_a_job_is_refused() -> None:
+    assert errors(SERVICE) == [
+        'train.yaml, document 1: kind: "Service": not a batch job; Starburst takes batch/v1 Job and v1 Pod'
+    ]
+
+
+@pytest.mark.parametrize("broken", [{"kind": "Service"}, {"apiVersion": "v1", "kind": "service"}])
+def test_what_is_no_whole_object_is_not_passed_over(broken: dict[str, Any]) -> None:
+    assert len(errors(GOOD_JOB, broken)) == 1
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("kubeflow.org/v1", "PyTorchJob"),
+        ("kubeflow.org/v1", "TFJob"),
+        ("kubeflow.org/v2beta1", "MPIJob"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+        ("ray.io/v1", "RayJob"),
+        ("ray.io/v1", "RayCluster"),
+        ("batch/v1", "CronJob"),
+    ],
+)
+def test_a_workload_that_is_not_taken_is_named_and_never_passed_over(api_version: str, kind: str) -> None:
+    other = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": {}}
+    (line,) = errors(GOOD_JOB, other)
+    assert f"kind: a {kind} is not taken yet; " in line
+
+
+def test_a_volcano_job_is_never_told_to_become_a_job_by_its_api_version() -> None:
+    (line,) = errors(job("apiVersion", "batch.volcano.sh/v1alpha1"))
+    assert "a Volcano Job is not taken yet" in line
+    assert "write batch/v1 for a Job" not in line
+
+
+def test_a_task_of_skypilot_is_named() -> None:
+    (line,) = errors("resources: {accelerators: A100:1}\nrun: python train.py\n")
+    assert "is a SkyPilot task; start it with sky launch" in line
+
+
+def test_a_suspended_job_is_held() -> None:
+    (found,) = read(job("spec/suspend", True), native=True)
+    assert found.job.hold
+    assert found.notes == ("spec.suspend: is held; let it go with starburst release",)
+
+
+def test_a_pod_without_a_restart_policy_is_taken_as_one_that_ends() -> None:
+    (found,) = read(pod(restartPolicy=None), native=True)
+    (note,) = found.notes
+    assert note.startswith("spec.restartPolicy: is absent, which is Always to Kubernetes; taken as Never")
+
+
+def test_a_copy_of_a_stored_pod_loses_what_the_server_added() -> None:
+    token = {"name": "kube-api-access-x8xqz", "projected": {"sources": []}}
+    stored = pod(nodeName="n1", volumes=[token], priority=0)
+    stored["metadata"] |= {"uid": "1d0b7a2c", "resourceVersion": "12", "managedFields": []}
+    stored["spec"]["containers"][0]["volumeMounts"] = [{"name": token["name"], "mountPath": "/var/run"}]
+    (found,) = read({**stored, "status": {"phase": "Running"}}, native=True)
+    assert found.notes == ()
+    assert "kube-api-access" not in (found.workload.manifest or "")
+    assert "nodeName" not in (found.workload.manifest or "")
+
+
+def test_lists_of_one_kind_are_lists() -> None:
+    items = [{"metadata": {"name": name}, "spec": GOOD_JOB["spec"]} for name in ("a", "b")]
+    found = read({"apiVersion": "batch/v1", "kind": "JobList", "items": items})
+    assert [item.job.name for item in found] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("parallelism", "completions", "tasks"), [(2, 8, 2), (3, 1, 1)])
+def test_completions_in_turn_are_the_job_controllers(parallelism: int, completions: int, tasks: int) -> None:
+    manifest = job("spec/completions", completions)
+    manifest["spec"]["parallelism"] = parallelism
+    (found,) = read(manifest, native=True)
+    assert len(found.job.tasks) == tasks
+    assert found.job.stays == f"stays on the cluster: {completions} completions by {parallelism} at a time"
+
+
+def test_resources_of_device_plugins_are_taken_on_kubernetes_and_nowhere_else() -> None:
+    manifest = job("spec|template|spec|containers|0|resources|limits|google.com/tpu", 4)
+    assert errors(manifest, native=False) != []
+    (found,) = read(manifest, native=True)
+    assert found.job.stays == "stays on the cluster: google.com/tpu"

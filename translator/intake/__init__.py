@@ -1,0 +1,1 @@
+"""Takes texts of manifests in: which documents are jobs, and under which conditions."""

@@ -1,0 +1,95 @@
+"""Kinds of documents that are no batch/v1 Job or v1 Pod: workloads not taken, and companions of jobs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from translator.field import Field
+
+API_VERSIONS = {"Job": "batch/v1", "Pod": "v1"}
+TAKEN = "Starburst takes batch/v1 Job and v1 Pod"
+#: Lists of one kind, as `kubectl get -o yaml` of old and client libraries write them.
+LISTS = {"List": "", "JobList": "Job", "PodList": "Pod"}
+
+_GANG = "write its pod template into a batch/v1 Job, with parallelism for the number of pods"
+_SERVERS = "Starburst runs jobs that end; apply it with kubectl"
+#: Kinds that run pods, by name, and what to do with each.
+_WORKLOADS = {
+    "AppWrapper": "take what it wraps out of it",
+    "CronJob": "write its spec.jobTemplate as a batch/v1 Job, and submit that by cron",
+    "JAXJob": _GANG,
+    "JobSet": "write each of its replicatedJobs as a batch/v1 Job",
+    "LeaderWorkerSet": _SERVERS,
+    "MPIJob": "write it as a batch/v1 Job that needs no launcher with ssh to its workers",
+    "MXJob": _GANG,
+    "PaddleJob": _GANG,
+    "PyTorchJob": _GANG,
+    "RayCluster": _SERVERS,
+    "RayJob": "write a batch/v1 Job that starts Ray itself",
+    "RayService": _SERVERS,
+    "SparkApplication": "write a batch/v1 Job that calls spark-submit",
+    "TFJob": _GANG,
+    "TrainJob": "its pods are in a runtime of the cluster; write them as a batch/v1 Job",
+    "Workflow": "write each step as a batch/v1 Job, in order by starburst.io/after-ok",
+    "XGBoostJob": _GANG,
+}
+_VOLCANO = ("batch.volcano.sh/", "a Volcano Job", "write each of its tasks' templates as a batch/v1 Job")
+_SKY_KEYS = frozenset({"run", "setup", "resources", "num_nodes", "file_mounts", "workdir", "envs"})
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A document beside the jobs of a text, such as a ConfigMap: it is not Starburst's to create."""
+
+    api_version: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else self.kind
+
+
+def has_kind(manifest: Field) -> bool:
+    """Whether a manifest is a Job or a Pod; other kinds are refused."""
+    if not isinstance(manifest.value, dict):
+        manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
+        return False
+    kind, api_version = manifest.at("kind"), manifest.at("apiVersion")
+    if kind.value is None and not api_version.value and _SKY_KEYS & manifest.value.keys():
+        manifest.refuse(f"is a SkyPilot task; start it with sky launch; {TAKEN}", show=False)
+    elif kind.value is None:
+        kind.refuse(f"is missing; {TAKEN}")
+    elif isinstance(kind.value, str) and kind.value in LISTS:
+        kind.refuse("a List in a List is not supported; put its items into the outer one")
+    elif _is_of(api_version, _VOLCANO[0]) and kind.value == "Job":
+        kind.refuse(f"{_VOLCANO[1]} is not taken yet; {_VOLCANO[2]}", show=False)
+    elif isinstance(kind.value, str) and kind.value in _WORKLOADS:
+        kind.refuse(f"a {kind.value} is not taken yet; {_WORKLOADS[kind.value]}", show=False)
+    elif not isinstance(kind.value, str) or kind.value not in API_VERSIONS:
+        kind.refuse(f"not a batch job; {TAKEN}")
+    elif api_version.value != API_VERSIONS[kind.value]:
+        problem = "is missing" if api_version.value is None else "is not supported"
+        api_version.refuse(f"{problem}; write {API_VERSIONS[kind.value]} for a {kind.value}")
+    else:
+        return True
+    return False
+
+
+def companion(manifest: Field) -> Companion | None:
+    """The document if it is a whole object of another kind that runs no jobs; None if it is to be judged."""
+    value = manifest.value
+    if not isinstance(value, dict):
+        return None
+    kind, api_version = value.get("kind"), value.get("apiVersion")
+    if not isinstance(kind, str) or not isinstance(api_version, str) or not _KIND.fullmatch(kind):
+        return None
+    if kind in API_VERSIONS or kind in LISTS or kind in _WORKLOADS:
+        return None
+    name = manifest.at("metadata").at("name").value
+    return Companion(api_version, kind, name if isinstance(name, str) else "")
+
+
+def _is_of(api_version: Field, group: str) -> bool:
+    return isinstance(api_version.value, str) and api_version.value.startswith(group)

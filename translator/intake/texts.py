@@ -1,0 +1,151 @@
+"""Reads texts of YAML documents as submissions: all jobs of a text, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from starburst.domain.job import Submission
+from translator.errors import ManifestError, ManifestErrors
+from translator.field import Field, Fields, ManifestReport
+from translator.intake.kinds import (
+    API_VERSIONS,
+    LISTS,
+    Companion,
+    companion,
+    has_kind,
+)
+from translator.intake.rules import EMBEDDED, IntakeRules
+from translator.manifests.arrays import members
+from translator.manifests.documents import chunks, load
+from translator.manifests.live_object import as_submitted
+from translator.manifests.manifest import submission
+
+_LIST = Fields("a List", read=("apiVersion", "kind", "items"), harmless=("metadata",))
+#: Companions named in a note.
+MAX_NAMED = 8
+#: Largest number of documents per text.
+MAX_DOCUMENTS = 10_000
+
+
+def read_manifests(
+    text: str,
+    source: str,
+    *,
+    suffix: Callable[[], str],
+    user: str = "",
+    taking: IntakeRules = EMBEDDED,
+) -> list[Submission]:
+    """The submissions in a text of one or more YAML documents; empty documents are skipped.
+
+    `source` names the text in errors; `suffix` draws five lower-case letters or digits for each id.
+
+    Raises:
+        ManifestErrors: a manifest is invalid; contains all problems of the text.
+    """
+    found = read_firsts(text, source, suffix=suffix, user=user, taking=taking)
+    return [item for first in found for item in members(first)]
+
+
+def read_firsts(
+    text: str,
+    source: str,
+    *,
+    suffix: Callable[[], str],
+    user: str = "",
+    taking: IntakeRules = EMBEDDED,
+) -> list[Submission]:
+    """As `read_manifests`, but with only the first member of each array."""
+    found = _Found(suffix, user)
+    parts = chunks(text)
+    if len(parts) > MAX_DOCUMENTS:
+        raise ManifestErrors(
+            [ManifestError(source, 0, "", None, f"has more than {MAX_DOCUMENTS} documents; split it up")]
+        )
+    for index, chunk in enumerate(parts, 1):
+        try:
+            for manifest in _manifests(load(chunk, source, index), taking.report(source, index)):
+                found.take(manifest)
+        except ManifestErrors as bad:
+            found.errors += bad.errors
+    if found.errors:
+        raise ManifestErrors(found.errors)
+    return found.with_companions_named()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the documents of a text come to."""
+
+    suffix: Callable[[], str]
+    user: str
+    submissions: list[Submission] = field(default_factory=list)
+    companions: list[tuple[Companion, Field]] = field(default_factory=list)
+    errors: list[ManifestError] = field(default_factory=list)
+
+    def take(self, manifest: Field) -> None:
+        """Sort in one document or item of a list."""
+        beside = companion(manifest)
+        if beside is not None:
+            self.companions.append((beside, manifest))
+            return
+        if has_kind(manifest):
+            self.submissions.append(submission(_unstored(manifest), self.suffix, self.user))
+        self.errors += manifest.report.errors
+
+    def with_companions_named(self) -> list[Submission]:
+        """The submissions; a note of the first names the documents that are no jobs.
+
+        Raises:
+            ManifestErrors: there are only such documents.
+        """
+        if not self.companions:
+            return self.submissions
+        if not self.submissions:
+            for _, manifest in self.companions:
+                has_kind(manifest)
+            raise ManifestErrors([error for _, each in self.companions for error in each.report.errors])
+        names = ", ".join(str(beside) for beside, _ in self.companions[:MAX_NAMED])
+        more = len(self.companions) - MAX_NAMED
+        told = f"{names} and {more} more" if more > 0 else names
+        first, *others = self.submissions
+        note = f"not a job and passed over: {told}; apply them with kubectl apply -f, or give --apply-rest"
+        return [replace(first, notes=(*first.notes, note)), *others]
+
+
+def _manifests(value: object, report: ManifestReport) -> list[Field]:
+    """The manifests of a document: itself, or the items of a List, each with its own report."""
+    document = Field(value, "", report)
+    if value is None:
+        return []
+    kind = document.at("kind").value
+    if not isinstance(kind, str) or kind not in LISTS:
+        return [document]
+    document.check(_LIST)
+    items = document.at("items").items()
+    if document.report.errors:
+        raise ManifestErrors(document.report.errors)
+    return [
+        replace(_item(item, LISTS[kind]), report=replace(report, errors=[], notes=[], stays=[]))
+        for item in items
+    ]
+
+
+def _unstored(manifest: Field) -> Field:
+    """A manifest without the fields that an API server has added, if it is a copy of a stored object."""
+    value: Any = manifest.value
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("uid"):
+        return manifest
+    cleaned = as_submitted(value)
+    if manifest.at("spec").at("suspend").value is True:
+        cleaned["spec"]["suspend"] = True
+    return replace(manifest, value=cleaned)
+
+
+def _item(item: Field, kind: str) -> Field:
+    """An item of a list; those of a JobList or PodList need not name their kind."""
+    if not kind or not isinstance(item.value, dict):
+        return item
+    return replace(item, value={"apiVersion": API_VERSIONS[kind], "kind": kind, **item.value})
