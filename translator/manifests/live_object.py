@@ -60,7 +60,9 @@ def read_object(
         uid=str(metadata.get("uid") or ""),
     )
     source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
-    manifest = Field(as_submitted(obj), "", rules.report(source, document=0))
+    report = rules.report(source, document=0)
+    report.accepted = True
+    manifest = Field(as_submitted(obj), "", report)
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
@@ -95,12 +97,14 @@ def _by_turns(manifest: Field) -> Field:
 
     `starburst submit` makes an array of such an Indexed Job, with a Job for each member.
     """
-    value = manifest.value
-    spec = _mapping(value, "spec") if isinstance(value, dict) else {}
-    if spec.get("completionMode") != "Indexed":
+    value = manifest.value if isinstance(manifest.value, dict) else {}
+    spec = _mapping(value, "spec")
+    completions, parallelism = spec.get("completions"), spec.get("parallelism", 1)
+    counts = isinstance(completions, int) and isinstance(parallelism, int) and completions > parallelism
+    if spec.get("completionMode") != "Indexed" or not counts:
         return manifest
     counted = {key: found for key, found in spec.items() if key != "completionMode"}
-    return replace(manifest, value={**_mapping({"": value}, ""), "spec": counted})
+    return replace(manifest, value={**value, "spec": counted})
 
 
 def _whole(text: str | None, manifest: Field) -> str | None:
