@@ -30,6 +30,7 @@ from starburst.core.model.events import (
     ReleaseRequested,
     RunEnd,
     RunEnded,
+    RunStalled,
     RunStarted,
     SiteSynced,
     Tick,
@@ -64,7 +65,15 @@ from starburst.core.steps.machines import (
 from starburst.core.steps.offload import pack, pack_at, recall
 from starburst.core.steps.progress import progressed
 from starburst.core.steps.return_home import bring_home
-from starburst.core.steps.run_lifecycle import finish, place, release, run_ended, run_started, stop
+from starburst.core.steps.run_lifecycle import (
+    finish,
+    place,
+    release,
+    run_ended,
+    run_stalled,
+    run_started,
+    stop,
+)
 from starburst.core.steps.start_refusals import is_shut, probe, probe_at
 from starburst.core.steps.starvation import protect
 from starburst.core.steps.unblocking import free, hold_requested, release_requested, unblock
@@ -262,6 +271,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     NodesChanged: _nodes_changed,
     OffersChanged: _offers_changed,
     RunStarted: run_started,
+    RunStalled: run_stalled,
     Progress: progressed,
     RunEnded: run_ended,
     SiteSynced: _synced,

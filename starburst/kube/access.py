@@ -80,6 +80,7 @@ STARBURST_WORK = (
     *_all("get", "", "pods/log", "to keep what jobs write"),
     *_all("get create patch delete", "batch", "jobs", "to run jobs and to end them"),
     *_all("patch", "batch", "jobs/status", "to write back how an adopted Job ended in the cloud"),
+    *_all("list", "", "events", "to say why pods are not made, do not start or were taken away"),
     *_EVENTS,
 )
 #: The same, in its own namespace.

@@ -149,9 +149,11 @@ class Api:
     # Many objects.
 
     async def pages(
-        self, resource: Resource, namespace: str = "", selector: str = ""
+        self, resource: Resource, namespace: str = "", selector: str = "", *, fields: str = ""
     ) -> AsyncIterator[tuple[list[Object], str]]:
         """All objects of now, PAGE at a time, each page with the list's resource version.
+
+        `selector` is one of labels, `fields` one of fields.
 
         Raises:
             ApiError: also 410, when the list took too long and has to be begun anew.
@@ -160,6 +162,8 @@ class Api:
         query = {"limit": str(PAGE)}
         if selector:
             query["labelSelector"] = selector
+        if fields:
+            query["fieldSelector"] = fields
         while True:
             answer = await self.call("GET", resource.path(namespace), query=query)
             metadata = answer.get("metadata") or {}
@@ -170,9 +174,12 @@ class Api:
                 return
             query["continue"] = metadata["continue"]
 
-    async def list(self, resource: Resource, namespace: str = "", selector: str = "") -> list[Object]:
-        """All objects of now, in one list."""
-        return [item async for items, _ in self.pages(resource, namespace, selector) for item in items]
+    async def list(
+        self, resource: Resource, namespace: str = "", selector: str = "", *, fields: str = ""
+    ) -> list[Object]:
+        """All objects of now, in one list; see `pages`."""
+        pages = self.pages(resource, namespace, selector, fields=fields)
+        return [item async for items, _ in pages for item in items]
 
     async def watch(
         self, resource: Resource, version: str, *, namespace: str = "", selector: str = "", last_s: int = 300

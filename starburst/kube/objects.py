@@ -41,6 +41,8 @@ class NodeView:
     #: Not cordoned.
     schedulable: bool
     ready: bool
+    #: When it stopped being Ready, epoch seconds; None if it is Ready or does not say.
+    unready_since: float | None = None
 
     @property
     def gpu_type(self) -> str:
@@ -94,6 +96,11 @@ class PodView:
     unschedulable: str
     #: Whether it has scheduling gates: nobody may bind it yet.
     gated: bool = False
+    #: Why the cluster, and not its user, takes it away (condition DisruptionTarget); "" if it does not.
+    disruption: str = ""
+    #: When its grace is over, epoch seconds; None if it is not being deleted.
+    delete_by: float | None = None
+    finalizers: tuple[str, ...] = ()
     #: The claims of its volumes.
     claims: tuple[ClaimUse, ...] = ()
 
@@ -137,6 +144,10 @@ class JobView:
     started_at: float | None
     #: Whether its pods are made with scheduling gates.
     gated: bool = False
+    #: activeDeadlineSeconds; None if it has none.
+    limit_s: float | None = None
+    #: Whether another object made it, e.g. a CronJob.
+    owned: bool = False
 
     @property
     def withdrawn(self) -> bool:
@@ -152,6 +163,7 @@ class JobView:
 def read_node(item: Object) -> NodeView:
     """Of a v1 Node."""
     metadata, spec, status = item["metadata"], item.get("spec") or {}, item.get("status") or {}
+    ready = _condition(status, "Ready")
     return NodeView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -161,7 +173,8 @@ def read_node(item: Object) -> NodeView:
             Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in spec.get("taints") or ()
         ),
         schedulable=not spec.get("unschedulable", False),
-        ready=_condition(status, "Ready").get("status") == "True",
+        ready=ready.get("status") == "True",
+        unready_since=None if ready.get("status") == "True" else timestamp(ready.get("lastTransitionTime")),
     )
 
 
@@ -193,6 +206,9 @@ def read_pod(item: Object) -> PodView:
         message=end.message,
         unschedulable=_unschedulable(status),
         gated=bool(spec.get("schedulingGates")),
+        disruption=_disruption(status),
+        delete_by=timestamp(metadata.get("deletionTimestamp")),
+        finalizers=interned(tuple(metadata.get("finalizers") or ())),
         claims=tuple(claims_of(spec, metadata["name"])),
     )
 
@@ -217,6 +233,8 @@ def read_job(item: Object) -> JobView:
         end_message=condition.get("message", ""),
         started_at=timestamp(status.get("startTime")),
         gated=bool(spec["template"]["spec"].get("schedulingGates")),
+        limit_s=spec.get("activeDeadlineSeconds"),
+        owned=_owner(metadata) is not None,
     )
 
 
@@ -282,6 +300,13 @@ def _condition(status: Object, kind: str) -> Object:
 def _unschedulable(status: Object) -> str:
     scheduled = _condition(status, "PodScheduled")
     return scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+
+
+def _disruption(status: Object) -> str:
+    found = _condition(status, "DisruptionTarget")
+    if found.get("status") != "True":
+        return ""
+    return ": ".join(filter(None, (found.get("reason"), found.get("message"))))
 
 
 def _is_so(status: Object, kind: str) -> bool:

@@ -32,12 +32,14 @@ def outcome(spec: Object, status: Object) -> PodOutcome:
     }
     ended: list[Object] = []
     waiting: list[Object] = []
+    working = False
     for container in status.get("initContainerStatuses") or ():
         state = container.get("state") or {}
         if (end := state.get("terminated")) and end.get("exitCode") and container.get("name") not in sidecars:
             ended.append(end)
         if state.get("waiting"):
             waiting.append(state["waiting"])
+        working = working or ("running" in state and container.get("name") not in sidecars)
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}
         if state.get("terminated"):
@@ -46,6 +48,11 @@ def outcome(spec: Object, status: Object) -> PodOutcome:
             waiting.append(state["waiting"])
     worst = max(ended, key=_code, default=None)
     told = _told(worst, waiting)
+    if told.get("reason") == "PodInitializing" and not working:
+        told = {
+            **told,
+            "reason": "ContainerCreating",
+        }  # all init containers are done: nothing else holds it up
     return PodOutcome(
         None if worst is None else _code(worst),
         status.get("reason") or told.get("reason") or "",

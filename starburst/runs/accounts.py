@@ -15,14 +15,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from starburst.domain.job import Job, Workload
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from starburst.runs.supervisor.files import read_plain, write_json
+from starburst.runs.supervisor.id_pool import IdPool, PoolUsedUpError
 
 #: User ids below this belong to the system.
 LEAST_UID = 1000
@@ -148,7 +149,7 @@ class RunAsSubmitter:
         return RunAccount(env, plan | {"no_new_privs": False})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunAsPool:
     """A user id per user, from `first` to `last`, kept in files of `records` for good."""
 
@@ -156,37 +157,24 @@ class RunAsPool:
     records: Path
     first: int
     last: int
-    _ids: dict[str, int] = field(default_factory=dict)
 
     def account(self, run: Run, dirs: TaskDirs) -> RunAccount:
         """See `RunAs`."""
         adopted = run.workload.adopted
         # The user of an adopted job is a text that anybody who may write in its namespace can choose.
         user = f"user {run.job.user}" if adopted is None else f"namespace {adopted.namespace}"
-        id_ = self._id(directory_name(user))
+        try:
+            id_ = self._pool.id_of(directory_name(user))
+        except PoolUsedUpError:
+            raise NoAccountError(
+                f"run_as: pool: all ids of pool, {self.first}-{self.last}, are users' already; widen it"
+            ) from None
         plan = as_another(self.home, dirs, id_, id_, [])
         return RunAccount({"HOME": str(dirs.home), **_called(run)}, plan | {"no_new_privs": True})
 
-    def _id(self, user: str) -> int:
-        if user not in self._ids:
-            self._ids.update(self._recorded())  # another site of this home gives out ids, too
-        if user not in self._ids:
-            free = set(range(self.first, self.last + 1)) - set(self._ids.values())
-            if not free:
-                raise NoAccountError(
-                    f"run_as: pool: all ids of pool, {self.first}-{self.last}, are users' already; widen it"
-                )
-            self.records.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_json(self.records / user, min(free))
-            self._ids[user] = min(free)
-        return self._ids[user]
-
-    def _recorded(self) -> dict[str, int]:
-        if not self.records.is_dir():
-            return {}
-        found = {path.name: read_plain(path, 20) or b"" for path in self.records.iterdir()}
-        numbers = {name: int(text) for name, text in found.items() if text.isdigit()}
-        return {name: number for name, number in numbers.items() if self.first <= number <= self.last}
+    @cached_property
+    def _pool(self) -> IdPool:
+        return IdPool(self.records, self.first, self.last)
 
 
 def why_not(make: Callable[[Path], RunAs]) -> str:

@@ -14,7 +14,7 @@ from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.cluster_checks import CLAIMS, cluster_checks
 from starburst.app.doctor.doctor import DoctorCheck
-from starburst.kube.resources import LEASES, NAMESPACES, NODES
+from starburst.kube.resources import LEASES, NAMESPACES, NODES, PODS
 from tests.kube_unit.server import FakeServer
 
 Change = Callable[[FakeServer], Any]
@@ -79,12 +79,29 @@ def test_a_cluster_in_good_order_is_found_to_be_so(tmp_path: Path) -> None:
     assert [(check.check, check.status.value, check.mend) for check in checks] == [
         (name, "ok", "")
         for name in (
-            "kubeconfig", "server", "version", "permissions", "chakra", "nodes", "namespace",
+            "kubeconfig", "server", "version", "permissions", "chakra", "lease", "nodes", "namespace",
             "pod-security", "leaving", "checkpoints",
         )
     ]  # fmt: skip
     assert of(checks, "chakra")[1] == "chakra-0 leads, in starburst-system"
     assert of(checks, "nodes")[1] == "1, 1 Ready, 8 GPUs"
+
+
+def test_gpus_that_another_scheduler_gives_away_are_told_with_what_follows(tmp_path: Path) -> None:
+    def bound(name: str, scheduler: str, gpus: str, phase: str = "Running") -> Change:
+        container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+        spec = {"nodeName": "n0", "schedulerName": scheduler, "containers": [container]}
+        metadata = {"namespace": "other", "name": name}
+        return lambda server: server.add(
+            PODS, {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+        )
+
+    harmless = bound("a", "chakra", "1"), bound("b", "default-scheduler", "1", "Succeeded")
+    assert "schedulers" not in [check.check for check in diagnose(tmp_path, *harmless)]
+    status, line = of(diagnose(tmp_path, *harmless, bound("c", "default-scheduler", "2")), "schedulers")
+    assert status == "warn"
+    assert line.startswith("on n0 pods with GPUs are bound by default-scheduler: other/c; ")
+    assert "OutOf" in line
 
 
 def test_a_start_looks_at_what_it_must_have_only(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from starburst.core.model.actions import Action
-from starburst.core.model.events import InstanceGone, NodesChanged, RunEnd, RunEnded
+from starburst.core.model.events import InstanceGone, NodesChanged, RunEnd, RunEnded, RunStalled
 from starburst.core.views.explain import explain
 from starburst.core.views.snapshot import Facts, restore
 from starburst.domain.job import Member
@@ -354,3 +354,35 @@ def test_every_order_can_be_closed_and_opened(order: str) -> None:
     assert len(probe) == 1
     desk.started(*probe)
     assert sum(desk.phase(f"j{n:02}") == "starting" for n in range(40)) == 4
+
+
+# --- held up ------------------------------------------------------------------------------------------------
+
+PULL = "its container waits: ErrImagePull: manifest unknown"
+
+
+def test_what_holds_up_a_run_is_said_while_it_does() -> None:
+    desk = Desk(1)
+    desk.submit(job("a", cloud="never"))
+    desk.tell(RunStalled("a", 1, PULL))
+    assert said(desk, "a").startswith("is being started on the cluster on n0")
+    assert said(desk, "a").endswith(f"; held up: {PULL}")
+    assert desk.why("a", "stalled") == f"is held up on n0: {PULL}"
+    desk.started("a")
+    assert "held up" not in said(desk, "a")
+    away = "the node n0 does not answer since 13:27:10"
+    desk.tell(RunStalled("a", 1, away))
+    assert said(desk, "a").endswith(f"; held up: {away}")
+    desk.tell(RunStalled("a", 1, ""))
+    assert "held up" not in said(desk, "a")
+    assert desk.why("a", "goes-on") == "goes on on n0: what held it up is over"
+
+
+def test_what_held_up_a_run_is_not_said_of_the_next_one() -> None:
+    desk = Desk(1)
+    desk.submit(job("a", cloud="never"))
+    desk.tell(RunStalled("a", 1, PULL))
+    refuse(desk, "a", message=PULL)
+    desk.tell(RunStalled("a", 1, "of a run that is over"))
+    assert starts(desk.wait(10)) == ["a"]
+    assert desk["a"].stall == ""

@@ -264,7 +264,8 @@ class FakeServer:
         token = query.get("continue", "")
         if token and token not in self._pages:
             raise RefusedError(410, "Expired", "The provided continue parameter is too old")
-        fresh = (self.store.version, self.store.all(address, query.get("labelSelector", "")))
+        found = self.store.all(address, query.get("labelSelector", ""))
+        fresh = (self.store.version, _with_fields(found, query.get("fieldSelector", "")))
         version, items = self._pages.pop(token) if token else fresh
         limit = int(query.get("limit") or len(items) or 1)
         metadata = {"resourceVersion": str(version)}
@@ -324,6 +325,18 @@ def _enqueue(watcher: Watcher, change: Change) -> None:
     event = event_of(change, watcher.within, watcher.selector)
     if event is not None:
         watcher.queue.put_nowait(event)
+
+
+def _with_fields(items: list[Object], selector: str) -> list[Object]:
+    """Those whose field has a value, as "metadata.name=x"; all without a selector."""
+    path, _, value = selector.partition("=")
+
+    def field(item: Any) -> Any:
+        for part in path.split("."):
+            item = (item or {}).get(part)
+        return item
+
+    return [item for item in items if not selector or field(item) == value]
 
 
 def _cut(request: web.Request) -> None:

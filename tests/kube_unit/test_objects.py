@@ -205,6 +205,10 @@ def waiting(reason: str, name: str = "main", message: str = "") -> Object:
     return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}}
 
 
+def at_work(name: str) -> Object:
+    return {"name": name, "state": {"running": {}}}
+
+
 @pytest.mark.parametrize(
     ("main", "init", "exit_code", "reason"),
     [
@@ -212,7 +216,9 @@ def waiting(reason: str, name: str = "main", message: str = "") -> Object:
         ([ended(3)], [], 3, "Error"),
         ([ended(1), ended(137, "OOMKilled")], [], 137, "OOMKilled"),
         ([{"name": "main", "state": {"running": {}}}], [ended(0, name="init")], None, ""),
-        ([waiting("PodInitializing")], [ended(0, name="init")], None, "PodInitializing"),
+        ([waiting("PodInitializing")], [ended(0, name="init")], None, "ContainerCreating"),
+        ([waiting("PodInitializing")], [at_work("init")], None, "PodInitializing"),
+        ([waiting("PodInitializing")], [at_work("side")], None, "ContainerCreating"),
         ([waiting("PodInitializing")], [ended(7, name="init")], 7, "Error"),
         ([waiting("PodInitializing")], [waiting("ErrImagePull", "init")], None, "ErrImagePull"),
         ([waiting("ContainerCreating"), waiting("ImagePullBackOff")], [], None, "ImagePullBackOff"),

@@ -38,7 +38,10 @@ A, B = "a/1/0", "b/1/0"
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
+    """One that keeps no jobs apart: there a job can write beside its own directory."""
+    made = Machine(tmp_path / "home")
+    made.keeps_nobody_apart()
+    return made
 
 
 def all_of(machine: Machine, **ask: Any) -> dict[str, Any]:
@@ -122,8 +125,7 @@ def test_a_stop_that_a_job_wrote_itself_gives_it_no_longer_grace(machine: Machin
     )
     machine.exchange(lease_s=100, specs={A: spec("sh", "-c", shell)})
     machine.start(A)
-    while not (machine.home / "starburst" / "runs" / A / "ready").exists():
-        time.sleep(0.02)
+    machine.until_exists(machine.home / "starburst" / "runs" / A / "ready")
     machine.exchange(stops={A: 0.1}, look={A: 0})
     machine.wait(A)
     assert machine.exchange(look={A: 0}, of=A)["exit"]["signal"] == signal.SIGKILL

@@ -19,7 +19,7 @@ import pytest
 from starburst.app.config.home import Home
 from starburst.app.config.run_as import RunsJobs, cannot_separate
 from starburst.app.doctor.embedded_checks import site_check
-from starburst.clouds.sky.agent.build import agent_archive
+from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import ANYBODY, OWNER, Site, Submitter
 from starburst.runs.accounts import LEAST_UID, RunAs, RunAsSandbox, TaskDirs

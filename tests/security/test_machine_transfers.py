@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from starburst.clouds.sky.access import archive
+from starburst.clouds.sky.access.agent_archive import agent_path
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, AnswerError
 from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError, UnsafeError
 from starburst.clouds.sky.access.ssh import SshTransport
-from starburst.clouds.sky.agent.build import agent_path
 from tests.clouds.sky.test_ssh import ACCESS, contact, machine, run
 
 __all__ = ["contact", "machine"]  # fixtures

@@ -28,6 +28,17 @@ from tests.sky_lab.test_lab import of
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
 
+#: What a job might want: files of the agent and of the machine's user, processes, SkyPilot's Ray.
+HOSTILE = """
+for file in starburst/lease.json .ssh/authorized_keys .sky/jobs.db .aws/credentials; do
+    (cat "/home/ubuntu/$file" >/dev/null && echo "read $file") 2>/dev/null
+done
+(echo x >/home/ubuntu/starburst/lease.json && echo wrote) 2>/dev/null
+kill -9 -1 2>/dev/null; ls /proc | grep -c '^[0-9]' | grep -qE '^[1-9]$' || echo sees
+for port in 8266 6380 22; do (: </dev/tcp/127.0.0.1/$port && echo "connects to $port") 2>/dev/null; done
+[ "$(id -u)" -gt 1000 ] && echo apart
+"""
+
 #: Makes a machine unable to take in a task, within it.
 BREAK = "cd /home/ubuntu/starburst && mv runs runs.before && touch runs"
 
@@ -45,12 +56,15 @@ async def story(home: Path, controller: str) -> None:
             await life.cloud.launch(name, await life.offer("aws/us-east-1/c7i.xlarge"))
         for name in ("i-1", "i-2"):
             await life.heard(InstanceReady, lambda event, name=name: event.instance_id == name)
-        await life.cloud.start(job("runs", "i-1", "until [ -e /tmp/over ]; do sleep 0.2; done; echo over"))
+        await life.cloud.start(job("runs", "i-1", "sleep 60; echo over"))
         await life.heard(RunStarted, of("runs"))
+        await life.cloud.start(job("hostile", "i-1", HOSTILE))
+        assert (await life.heard(RunEnded, of("hostile"))).exit_code == 0
+        assert await life.written("hostile", "apart\n") == "apart\n"
         host = life.host("i-1")
         root = root_of(host)
         kill_ray(root)
-        await life.cloud.start(job("after", "i-1", "echo here; touch /tmp/over"))
+        await life.cloud.start(job("after", "i-1", "echo here"))
         for name in ("after", "runs"):
             assert (await life.heard(RunEnded, of(name))).exit_code == 0
         inside(root, BREAK)

@@ -19,8 +19,8 @@ from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
-from starburst.kube.objects import gpus, read_node
-from starburst.kube.resources import LEASES, NAMESPACES, NODES, Object, Resource
+from starburst.kube.objects import gpus, read_node, read_pod
+from starburst.kube.resources import LEASES, NAMESPACES, NODES, PODS, Object, Resource
 from starburst.kube.reviews import may
 from translator.manifests.pod_security import PRIVILEGED
 from translator.manifests.tenancy import Tenancy
@@ -66,6 +66,7 @@ async def cluster_checks(
                 found.append(await _chakra(api, sleep))
                 found.append(await _starbursts(api, cluster))
                 found.append(await _nodes(api))
+                found += await _schedulers(api)
             found += [await _namespace(api, name) for name in namespaces]
             if whole:
                 found.append(_pod_security(tenancy))
@@ -219,6 +220,30 @@ async def _nodes(api: Api) -> DoctorCheck:
     if away:
         return warn("nodes", f"{found}; not Ready: {_some(away)}", f"kubectl describe node {away[0]}")
     return ok("nodes", found)
+
+
+async def _schedulers(api: Api) -> list[DoctorCheck]:
+    """GPU pods that other schedulers bound, if there are any: two on a node give the same GPUs away."""
+    try:
+        pods = [read_pod(item) for item in await api.list(PODS)]
+    except ApiError as error:
+        return [fail("schedulers", f"pods cannot be listed: {error}")]
+    foreign = [pod for pod in pods if pod.node and not pod.over and gpus(pod.requests)]
+    foreign = [pod for pod in foreign if pod.scheduler != CHAKRA]
+    if not foreign:
+        return []
+    nodes = list(dict.fromkeys(pod.node for pod in foreign))
+    who = ", ".join(dict.fromkeys(pod.scheduler for pod in foreign))
+    shown = _some([f"{pod.namespace}/{pod.name}" for pod in foreign])
+    return [
+        warn(
+            "schedulers",
+            f"on {_some(nodes)} pods with GPUs are bound by {who}: {shown}",
+            "what they use is not offered to jobs, but two schedulers that bind at once give the same GPUs "
+            "away: the kubelet refuses one of the pods (OutOf…), and a job whose pod it was queues again; "
+            f"keep GPU nodes to one: by a taint, or schedulerName: {CHAKRA} in those pods",
+        )
+    ]
 
 
 def _some(names: list[str]) -> str:

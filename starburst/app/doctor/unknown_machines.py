@@ -1,4 +1,4 @@
-"""Running machines that SkyPilot does not know, as the liveness watch records them."""
+"""Running machines that SkyPilot does not know or that do not keep jobs apart, as they are journaled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from starburst.clouds.sky.machines.entry import MachineEntry, load_machines
 
 #: The remedy.
 MEND = "they go on, and end without SkyPilot; see whether its database was lost, and what else ran there"
+
+#: The remedy for machines whose jobs run as one account.
+APART = (
+    "jobs without an image see each other's files there; choose an image of SkyPilot's whose user has sudo, "
+    "with iptables, or give queues machines of their own"
+)
 
 
 def forgotten(home: Home) -> list[str]:
@@ -35,6 +41,11 @@ def machine_checks(home: Home) -> list[DoctorCheck]:
             "silent counts as gone long after its lease only"
         )
         found.append(warn("instances", blind, mend))
+    found += [
+        warn("instances", f"{note.id} does not keep jobs apart: {note.together}", APART)
+        for note in up
+        if note.together
+    ]
     return found or [ok("instances", f"{len(up)} up, known to SkyPilot and seen in their cloud")]
 
 

@@ -235,7 +235,7 @@ def _cluster(
     assert tenancy is not None  # set for every Kubernetes cluster
     from starburst.clusters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - an optional dependency
     from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - an optional dependency
-    from starburst.clusters.kubernetes.stalled_runs import StartLimits  # noqa: PLC0415 - an optional dependency
+    from starburst.clusters.kubernetes.runs.stalls import StartLimits  # noqa: PLC0415 - an optional dependency
 
     intake = Store.open(home.database, BUSY_MS)
     return KubernetesCluster(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -14,9 +15,12 @@ from starburst.clusters.kubernetes.leadership import Leadership, take_part
 from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
 from starburst.clusters.kubernetes.object_writer import ObjectWriter
 from starburst.clusters.kubernetes.options import ClusterOptions
-from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
+from starburst.clusters.kubernetes.runs.complaints import Complaint, complaint
+from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.stalls import RunSurroundings
+from starburst.clusters.kubernetes.runs.sweeper import Sweeper, SweptCluster
 from starburst.clusters.kubernetes.status_writer import StatusWriter
-from starburst.clusters.kubernetes.sweeper import Sweeper
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
 from starburst.core.model.events import Event, RunEnd
 from starburst.core.state import Changes
@@ -24,12 +28,14 @@ from starburst.kube.access import READ_JOBS
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features, detect
-from starburst.kube.recorder import Recorder
+from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.reviews import may
 from starburst.runs.ports import AdoptionPort, Report, Run
 
 log = structlog.get_logger()
 
+#: As which events are written.
+COMPONENT = "starburst"
 #: Wall seconds between tries to reach the server at the start.
 PAUSE_S = 2.0
 #: Statuses of a server that is only about to come up, or has too much to do.
@@ -56,7 +62,7 @@ class KubernetesCluster:
         #: Reports from before `watch` was called.
         self._early: list[Event] = []
         self._report: Report = self._early.append
-        self._registry = RunRegistry(options.controller, self._restarts)
+        self._registry = RunRegistry(RunIdentity(desk, options.controller), self._restarts)
         self._writer = ObjectWriter(desk, self._registry, options, self._tell, self._follow)
         self._watcher: ClusterWatcher | None = None
         #: Namespaces in which runs were started by this process.
@@ -91,6 +97,20 @@ class KubernetesCluster:
         record = self._desk.record(key[0])
         await self._end(key, how, 0.0 if record is None else record.job.grace_s, why)
 
+    def _swept(self, api: Api) -> SweptCluster:
+        def surroundings(said: Complaint | None) -> RunSurroundings:
+            assert self._watcher is not None
+            limits, now = self._options.limits, self._options.clock()
+            return RunSurroundings(limits, self._watcher.node, now, said)
+
+        return SweptCluster(
+            end=self._displace,
+            clear=partial(self._writer.clear, api),
+            surroundings=surroundings,
+            complaint=lambda view: complaint(api, reference_to(view), not_by=COMPONENT),
+            report=self._tell,
+        )
+
     def _restarts(self, job_id: str) -> bool:
         submission = self._desk.submission(job_id)
         return submission is not None and restarts_in_place(submission.workload)
@@ -102,7 +122,7 @@ class KubernetesCluster:
             report(event)
         self._early.clear()
         api, features = await self._reached()
-        recorder = Recorder(api, "starburst")
+        recorder = Recorder(api, COMPONENT)
         status_writer = StatusWriter(api, features, self._desk, self._registry, recorder)
         rights = OffloadRights(api, self._desk, report)
         adoption = Adoption(
@@ -114,7 +134,7 @@ class KubernetesCluster:
             rights=rights,
             options=self._options,
         )
-        sweeper = Sweeper(self._desk, self._registry, self._displace, self._options.limits)
+        sweeper = Sweeper(self._desk, self._registry, self._swept(api))
         watcher = ClusterWatcher(
             api,
             desk=self._desk,

@@ -13,6 +13,7 @@ from starburst.kube.features import Features
 from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
+from translator.manifests.manifest import SERVERS_METADATA
 from translator.manifests.tenancy import CHECKPOINT_VOLUME
 
 #: Where a job finds its checkpoints, if the config names a volume for them.
@@ -122,16 +123,19 @@ def restarts_in_place(workload: Workload) -> bool:
 
 
 def withdrawn(features: Features) -> Object:
-    """The patch that takes a Job's pods out of the cluster and leaves the Job."""
-    return {"spec": {"suspend": True} if features.suspend else {"parallelism": 0}}
+    """The patch that takes a Job's pods out of the cluster and leaves the Job; no limit runs meanwhile."""
+    paused = {"suspend": True} if features.suspend else {"parallelism": 0}
+    return {"spec": {**paused, "activeDeadlineSeconds": None}}
 
 
-def pod_object(run: Run, *, controller: str, decision: str) -> Object:
-    """An adopted Pod anew, under its old name, after an earlier run of it ended for a reason of the site."""
+def made_anew(run: Run, *, controller: str, decision: str) -> Object:
+    """An adopted Job or Pod anew, under its old name, after its site ended an earlier run of it."""
     manifest = _manifest(run.workload)
-    metadata = manifest["metadata"]
+    found, spec = manifest["metadata"], manifest["spec"]
+    owners = {"ownerReferences": found["ownerReferences"]} if found.get("ownerReferences") else {}
+    metadata: Object = {**_without(found, SERVERS_METADATA), **owners}
     metadata["labels"] = {
-        **(metadata.get("labels") or {}),
+        **_without(metadata.get("labels"), _OTHERS_LABELS),
         names.JOB: run.job.id,
         names.CONTROLLER: controller,
     }
@@ -140,8 +144,17 @@ def pod_object(run: Run, *, controller: str, decision: str) -> Object:
         names.ADOPTED: "true",
         **placed(run, decision),
     }
-    manifest["spec"].pop("nodeName", None)
-    return manifest
+    if manifest["kind"] == "Pod":
+        spec.pop("nodeName", None)
+    else:
+        if not spec.get("manualSelector"):
+            spec.pop("selector", None)
+            of_pods = spec["template"].get("metadata") or {}
+            of_pods["labels"] = _without(of_pods.get("labels"), _OTHERS_LABELS)
+            spec["template"]["metadata"] = of_pods
+        spec["parallelism"] = len(run.slots)
+        spec.pop("suspend", None)
+    return {**_without(manifest, ("status",)), "metadata": metadata, "spec": spec}
 
 
 def _manifest(workload: Workload) -> Object:
@@ -233,5 +246,5 @@ def _field(path: str) -> Object:
     return {"fieldRef": {"fieldPath": path}}
 
 
-def _without(found: dict[str, str] | None, keys: tuple[str, ...]) -> dict[str, str]:
+def _without(found: Mapping[str, Any] | None, keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: value for key, value in (found or {}).items() if key not in keys}

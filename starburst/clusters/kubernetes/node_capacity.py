@@ -25,6 +25,10 @@ class NodeCapacity:
         self._nodes: dict[str, Node] = {}
         self._stale: set[str] = set()
 
+    def view(self, name: str) -> NodeView | None:
+        """One node as the watch last told of it; None if there is none of that name."""
+        return self._views.get(name)
+
     def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         """An event of the watch of nodes."""
         view = new or old

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -11,15 +10,16 @@ from starburst.aio import TaskSet
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
     job_object,
+    made_anew,
     namespace_of,
     object_name,
     placed,
-    pod_object,
     withdrawn,
 )
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.refusals import is_final, is_full, words
-from starburst.clusters.kubernetes.run_registry import RunKey, RunRegistry
+from starburst.clusters.kubernetes.runs.identity import RunKey
+from starburst.clusters.kubernetes.runs.registry import RunObject, RunRegistry
 from starburst.clusters.kubernetes.submitter_rights import impersonation_of, not_entitled
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
@@ -55,6 +55,8 @@ class ObjectWriter:
         self._report = report
         self._follow = follow
         self._keeping = TaskSet()
+        #: Adopted jobs whose objects were deleted, to be made anew.
+        self._cleared_jobs: set[str] = set()
 
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
         """Create or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
@@ -103,13 +105,14 @@ class ObjectWriter:
         """Let Chakra bind the pods of an adopted object; a withdrawn Job creates new ones."""
         resource = _resource(adopted.kind)
         there = await api.find(resource, adopted.namespace, adopted.name)
-        if adopted.kind == "Pod" and there is not None and await self._cleared(api, run, read_pod(there)):
+        if there is not None and await self._cleared(api, run, _view(adopted.kind, there)):
             there = None
-        elif there is None and (adopted.kind == "Job" or run.attempt == 1):
-            return self._unwanted(run)  # else the site took an earlier run's Pod away
+        elif there is None and not self._is_owed(run, adopted.kind):
+            return self._unwanted(run)
         if there is None:
-            pod = pod_object(run, controller=self._controller, decision=why)
-            await api.create(PODS, adopted.namespace, pod)
+            anew = made_anew(run, controller=self._controller, decision=why)
+            await api.create(resource, adopted.namespace, anew)
+            self._cleared_jobs.discard(run.job.id)
             return None
         labels = there["metadata"].get("labels") or {}
         ours = {names.JOB: run.job.id, names.CONTROLLER: self._controller}
@@ -121,7 +124,7 @@ class ObjectWriter:
         body: Object = {"metadata": {"uid": there["metadata"]["uid"], "labels": ours, "annotations": marks}}
         if adopted.kind == "Job":
             limit_s = run.workload.time_limit_s
-            body["spec"] = _resumed(read_job(there), len(run.slots), limit_s, features, time.time())
+            body["spec"] = _resumed(read_job(there), len(run.slots), limit_s, features, self._options.clock())
         try:
             await api.patch(resource, adopted.namespace, adopted.name, body)
         except ApiError as error:
@@ -136,16 +139,35 @@ class ObjectWriter:
         self._report(CancelRequested(run.job.id))
         self._report(RunEnded(run.job.id, run.attempt, RunEnd.STOPPED))
 
-    async def _cleared(self, api: Api, run: Run, pod: PodView) -> bool:
-        """Whether a Pod was of an earlier run that has ended, and is deleted now."""
-        key = self._registry.key_of(pod)
+    def _is_owed(self, run: Run, kind: str) -> bool:
+        """Whether an object that is not there is to be made anew: its site took it, or this process did.
+
+        A process that was started in between does not know; then a Job that had a run counts as taken, since
+        `ClusterWatcher` has cancelled those that were deleted meanwhile.
+        """
+        if run.attempt == 1:
+            return False
+        seen = any(key[0] == run.job.id for key in self._registry.known())
+        return kind == "Pod" or run.job.id in self._cleared_jobs or not seen
+
+    async def _cleared(self, api: Api, run: Run, view: JobView | PodView) -> bool:
+        """Whether a Pod or failed Job was of an earlier run that has ended, and is deleted now."""
+        key = self._registry.key_of(view)
         if key is None or key[0] != run.job.id or key[1] >= run.attempt:
             return False
-        if not pod.over and not pod.deleting and not pod.node:
-            return False  # it never got a place
-        if not pod.over:
+        if isinstance(view, JobView):
+            if view.end != "Failed":
+                return False
+        elif not view.over:
+            if not view.deleting and not view.node:
+                return False  # it never got a place
             raise RuntimeError(f"run {key[1]} of {key[0]} is still ending")  # asked again after a pause
-        await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=0)
+        self._cleared_jobs.add(run.job.id)
+        resource = JOBS if isinstance(view, JobView) else PODS
+        how = "Background" if isinstance(view, JobView) else ""
+        await api.delete(resource, view.namespace, view.name, uid=view.uid, grace_s=0, propagation=how)
+        if isinstance(view, JobView) and await api.find(JOBS, view.namespace, view.name) is not None:
+            raise RuntimeError(f"the failed Job of {key[0]} is still there")
         return True
 
     async def end(
@@ -155,11 +177,11 @@ class ObjectWriter:
 
         See `RunSite.stop`.
         """
-        kind, namespace, name, adopted = self._object_of(key)
+        unit = self._registry.get(key)
+        kind, namespace, name, adopted = self._object_of(key, unit)
         resource = _resource(kind)
         there = await api.find(resource, namespace, name)
-        view = None if there is None else read_job(there) if kind == "Job" else read_pod(there)
-        unit = self._registry.get(key)
+        view = None if there is None else _view(kind, there)
         active = unit.active if unit is not None else []
         self._keep_logs(api, key, active)
         if view is None or self._registry.key_of(view) != key:
@@ -184,6 +206,11 @@ class ObjectWriter:
             active = [] if view.over else [view]
         await self._delete(api, active, grace_s)
 
+    async def clear(self, api: Api, pods: list[PodView]) -> None:
+        """Delete pods that outlived their Job, with their own grace."""
+        for pod in pods:
+            await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid)
+
     async def _delete(self, api: Api, pods: list[PodView], grace_s: float) -> None:
         """Delete pods, with a grace of at least 1 s: with 0 the server drops pods whose containers still run.
 
@@ -193,8 +220,11 @@ class ObjectWriter:
             grace = max(1, math.ceil(grace_s))
             await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
 
-    def _object_of(self, key: RunKey) -> tuple[str, str, str, bool]:
-        """Kind, namespace and name of a run's object, and whether a user made it."""
+    def _object_of(self, key: RunKey, seen: RunObject | None) -> tuple[str, str, str, bool]:
+        """Kind, namespace and name of a run's object, if possible as `seen`, and whether a user made it."""
+        if seen is not None:
+            kind = "Job" if isinstance(seen.view, JobView) else "Pod"
+            return kind, *seen.view.key, seen.view.name != object_name(*key)
         submission = self._desk.submission(key[0])
         workload = None if submission is None else submission.workload
         if workload is not None and workload.adopted is not None:
@@ -211,7 +241,7 @@ class ObjectWriter:
         job_id, attempt = key
         selector = f"{names.JOB}={job_id},{names.CONTROLLER}={self._controller}"
         listed = [read_pod(item) for item in await api.list(PODS, namespace, selector)]
-        strays = [pod for pod in listed if not pod.over and self._registry.key_of(pod) == key]
+        strays = [pod for pod in listed if not pod.over and self._registry.run_of(pod) == key]
         await self._delete(api, strays or known, grace_s)
         if strays:
             raise RuntimeError(f"{len(strays)} pods of {job_id} are still there")  # asked again after a pause
@@ -231,6 +261,10 @@ class ObjectWriter:
     async def close(self) -> None:
         """Cancel copies of logs that are under way."""
         await self._keeping.cancel()
+
+
+def _view(kind: str, there: Object) -> JobView | PodView:
+    return read_job(there) if kind == "Job" else read_pod(there)
 
 
 def _resource(kind: str) -> Resource:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from starburst.clusters.kubernetes.leadership import LeaseOptions
-from starburst.clusters.kubernetes.stalled_runs import StartLimits
+from starburst.clusters.kubernetes.runs.stalls import StartLimits
 from starburst.domain.job import Submission
 from starburst.runs.ports import Run
 from translator.manifests.tenancy import Tenancy
@@ -35,5 +36,7 @@ class ClusterOptions:
     #: The queues there are; none is any that jobs name.
     queues: Collection[str] = ()
     reporting: ReportVariables = lambda _run: {}
+    #: Epoch seconds.
+    clock: Callable[[], float] = time.time
     #: None: no other Starburst is looked for.
     lease: LeaseOptions | None = None

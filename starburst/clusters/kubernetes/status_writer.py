@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import structlog
 
-from starburst.clusters.kubernetes.adoption.adoption import adopted_id
 from starburst.clusters.kubernetes.manifest import withdrawn
-from starburst.clusters.kubernetes.run_registry import RunRegistry
+from starburst.clusters.kubernetes.runs.identity import adopted_id
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
@@ -40,12 +40,14 @@ REASONS: Mapping[str, str] = {
     "returning": "Returned",
     "stopping": "Stopping",
     "lost": "Lost",
+    "stalled": "HeldUp",
+    "goes-on": "GoesOn",
     "not-started": "NotStarted",
     "succeeded": "Succeeded",
     "failed": "Failed",
     "cancelled": "Cancelled",
 }
-WARNINGS = ("lost", "not-started", "failed")
+WARNINGS = ("lost", "stalled", "not-started", "failed")
 #: Conditions of a job that has not ended; one of them is true.
 CONDITIONS = ("Queued", "Placed", "Offloaded")
 

@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from starburst.aio import TaskSet, first_of
-from starburst.clusters.kubernetes.adoption.adoption import Adoption, adopted_id
+from starburst.clusters.kubernetes.adoption.adoption import Adoption
 from starburst.clusters.kubernetes.adoption.holds import Holds
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
-from starburst.clusters.kubernetes.run_registry import RunRegistry
+from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
+from starburst.clusters.kubernetes.runs.identity import adopted_id
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
 from starburst.clusters.kubernetes.status_writer import StatusWriter
-from starburst.clusters.kubernetes.sweeper import Sweeper, is_run_of
-from starburst.core.model.events import CancelRequested, NodesChanged, SiteSynced
+from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnd, RunEnded, SiteSynced
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
 from starburst.domain.node import Node
@@ -26,6 +28,8 @@ from starburst.runs.ports import AdoptionPort, Report
 
 #: Changes are gathered for this long before nodes and runs are reported. Wall seconds.
 GATHER_S = 0.05
+#: Why an adopted job stays whose Job was failed by its controller although its command did not fail.
+FAILED_JOB = "its Job has failed in the cluster, and is made anew when it has a place there"
 
 
 class ClusterWatcher:
@@ -56,6 +60,7 @@ class ClusterWatcher:
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
         self._holds = Holds(desk, registry, report)
+        self._evictions = Evictions(api, self._judged)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
         #: Watches, by resource and namespace, that are to be listed before the first report.
@@ -73,6 +78,7 @@ class ClusterWatcher:
             "watch nodes": self._watch(NODES, read_node, self._node_changed),
             "watch jobs": self._job_watches.until_failure(),
             "report": self._reporting(),
+            "evictions": self._evictions.run(),
         }
         await first_of(parts)
 
@@ -89,6 +95,10 @@ class ClusterWatcher:
                 JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
             ),
         )
+
+    def node(self, name: str) -> NodeView | None:
+        """One node as the watch last told of it; None if there is none of that name."""
+        return self._capacity.view(name)
 
     async def close(self) -> None:
         """End the watches of Jobs."""
@@ -175,8 +185,19 @@ class ClusterWatcher:
         if ended or theirs or not self._adoption.is_taken(view):
             return
         unit = self._registry.get(self._registry.key_of(view) or ("", 0))
-        if unit is None or unit.stopping is None:  # else Starburst deleted it
-            self.cancel(view.labels.get(names.JOB) or adopted_id(view.name, view.uid))
+        if unit is not None and unit.stopping is not None:
+            return  # Starburst deleted it
+        if isinstance(view, PodView) and view.node:
+            self._evictions.judge(view)
+        else:
+            self.cancel(_job_of(view))
+
+    def _judged(self, pod: PodView, why: str) -> None:
+        """A bare Pod that ran was deleted: by its user, or by the cluster for the reason `why`."""
+        self._registry.taken(pod, why)
+        if not why:
+            self.cancel(_job_of(pod))
+        self._dirty.set()
 
     def cancel(self, job_id: str) -> None:
         """Request the cancellation; it is repeated for a job that the core has not taken up yet."""
@@ -213,9 +234,19 @@ class ClusterWatcher:
                 self._report(NodesChanged(nodes))
             for event in self._registry.take_events():
                 self._report(event)
+                self._keep_failed(event)
             if not self._synced:
                 self._synced = True
                 self._report_synced()
+
+    def _keep_failed(self, event: Event) -> None:
+        """Let a job stay whose Job has failed, since its end elsewhere could not be written there."""
+        if not isinstance(event, RunEnded):
+            return
+        run = self._registry.get((event.job_id, event.attempt))
+        if run is not None and run.adopted and isinstance(run.view, JobView) and run.view.end == "Failed":
+            again = event.end in (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
+            self._rights.keep(event.job_id, FAILED_JOB if again else "")
 
     def _report_synced(self) -> None:
         """Everything has been listed: what is missing is gone."""
@@ -229,16 +260,39 @@ class ClusterWatcher:
         """Cancel jobs whose objects were deleted while Starburst was down."""
         there = self._adoption.uids()
         for job_id, adopted in self._desk.adopted().items():
-            if adopted.uid not in there and not (adopted.kind == "Pod" and self._may_be_made_anew(job_id)):
+            if adopted.uid in there or self._may_be_made_anew(job_id, adopted.kind):
+                continue
+            why = self._why_taken(job_id) if adopted.kind == "Pod" else ""
+            record = self._desk.record(job_id)
+            if why and record is not None:
+                self._report(RunEnded(job_id, record.attempt, RunEnd.DISPLACED, message=why))
+            else:
                 self.cancel(job_id)
 
-    def _may_be_made_anew(self, job_id: str) -> bool:
-        """Whether the Pod of a job may be missing, or be another one, because of what Starburst did."""
+    def _why_taken(self, job_id: str) -> str:
+        """Why the cluster, and not its user, is thought to have deleted the Pod of a run meanwhile."""
+        record = self._desk.record(job_id)
+        if record is None or not record.alive or record.site is not Site.CLUSTER:
+            return ""
+        outs = (why_out(slot.where, self.node(slot.where)) for slot in record.slots)
+        return next(filter(None, outs), "")
+
+    def _may_be_made_anew(self, job_id: str, kind: str) -> bool:
+        """Whether the object of a job may be missing, or be another one, because of what Starburst did."""
         record = self._desk.record(job_id)
         if record is None or record.attempt == 0:
             return False
         if any(key[0] == job_id for key in self._registry.known()):
             return True
+        is_starting = record.phase is Phase.STARTING and record.site is Site.CLUSTER
+        if record.attempt > 1 and is_starting:  # its start is repeated, and may have got half-way
+            return True
+        if kind == "Job":
+            return False
         # A run here has a Pod, and a job that only ran in the cloud has kept its own.
         runs_here = record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLUSTER
         return not (runs_here or (record.site is Site.CLOUD and record.attempt == 1))
+
+
+def _job_of(view: JobView | PodView) -> str:
+    return view.labels.get(names.JOB) or adopted_id(view.name, view.uid)

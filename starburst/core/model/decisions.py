@@ -103,6 +103,8 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "cap-warned": lambda n: f"{usd(n['spent'])} is spent of {n['title']}",
     "cap-reached": lambda n: f"{usd(n['spent'])} is spent of {n['title']}: {AT_CAP[str(n['then'])]}",
     "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
+    "stalled": lambda n: f"is held up on {n['where']}: {n['message']}",
+    "goes-on": lambda n: f"goes on on {n['where']}: what held it up is over",
     "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",
     "failed": lambda n: str(n["message"]),
     "awaits": lambda n: f"does not wait for a place yet: it comes after {n['those']}",

@@ -84,6 +84,15 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class RunStalled:
+    """What holds up an attempt that may be alive, in its site's words; `why` "": nothing does any more."""
+
+    job_id: str
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A progress report of an attempt: iterations done, total iterations, iterations per second.
 
@@ -201,6 +210,7 @@ Event = (
     | NodesChanged
     | OffersChanged
     | RunStarted
+    | RunStalled
     | Progress
     | RunEnded
     | SiteSynced

@@ -36,6 +36,8 @@ class JobRecord:
     #: Consecutive starts refused by its site, and the last message; reset by a start.
     refusals: int = 0
     refusal: str = ""
+    #: What holds up its present run, in its site's words; "" while nothing does.
+    stall: str = ""
     #: Key under the queue order; fixed while queued.
     order_key: float = 0.0
     #: Its start tag under the order "fair"; assigned once.

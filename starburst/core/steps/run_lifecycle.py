@@ -8,7 +8,7 @@ from math import isinf
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
-from starburst.core.model.events import RunEnd, RunEnded, RunStarted
+from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.fleet import OPEN_PHASES
@@ -74,10 +74,25 @@ def run_started(state: State, event: RunStarted) -> None:
     state.touch(record)
 
 
+def run_stalled(state: State, event: RunStalled) -> None:
+    """Record what holds up an attempt; it stays where it is until its site reports an end."""
+    record = state.current(event.job_id, event.attempt)
+    why = " ".join(event.why.split())[:WORDS]
+    if record is None or record.stall == why:
+        state.ignore(event, "no live attempt" if record is None else "it is known")
+        return
+    record.stall = why
+    if why:
+        state.decide(record.id, "stalled", where=where(record.slots), attempt=record.attempt, message=why)
+    elif record.started_at is not None:
+        state.decide(record.id, "goes-on", where=where(record.slots))
+    state.touch(record)
+
+
 def _note_start(state: State, record: JobRecord) -> None:
     record.started_at = state.now
     state.meter.runs(record)
-    record.refusals, record.refusal = 0, ""
+    record.refusals, record.refusal, record.stall = 0, "", ""
     if record.site is Site.CLUSTER:
         accepted(state)
     if record.first_started_at is None:

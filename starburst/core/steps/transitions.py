@@ -117,6 +117,7 @@ def _drop_stop(_state: State, record: JobRecord) -> None:
 def _end_run(state: State, record: JobRecord) -> None:
     state.meter.rests(record)
     record.ended_at = state.now
+    record.stall = ""
 
 
 def _drop_slots(_state: State, record: JobRecord) -> None:

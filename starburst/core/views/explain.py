@@ -282,7 +282,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
         first += f", and by its own account until about {clock(record.ends_at)}"
     if record.site is Site.CLUSTER:
         home = ", home from the cloud" if record.returned else ""
-        return f"{since} on the cluster on {where(record.slots)}{home}{first}"
+        held_up = f"; held up: {record.stall}" if record.stall else ""
+        return f"{since} on the cluster on {where(record.slots)}{home}{first}{held_up}"
     machines = _machines(state, record)
     cost = sum((machine.cost(state.now) for machine in machines), Money())
     rate = sum((machine.rate for machine in machines), Money())
@@ -300,6 +301,11 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 
 
 def _stopping(state: State, record: JobRecord) -> str:
+    told = _why_stopping(state, record)
+    return f"{told}; held up: {record.stall}" if record.stall else told
+
+
+def _why_stopping(state: State, record: JobRecord) -> str:
     stopped = f"is being stopped on {where(record.slots)}"
     why = None if record.stop_why is None else WHY_STOP.get(record.stop_why)
     if record.stop_why is StopReason.MOVE:

@@ -2,7 +2,7 @@
 
 In isolated mode neither the script's directory nor site-packages is on the path, so the directory that holds
 the package is appended: after the standard library, which nothing beside the package can shadow then. Rented
-machines have the same modules in the agent's archive (`clouds/sky/agent/build.py`).
+machines have the same modules in the agent's archive (`clouds/sky/access/agent_archive.py`).
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from starburst.runs.supervisor.children import (
     keep_only,
 )
 from starburst.runs.supervisor.exits import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT, Exit
+from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
 from starburst.runs.supervisor.files import FULL_DISK, PASSING_ERRORS, ReservedFile, read_json
 from starburst.runs.supervisor.lease import LEASE_GRACE_S, boottime, lease_left_s
 from starburst.runs.supervisor.log_pump import LogPump
@@ -46,6 +47,7 @@ MAX_TEXT = 500
 def supervise(directory: str) -> None:
     """Run the task of a rank directory to its end, as the main function of this process."""
     keep_only(LOCK_FD)  # the scheduler's other files are not the task's
+    act_as_owner_of(directory)
     umask = os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_BLOCK, WAKERS)
     Supervisor(directory).run(umask)
@@ -145,7 +147,8 @@ class Supervisor:
     def _become_job(self, supervisor: int, umask: int, log: LogPump | None, told: int) -> None:
         """In the child: set session, marks, output, seclusion, limits and signals; then run the command."""
         os.setsid()
-        die_with(supervisor)
+        act_as_oneself()
+        die_with(supervisor)  # after that, for it undoes this
         with suppress(ValueError, OSError):  # a lower limit was set
             resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(self.directory),) * 2)
         if self.spec.get("cgroup"):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky.agent.build import agent_archive, agent_path
+from starburst.clouds.sky.access.agent_archive import agent_archive, agent_path
 
 #: The oldest Python of a machine: SkyPilot's own.
 OLDEST = (3, 9)

@@ -40,7 +40,7 @@ def test_a_task_has_a_file_to_report_to_and_the_agent_gives_it_back_once(tmp_pat
 def test_a_container_is_shown_the_directory_of_its_report_whoever_it_runs_as(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "home")
     engine = machine.home / "bin" / "docker"
-    engine.parent.mkdir()
+    engine.parent.mkdir(exist_ok=True)
     engine.write_text(ENGINE)
     engine.chmod(0o755)
     made = container(

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.clouds.sky.agent import dead_man_switch
-from starburst.clouds.sky.agent.build import agent_archive
 from starburst.clouds.sky.machines.keepalive import keeper
 from starburst.core.model.events import RunEnded, RunStarted
 from tests.app.virtual import run

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import pytest
 
 from starburst.clouds.sky.access import ssh
+from starburst.clouds.sky.access.agent_archive import agent_archive, agent_path
 from starburst.clouds.sky.access.ports import Access, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, within
 from starburst.clouds.sky.access.ssh import SshTransport
-from starburst.clouds.sky.agent.build import agent_archive, agent_path
 
 pytestmark = pytest.mark.processes
 

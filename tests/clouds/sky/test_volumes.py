@@ -149,7 +149,7 @@ def machine(tmp_path: Path) -> Machine:
     """With a stand-in for docker that writes down how it was called."""
     made = Machine(tmp_path / "home")
     engine = made.home / "bin" / "docker"
-    engine.parent.mkdir()
+    engine.parent.mkdir(exist_ok=True)
     engine.write_text('#!/bin/sh\nprintf "%s|" "$@" >>"$HOME/said"\n')
     engine.chmod(0o755)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from starburst.app.reading.requests import FoundObject, read
 from starburst.clusters.kubernetes.cluster import KubernetesCluster
 from starburst.clusters.kubernetes.options import ClusterOptions
-from starburst.clusters.kubernetes.stalled_runs import StartLimits
+from starburst.clusters.kubernetes.runs.stalls import StartLimits
 from starburst.core.model.actions import Slot
 from starburst.core.model.decisions import Decision
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnded, RunStarted, SiteSynced
@@ -84,6 +85,7 @@ class Scene:
         #: All that was ever reported.
         self.reports: list[Event] = []
         self._watching: asyncio.Task[None] | None = None
+        self._began = 0.0
         self.reborn()
 
     # Starburst.
@@ -100,8 +102,15 @@ class Scene:
                 logs=self._logs,
                 read=self._read,
                 queues=self.queues,
+                clock=self._clock,
             ),
         )
+
+    def _clock(self) -> float:
+        """Epoch seconds that pass as the loop's do."""
+        loop = asyncio.get_running_loop()
+        self._began = self._began or time.time() - loop.time()
+        return self._began + loop.time()
 
     async def _read(self, body: str, job_id: str) -> Submission | str:
         answer = read(FoundObject(body, job_id))

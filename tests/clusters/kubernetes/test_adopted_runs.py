@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.core.model.events import LeaveRuled
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.errors import ApiUnreachableError
@@ -82,15 +83,29 @@ def test_an_evicted_pod_is_made_anew_for_its_next_run(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_an_evicted_job_that_kubernetes_calls_failed_has_failed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", ["Evicted", "OutOfnvidia.com/gpu"])
+def test_a_job_that_kubernetes_calls_failed_for_a_pod_that_was_taken_is_made_anew(
+    tmp_path: Path, reason: str
+) -> None:
     async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_job(args=("500", "0")))
+        job_id = await scene.adopt(a_job(args=("20", "0"), activeDeadlineSeconds=600))
+        first = scene.the(JOBS, "train")["metadata"]["uid"]
         await scene.start(job_id, "n0")
         await scene.until(scene.running)
-        scene.world.end_pod(scene.pods()[0], 0, "Evicted")
+        scene.world.end_pod(scene.pods()[0], 0, reason)
         await scene.until(lambda: scene.ends)
-        assert scene.ends == [(job_id, 1, "exited")]
-        assert scene.reports[-1].exit_code == 1  # type: ignore[union-attr]
+        assert scene.ends == [(job_id, 1, "displaced")]
+        assert any(isinstance(told, LeaveRuled) and told.why for told in scene.reports), "it cannot leave now"
+        await scene.restart()
+        await scene.start(job_id, "n1")
+        await scene.until(lambda: scene.ends[-1] == (job_id, 2, "exited"))
+        job = scene.the(JOBS, "train")
+        assert job["metadata"]["uid"] != first
+        assert job["spec"]["activeDeadlineSeconds"] == 600
+        assert "Complete" in scene.conditions("train")
+        assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
+        await scene.restart()
+        assert scene.cancels == []
 
     play(tmp_path, act)
 

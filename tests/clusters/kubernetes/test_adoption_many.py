@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clusters.kubernetes.adoption.adoption import adopted_id
 from starburst.clusters.kubernetes.adoption.found_objects import FoundObjects
+from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.resources import JOBS, PODS

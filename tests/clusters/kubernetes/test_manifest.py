@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from starburst.clusters.kubernetes.manifest import (
     KEEP_S,
     job_object,
+    made_anew,
     namespace_of,
     object_name,
     placed,
-    pod_object,
     restarts_in_place,
 )
 from starburst.core.model.actions import Slot
@@ -302,7 +302,7 @@ def test_an_adopted_pod_made_anew_is_as_it_was_and_marked() -> None:
         "metadata": {"name": "p", "namespace": "team", "labels": {"starburst.io/queue": "q"}},
         "spec": {"nodeName": "n9", "schedulerName": "chakra", "containers": [{"name": "main"}]},
     }
-    again = pod_object(run(pod), controller="me", decision="because")
+    again = made_anew(run(pod), controller="me", decision="because")
     assert again["metadata"] == {
         "name": "p",
         "namespace": "team",

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.run_registry import DELETED, RunRegistry
+from starburst.clusters.kubernetes.runs.identity import RunIdentity
+from starburst.clusters.kubernetes.runs.registry import DELETED, RunRegistry
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
+from tests.clusters.kubernetes.scene import FakeDesk
 from tests.clusters.kubernetes.views import ME, a_job, a_pod, failed, marked, running, succeeded
 
 View = JobView | PodView
@@ -23,7 +25,7 @@ class Reader:
     """A book, fed with the states of objects in their order; None takes the last one away."""
 
     def __init__(self, *, restarts: bool = False) -> None:
-        self.book = RunRegistry(ME, lambda _: restarts)
+        self.book = RunRegistry(RunIdentity(FakeDesk(), ME), lambda _: restarts)
         self._last: dict[str, View] = {}
 
     def see(self, *views: View) -> list[Event]:
@@ -177,7 +179,8 @@ def test_objects_of_others_and_objects_that_wait_are_no_runs() -> None:
 
 @pytest.mark.parametrize("attempt", ["", "x", "²", "-1", "9" * 5000])
 def test_nonsense_in_the_annotation_is_no_run(attempt: str) -> None:
-    assert Reader().see(a_job(annotations={names.ATTEMPT: attempt}, end="Complete")) == []
+    job = adopted(annotations={names.ATTEMPT: attempt}, end="Complete")
+    assert Reader().see(job) == []
 
 
 def test_a_job_whose_annotations_somebody_strips_off_stays_the_run_it_is() -> None:
@@ -236,8 +239,17 @@ def test_its_next_run_is_another_one_even_if_news_of_the_last_one_came_in_the_sa
 
 
 @pytest.mark.parametrize("how", ["", "displaced"])
-def test_an_adopted_job_does_not_come_back_from_failed_whoever_took_its_pod(how: str) -> None:
+def test_an_adopted_job_whose_pod_was_taken_is_displaced_though_kubernetes_says_failed(how: str) -> None:
     job = adopted(end="Failed", end_reason="BackoffLimitExceeded")
+    pod = failed(a_pod(job=job), None, "OutOfnvidia.com/gpu", message="no room")
+    (end,) = Reader().see(marked(job, f"{how} no room") if how else job, pod)[-1:]
+    assert isinstance(end, RunEnded)
+    assert (end.end, "no room" in end.message) == (RunEnd.DISPLACED, True)
+
+
+@pytest.mark.parametrize("how", ["", "displaced"])
+def test_but_one_that_another_controller_made_has_failed(how: str) -> None:
+    job = adopted(end="Failed", end_reason="BackoffLimitExceeded", owned=True)
     pod = failed(a_pod(job=job), None, "Evicted", message="low on memory")
     end = ended(RunEnd.EXITED, 1, "Evicted: low on memory")
     assert Reader().see(marked(job, how) if how else job, pod)[-1] == end
@@ -269,7 +281,17 @@ def test_a_bare_pod_that_its_user_deletes_is_cancelled_though_it_fails_of_it() -
     reader, pod = Reader(), running(bare())
     reader.see(pod)
     assert reader.see(failed(pod, 143, deleting=True)) == []
-    assert reader.lose(pod) == [CancelRequested("a"), ended(RunEnd.STOPPED, None, DELETED)]
+    assert reader.lose(pod) == [], "who deleted it is not known yet"
+    reader.book.taken(pod, "")
+    assert reader.book.take_events() == [CancelRequested("a"), ended(RunEnd.STOPPED, None, DELETED)]
+
+
+def test_a_bare_pod_that_the_cluster_takes_away_is_displaced() -> None:
+    reader, pod = Reader(), running(bare())
+    reader.see(pod)
+    reader.book.taken(pod, "the node n0 is cordoned")
+    assert reader.see(failed(pod, 143, deleting=True)) == []
+    assert reader.lose(pod) == [ended(RunEnd.DISPLACED, None, "the node n0 is cordoned")]
 
 
 def test_a_bare_pod_that_we_delete_is_not() -> None:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from starburst.clusters.kubernetes.run_registry import RunRegistry
-from starburst.clusters.kubernetes.stalled_runs import StartLimits, why_stalled
-from starburst.core.model.events import RunEnded, RunStarted
-from tests.clusters.kubernetes.scene import BIND_LIMIT_S, START_LIMIT_S, Scene, play
-from tests.clusters.kubernetes.views import ME, a_job, a_pod
+from starburst.clusters.kubernetes.runs.complaints import Complaint
+from starburst.clusters.kubernetes.runs.identity import RunIdentity
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.stalls import RunSurroundings, StartLimits, why_stalled
+from starburst.core.model.events import RunEnded, RunStalled, RunStarted
+from starburst.kube.objects import NodeView
+from starburst.kube.resources import EVENTS, JOBS
+from tests.clusters.kubernetes.scene import BIND_LIMIT_S, NS, START_LIMIT_S, FakeDesk, Scene, play
+from tests.clusters.kubernetes.views import ME, a_job, a_node, a_pod
 
 LIMITS = StartLimits(60.0, 1800.0)
 
 
-def judged(**pod: Any) -> tuple[str, float]:
-    """What is said of a Job with one such pod."""
-    book, job = RunRegistry(ME), a_job()
+def judged(said: Complaint | None = None, n0: NodeView | None = None, **pod: Any) -> tuple[str, float]:
+    """What is said of a Job with one such pod, and how long that is tolerated."""
+    book, job = RunRegistry(RunIdentity(FakeDesk(), ME)), a_job()
     book.job_changed(None, job)
     book.pod_changed(None, a_pod(job=job, **pod))
     (unit,) = book
-    return why_stalled(unit, LIMITS)
+    stall = why_stalled(unit, RunSurroundings(LIMITS, lambda name: n0 or a_node(name), 1000.0, said))
+    return ("", 0.0) if stall is None else (stall.why, stall.limit_s)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +48,46 @@ def judged(**pod: Any) -> tuple[str, float]:
 def test_what_a_bound_pod_waits_for(reason: str, message: str, told: tuple[str, float] | None) -> None:
     found = judged(node="n0", reason=reason, message=message)
     assert found == (told or (f"its container waits: {reason}: {message}", 60.0))
+
+
+def test_the_words_of_an_event_are_told_and_a_volume_that_is_not_there_is_not_waited_for_long() -> None:
+    missing = Complaint("FailedMount", 'secret "s" not found')
+    assert judged(missing, node="n0") == (
+        'its container is not up: FailedMount: secret "s" not found',
+        60.0,
+    )
+    slow = Complaint("FailedAttachVolume", "Multi-Attach error")
+    assert judged(slow, node="n0")[1] == 1800.0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"schedulable": False}, "the node n0 is cordoned"),
+        ({"ready": False}, "the node n0 does not answer"),
+    ],
+)
+def test_a_pod_that_is_meant_for_a_node_that_is_out_is_not_waited_for(change: Any, why: str) -> None:
+    told = f"its place was taken away: {why}"
+    assert judged(n0=replace(a_node(), **change), unschedulable="no room") == (told, 0.0)
+
+
+def test_what_runs_on_a_node_that_is_away_is_told_and_left_alone() -> None:
+    away = replace(a_node(), ready=False, unready_since=0.0)
+    said, limit_s = judged(n0=away, node="n0", phase="Running")
+    assert said.startswith("the node n0 does not answer since ")
+    assert said.endswith("repair the node, or delete it: kubectl delete node n0")
+    assert limit_s == math.inf
+
+
+def test_a_pod_that_does_not_go_says_who_keeps_it() -> None:
+    going = {"node": "n0", "phase": "Running", "deleting": True, "delete_by": 900.0}
+    said, limit_s = judged(**going, finalizers=("example.com/wait",))
+    assert said.startswith("its pod p is being deleted and should be gone since ")
+    assert said.endswith("the finalizer example.com/wait keeps it")
+    assert limit_s == math.inf
+    assert judged(**going)[0].endswith("the kubelet of n0 keeps it")
+    assert judged(**{**going, "delete_by": 999.0}) == ("", 0.0), "it has its time"
 
 
 def test_a_pod_that_runs_is_not_stuck_and_one_that_cannot_be_bound_is() -> None:
@@ -97,3 +144,38 @@ def test_why_it_was_taken_back_survives_a_restart(tmp_path: Path) -> None:
         assert end_of(scene).message == "its container waits: ErrImagePull: manifest unknown"
 
     play(tmp_path, act)
+
+
+def stalls(scene: Scene) -> list[str]:
+    return [event.why for event in scene.reports if isinstance(event, RunStalled)]
+
+
+def test_why_no_pods_are_made_is_told_in_the_words_of_the_event_while_it_lasts(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.world.controller = False
+        scene.submit()
+        await scene.start("a", "n0")
+        job = scene.the(JOBS, "a-1")["metadata"]
+        scene.world.add(EVENTS, warning(job["uid"], "FailedCreate", "exceeded quota: few"))
+        await scene.until(lambda: stalls(scene))
+        assert stalls(scene) == ["its pods are not made: FailedCreate: exceeded quota: few"]
+        assert not scene.ends
+        scene.world.controller = True
+        scene.world.nudge()
+        await scene.until(lambda: stalls(scene)[1:])
+        assert stalls(scene)[1:] == [""]
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [("a", 1, "exited")]
+
+    play(tmp_path, act)
+
+
+def warning(uid: str, reason: str, message: str) -> dict[str, Any]:
+    """An event of the Job controller or a kubelet."""
+    return {
+        "metadata": {"name": f"{reason}.{uid}", "namespace": NS},
+        "involvedObject": {"uid": uid},
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+    }

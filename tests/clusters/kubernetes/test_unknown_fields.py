@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.manifest import job_object, pod_object
+from starburst.clusters.kubernetes.manifest import job_object, made_anew
 from starburst.core.model.actions import Slot
 from starburst.domain.job import Adopted, Job, Phase, Workload
 from starburst.domain.resources import Resources
@@ -77,8 +77,8 @@ def test_objects_that_starburst_makes_have_all_fields_of_their_manifest(fields: 
         checkpoints=None,
     )
     assert kept(job, fields)
-    pod = strange(a_pod(), fields)
-    assert kept(pod_object(a_run(pod, adopted=True), controller="c", decision=""), fields)
+    for item in (strange(a_pod(), fields), strange(a_job(), fields)):
+        assert kept(made_anew(a_run(item, adopted=True), controller="c", decision=""), fields)
 
 
 @KINDS

@@ -66,6 +66,8 @@ class MachineState:
     #: Its keeper stands in SkyPilot's queue; its own switch runs.
     kept: bool
     armed: bool
+    #: Why its tasks are not kept apart; "" if they are, as far as is known.
+    together: str
     host: str
     address: str
     tasks: dict[str, TaskState]
@@ -94,6 +96,7 @@ class _Machine(_Strict):
     lapsed: bool
     kept: bool = False
     armed: bool = False
+    together: Text = ""
     host: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$")
     address: str = Field(max_length=45)
     ranks: dict[str, Any]
@@ -140,6 +143,7 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
         lapsed=machine.lapsed,
         kept=machine.kept,
         armed=machine.armed,
+        together=visible(machine.together),
         host=machine.host,
         address=machine.address,
         tasks=tasks,

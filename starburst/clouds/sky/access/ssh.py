@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from starburst.clouds.sky.access import archive
+from starburst.clouds.sky.access.agent_archive import agent_archive, agent_path
 from starburst.clouds.sky.access.answers import decoded, visible
 from starburst.clouds.sky.access.hostkeys import CHANGED, HostKeys
 from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.access.programs import communicate, pipe, within
-from starburst.clouds.sky.agent.build import agent_archive, agent_path
 
 #: Wall seconds.
 CONNECT_S, CALL_S, TRANSFER_S = 10, 30.0, 3600.0

@@ -6,16 +6,14 @@ dropped when devices are next looked for. Claims are made under one lock of the 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypedDict
 
-from starburst.clouds.sky.agent.task_dirs import base, facts, is_free, kill_strays, task_dirs
+from starburst.clouds.sky.agent.task_dirs import facts, is_free, kill_strays, machine_lock, task_dirs
 from starburst.runs.supervisor.files import remove, write_json
 
 #: Seconds for the driver to list the GPUs.
@@ -44,7 +42,7 @@ def claim(path: str, gpus: int, cpus: int) -> None:
         NoDeviceError: so many GPUs are not free, or not there.
         OSError: the claim cannot be written.
     """
-    with _devices_lock():
+    with machine_lock("devices"):
         taken = list(_taken(path))
         used_gpus = {gpu for devices in taken for gpu in devices["gpus"]}
         used_cpus = {cpu for devices in taken for cpu in devices["cpus"]}
@@ -87,16 +85,6 @@ def _driver_says() -> tuple[str, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return "", f"nvidia-smi does not answer: {error}"
     return done.stdout, f"nvidia-smi failed: {done.stdout}{done.stderr}" if done.returncode else ""
-
-
-@contextmanager
-def _devices_lock() -> Iterator[None]:
-    guard = os.open(os.path.join(base(), "devices.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(guard, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(guard)
 
 
 def _taken(path: str) -> Iterator[Devices]:

@@ -16,6 +16,7 @@ from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.agent.dead_man_switch import arm, stands
 from starburst.clouds.sky.agent.progress_file import hear
 from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, ExchangeRequest, TaskAnswer
+from starburst.clouds.sky.agent.separation import known
 from starburst.clouds.sky.agent.start_task import start
 from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
 from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, rank_dir
@@ -42,6 +43,7 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
         "lapsed": time.time() >= leased_until(),
         "armed": armed,
         "kept": stands("keeper"),
+        "together": together(),
         "host": socket.gethostname(),
         "address": address(),
     }
@@ -63,10 +65,16 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
         found = look(path, request.get("look", {}).get(name), max_log)
     except Exception:  # its job has tampered with its files, for ours are whole: what is left of it is ended
         found = unknown_state(over=not kill_strays(path))
-    known = request.get("hear", {}).get(name)
+    heard = request.get("hear", {}).get(name)
     found["trouble"] = trouble
-    found["report"] = None if known is None else hear(path, known)
+    found["report"] = None if heard is None else hear(path, heard)
     return found
+
+
+def together() -> str:
+    """Why the tasks of this machine are not kept apart, as far as that is known."""
+    found = known()
+    return "" if found is None else found["tasks"] or found["network"]
 
 
 def leased_until() -> float:

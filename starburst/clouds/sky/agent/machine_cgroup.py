@@ -1,16 +1,18 @@
-"""A control group (version 2) of the machine for all its runs, in which each task gets a group of its own.
+"""A control group (version 2) per task, below one of the machine.
 
-A machine's user may seldom make groups where its sessions are, so the group is made at the top of the
-hierarchy, by sudo if that needs no password, and handed to the user: this is delegation as cgroups(7) has it.
-The process that runs a task moves there itself, and may then move its children to groups below. Where this is
-not possible (no sudo, no version 2, a kernel before 5.14) tasks have no group, and their processes are known
-by their limit and environment only (`runs/supervisor/strays.py`).
+A machine's user may seldom make groups where its sessions are, so they are made at the top of the hierarchy,
+by root, and handed to the user, who may then end what is in them: this is delegation as cgroups(7) has it. A
+task that is kept apart is limited to its CPUs and memory by its group, and moves there itself. Any other
+task's processes are moved there with the one that runs it. Where this is not possible (no root, no version 2,
+a kernel before 5.14) tasks have no group, and their processes are known by their limit and environment only
+(`runs/supervisor/strays.py`).
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from starburst.runs.supervisor import cgroups
@@ -19,13 +21,18 @@ from starburst.runs.supervisor import cgroups
 NAME = "starburst"
 #: Seconds for sudo.
 SUDO_S = 10.0
-#: Make the group, hand it to a user, and move a process there.
-_SCRIPT = 'mkdir -p "$1" && chown "$2" "$1" "$1/cgroup.procs" && echo "$3" >"$1/cgroup.procs"'
+#: The period of a limit on CPU time, µs.
+PERIOD_US = 100_000
+#: Make the groups, hand them to a user, and move a process into the second.
+_SCRIPT = (
+    'mkdir -p "$1" && chown "$2" "${1%/*}" "$1" "$1/cgroup.procs" && '
+    '{ chown "$2" "$1/cgroup.kill" || true; } && echo "$3" >"$1/cgroup.procs"'
+)
 
 
-def enter() -> bool:
-    """Move this process to the machine's group; whether it is there."""
-    group = _group()
+def enter(directory: Path) -> bool:
+    """Move this process into the group of the task in this directory; whether it is there."""
+    group = group_of(directory)
     if group is None:
         return False
     argv = ["sh", "-c", _SCRIPT, "sh", str(group), str(os.getuid()), str(os.getpid())]
@@ -40,14 +47,39 @@ def enter() -> bool:
     return done.returncode == 0
 
 
-def group_of(directory: Path) -> Path | None:
-    """Where the group of a task is, if the machine's group was entered for it; it may not exist."""
-    group = _group()
-    return None if group is None else group / cgroups.name_of(directory)
+def make(directory: Path, owner: int, cpus: float, memory_mib: int) -> str | None:
+    """As root, make the group of a task, with limits (0: none) where the machine's controllers can be had.
 
-
-def _group() -> Path | None:
+    Returns None where no group can be made.
+    """
+    group = group_of(directory)
+    if group is None:
+        return None
+    limits = {
+        "cpu.max": f"{round(cpus * PERIOD_US)} {PERIOD_US}" if cpus else "max",
+        "memory.max": str(memory_mib << 20) if memory_mib else "max",
+        "memory.oom.group": "1",
+    }
     try:
-        return cgroups.mount()[0] / NAME
+        group.mkdir(parents=True, exist_ok=True)
+        for path in (group.parent, group, group / "cgroup.kill"):
+            os.chown(path, owner, -1)
+    except OSError:
+        return None
+    for controller in ("cpu", "memory"):
+        for above in (group.parent.parent, group.parent):
+            with suppress(OSError):  # it is of version 1 here, or another's
+                (above / "cgroup.subtree_control").write_text(f"+{controller}")
+    for name, limit in limits.items():
+        if (group / name).exists():
+            with suppress(OSError):
+                (group / name).write_text(limit)
+    return str(group)
+
+
+def group_of(directory: Path) -> Path | None:
+    """Where the group of a task is, whether it was made or not; None without version 2."""
+    try:
+        return cgroups.mount()[0] / NAME / cgroups.name_of(directory)
     except (OSError, LookupError):
         return None

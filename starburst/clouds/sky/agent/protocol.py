@@ -1,8 +1,9 @@
 """What the scheduler asks of a machine's agent and what it answers, as JSON.
 
 Both ends use these types. An agent is only ever asked by the version of the scheduler that it came with: each
-version is sent under a name of its own (`build.py`). The types say what a sound agent answers; since a job
-may have come to own its machine, the scheduler checks every answer all the same (`access/answers.py`).
+version is sent under a name of its own (`access/agent_archive.py`). The types say what a sound agent answers;
+since a job may have come to own its machine, the scheduler checks every answer all the same
+(`access/answers.py`).
 Durations are seconds, points in time are epoch seconds on the machine's clock.
 """
 
@@ -55,6 +56,10 @@ class TaskSpec(TypedDict):
     env: dict[str, str]
     gpus: int
     cpus: float
+    #: Of a task without an image; 0: no limit.
+    memory_mib: int
+    #: Its job goes on from its checkpoints.
+    saves: bool
     #: A directory; may begin with ~.
     checkpoints: str
     docker: ContainerSpec | None
@@ -118,6 +123,17 @@ class TaskAnswer(TypedDict):
     trouble: str
 
 
+class Separation(TypedDict):
+    """Whether the machine keeps tasks without an image apart."""
+
+    #: The id of the boot in which this was found out.
+    boot: str
+    #: Why they run as the machine's user; "" if each job has an account of its own.
+    tasks: str
+    #: Why they can connect to what listens on the machine, and to its metadata; "" if they cannot.
+    network: str
+
+
 class ExchangeAnswer(TypedDict):
     """How a machine stands, with the tasks that were asked about."""
 
@@ -128,6 +144,8 @@ class ExchangeAnswer(TypedDict):
     #: The dead-man switch runs; the keeper stands in SkyPilot's queue.
     armed: bool
     kept: bool
+    #: Why its tasks are not kept apart; "" if they are, or none was to be started.
+    together: str
     host: str
     #: In the machine's network.
     address: str

@@ -10,10 +10,15 @@ import math
 import os
 import subprocess
 import sys
+from functools import cache
 
 from starburst.clouds.sky.agent.devices import NoDeviceError, claim, devices_of
+from starburst.clouds.sky.agent.run_task import APART, TOGETHER
+from starburst.clouds.sky.agent.separation import as_root, separation
 from starburst.clouds.sky.agent.task_dirs import facts, take_lock, touched
 
+#: Seconds for the machine's shell to begin.
+SHELL_S = 10.0
 #: Bytes at the end of a log in which its last line is looked for.
 TAIL_BYTES = 1000
 
@@ -32,8 +37,9 @@ def start(path: str) -> str:
         if spec is None or touched(path):
             return ""
         died = devices_of(path) is not None
+        how = APART if spec["docker"] is None and not separation()["tasks"] else TOGETHER
         claim(path, spec["gpus"], math.ceil(spec["cpus"]))
-        _spawn(path, lock)
+        _spawn(path, lock, how)
     except NoDeviceError as error:
         return str(error)
     finally:
@@ -41,15 +47,43 @@ def start(path: str) -> str:
     return f"its runner died before it began: {_last_line(path)}" if died else ""
 
 
-def _spawn(path: str, lock: int) -> None:
-    """Run `run` of this agent with the lock as its standard input, and what it says in the task's log."""
+def _spawn(path: str, lock: int, how: str) -> None:
+    """Run `run` of this agent with the lock as its standard input, and what it says in the task's log.
+
+    What keeps a task apart is done by root; sudo lets nothing through but the standard streams.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     log = os.open(os.path.join(path, "log"), flags, 0o600)
     try:
-        argv = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "run", path]
-        subprocess.Popen(argv, stdin=lock, stdout=log, stderr=log, start_new_session=True)
+        argv = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "run", path, how]
+        env = {"PATH": user_path(), "LANG": os.environ.get("LANG", "C.UTF-8")}
+        if how == APART:
+            argv = as_root(*argv, **env)
+        environment = {**os.environ, **env}
+        subprocess.Popen(argv, stdin=lock, stdout=log, stderr=log, env=environment, start_new_session=True)
     finally:
         os.close(log)
+
+
+@cache
+def user_path() -> str:
+    """PATH as the machine's user has it in a terminal, where images of clouds set up their Python."""
+    argv, mark = ["bash", "-ic", 'echo "@$PATH@"'], b"@"
+    try:
+        quiet = subprocess.DEVNULL
+        done = subprocess.run(
+            argv,
+            stdin=quiet,
+            stdout=subprocess.PIPE,
+            stderr=quiet,
+            timeout=SHELL_S,
+            check=False,
+            start_new_session=True,
+        )
+        path = done.stdout.rstrip().rstrip(mark).rpartition(mark)[2].decode()
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        path = ""
+    return path or os.environ.get("PATH", os.defpath)
 
 
 def _last_line(path: str) -> str:

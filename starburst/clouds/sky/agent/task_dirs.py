@@ -3,15 +3,21 @@
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
                                          secrets.json until the task starts; began, once it may have; devices;
-                                         volumes/ (of the attempt) until it ends; report/ (its progress)
+                                         volumes/ (of the attempt) until it ends; report/ (its progress);
+                                         work/, home/, tmp/ (of its account)
            checkpoints/<job>/
+           accounts/<job>                its user id
+           separation.json               whether tasks are kept apart
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,6 +62,17 @@ def task_dirs() -> list[str]:
     """Directories of every task that this machine has or had."""
     runs = Path(base(), "runs")
     return [str(path) for path in runs.glob("*/*/*")] if runs.is_dir() else []
+
+
+@contextmanager
+def machine_lock(name: str) -> Iterator[None]:
+    """Hold a lock of the machine; other processes wait for it."""
+    lock = os.open(os.path.join(base(), f"{name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def take_lock(path: str) -> int | None:

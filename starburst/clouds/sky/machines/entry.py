@@ -40,6 +40,8 @@ class MachineEntry:
     #: The keepalive is in SkyPilot's queue; the machine's own shutdown switch is armed.
     kept: bool = False
     armed: bool = False
+    #: Why jobs on it are not kept apart; "" if they are, as far as is known.
+    together: str = ""
     #: It runs, and SkyPilot does not list it.
     forgotten: bool = False
     #: Its end was requested.

@@ -144,6 +144,14 @@ class RentedMachine:
 
     # --- what was learned of it --------------------------------------------------------------------------
 
+    def note_together(self, why: str) -> None:
+        """Journal why its jobs are not kept apart, "" if they are."""
+        if why != self.entry.together:
+            self.entry.together = why
+            self.save()
+            if why:
+                log.warning("jobs-not-kept-apart", instance=self.id, why=why)
+
     def heard(self) -> None:
         """Record that it has answered."""
         self.heard_at = self.context.clock.wall()

@@ -78,6 +78,7 @@ class Exchanges:
         }
         answer = parse_exchange(await machine.call("exchange", ask), tasks)
         machine.host, machine.address = answer.host, answer.address
+        machine.note_together(answer.together)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():
             try:

@@ -48,6 +48,8 @@ def spec_of(run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool) -
         "env": env,
         "gpus": slot.resources.gpus,
         "cpus": slot.resources.cpus,
+        "memory_mib": slot.resources.memory_mib,
+        "saves": job.checkpoint,
         "checkpoints": f"{where}/{directory_name(job.id)}",
         "docker": box,
         "grace_s": job.grace_s,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from starburst.clusters.kubernetes.adoption.grouped_submissions import GroupedSu
 from starburst.clusters.kubernetes.adoption.holds import why_kept
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
+from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
@@ -36,13 +36,6 @@ LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
 WORKERS = 24
 #: Tries to mark an object that others change meanwhile.
 MARK_TRIES = 5
-MAX_ID = 63
-
-
-def adopted_id(name: str, uid: str) -> str:
-    """The job id of an object: the same each time the object is found, and different for every object."""
-    end = "-" + hashlib.sha256(uid.encode()).hexdigest()[:8]
-    return name[: MAX_ID - len(end)].rstrip("-.").replace(".", "-") + end
 
 
 class Adoption:

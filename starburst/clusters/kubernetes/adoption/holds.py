@@ -5,7 +5,7 @@ Their jobs are held. When a Job is resumed, or the gates are gone, the job is re
 
 from __future__ import annotations
 
-from starburst.clusters.kubernetes.run_registry import RunRegistry
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.core.model.events import ReleaseRequested
 from starburst.core.state import Changes
 from starburst.domain.job import Phase

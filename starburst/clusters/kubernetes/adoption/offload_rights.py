@@ -77,6 +77,8 @@ class OffloadRights:
         self._who: dict[str, OffloadSubject] = {}
         #: The answers of this round.
         self._answers: dict[OffloadSubject, str] = {}
+        #: Why jobs stay on the cluster whatever their rights are.
+        self._kept: dict[str, str] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def begin(self) -> None:
@@ -93,6 +95,16 @@ class OffloadRights:
         """A job, also one that the core has not taken up yet."""
         found = self._desk.record(job_id) or self._desk.submission(job_id)
         return None if found is None else found.job
+
+    def keep(self, job_id: str, why: str) -> None:
+        """Let a job stay on the cluster from now on for this reason; with "" its rights decide again."""
+        if self._kept.get(job_id, "") == why:
+            return
+        if not why:
+            del self._kept[job_id]
+        else:
+            self._kept[job_id] = why
+            self._report(LeaveRuled(job_id, why))
 
     async def run(self) -> None:
         """Rounds until cancelled, after `begin`."""
@@ -119,8 +131,9 @@ class OffloadRights:
         self._answers.update(answers)
         for job_id, who in jobs.items():
             record = self._desk.record(job_id)
-            if record is not None and record.confined != answers[who]:
-                self._report(LeaveRuled(job_id, answers[who]))
+            why = self._kept.get(job_id, answers[who])
+            if record is not None and record.confined != why:
+                self._report(LeaveRuled(job_id, why))
 
     async def _ask(self, who: OffloadSubject) -> str:
         async with self._slots:
@@ -133,6 +146,7 @@ class OffloadRights:
             record = self._desk.record(job_id)
             if record is not None and record.phase.is_end:
                 del self._who[job_id]
+                self._kept.pop(job_id, None)
             elif record is not None and not record.alive:
                 found[job_id] = who
         return found

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
-
-RunKey = tuple[str, int]
 
 #: Reasons of failed pods that are not the fault of their command: node, kubelet or scheduler ended them.
 SITE_REASONS = frozenset(
@@ -30,7 +28,6 @@ SITE_REASONS = frozenset(
 #: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
 DELETED = "it was deleted in the cluster"
-_ATTEMPT = re.compile("[0-9]{1,9}")
 _ENDS = {end.value: end for end in RunEnd}
 _POD_ENDS = {"Succeeded": "Complete", "Failed": "Failed"}
 
@@ -48,6 +45,9 @@ class RunObject:
     told_started: bool = False
     told_deleted: bool = False
     told_end: bool = False
+    #: Why a bare Pod was deleted, if not by Starburst: by its user "", else the cluster's reason; None while
+    #: that is not known.
+    taken: str | None = None
 
     @property
     def active(self) -> list[PodView]:
@@ -71,14 +71,19 @@ class RunObject:
         return names.ADOPTED in self.view.annotations
 
     @property
-    def unschedulable(self) -> str:
-        """Why a pod of it could not be bound to its node; "" if none is known to."""
-        return next((pod.unschedulable for pod in self.active if not pod.node and pod.unschedulable), "")
+    def deleted(self) -> bool:
+        """Whether its object was deleted before the run ended, not by Starburst nor by the cluster."""
+        return self.gone and self.stopping is None and not self._ended and not self._may_be_taken
 
     @property
-    def deleted(self) -> bool:
-        """Whether its object was deleted before the run ended, and not by Starburst."""
-        return self.gone and self.stopping is None and not self._ended
+    def _may_be_taken(self) -> bool:
+        """Whether the cluster took it away, or may have."""
+        return isinstance(self.view, PodView) and bool(self.view.node) and self.taken != ""
+
+    @property
+    def outlives_its_job(self) -> bool:
+        """Whether something is alive of a Job that has ended."""
+        return isinstance(self.view, JobView) and bool(self.view.end) and bool(self.active)
 
     @property
     def _ended(self) -> str:
@@ -103,6 +108,8 @@ class RunObject:
             return RunEnded(*self.key, RunEnd.EXITED, 0)
         if self._ended == "Failed":
             return self._failed(restarts)
+        if self.gone and stopping is None and self._may_be_taken:
+            return None if self.taken is None else RunEnded(*self.key, RunEnd.DISPLACED, message=self.taken)
         if self.gone:
             message = DELETED if self.deleted else self.stopping_why
             return RunEnded(*self.key, stopping or RunEnd.STOPPED, message=message)
@@ -111,16 +118,17 @@ class RunObject:
         return None
 
     def _failed(self, restarts: Callable[[str], bool]) -> RunEnded:
-        """A Job that its user made does not come back from Failed, so that ends its job whatever it was."""
+        """A Job that another controller made is not made anew: its failure ends its job, whatever it was."""
         stopping = self.stopping
-        is_last = self.adopted and isinstance(self.view, JobView)
+        is_last = self.adopted and isinstance(self.view, JobView) and self.view.owned
         if stopping is not None and not (is_last and stopping in TAKEN_BACK):
             return RunEnded(*self.key, stopping, message=self.stopping_why)
         failed = [pod for pod in self._pods() if pod.phase == "Failed"]
         own = [pod for pod in failed if not _was_taken(pod)]
         if not own and not is_last and self._lost_its_pods(restarts):
             taken = failed[0] if failed else None
-            return RunEnded(*self.key, RunEnd.DISPLACED, message=_words(taken) or "its pods were taken away")
+            why = taken.disruption or _words(taken) if taken is not None else ""
+            return RunEnded(*self.key, RunEnd.DISPLACED, message=why or "its pods were taken away")
         code = max((pod.exit_code for pod in own or failed if pod.exit_code is not None), default=1)
         in_time = not isinstance(self.view, JobView) or self.view.end_reason != "DeadlineExceeded"
         end = RunEnd.EXITED if in_time else RunEnd.OUT_OF_TIME
@@ -152,13 +160,14 @@ class RunObject:
         return ""
 
 
-def _words(pod: PodView | None) -> str:
-    return "" if pod is None else ": ".join(part for part in (pod.reason, pod.message) if part)
+def _words(pod: PodView) -> str:
+    return ": ".join(part for part in (pod.reason, pod.message) if part)
 
 
 def _was_taken(pod: PodView) -> bool:
     """Whether a pod failed for a reason of the site."""
-    return pod.deleting or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
+    by_site = pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
+    return by_site or pod.deleting or bool(pod.disruption)
 
 
 class RunRegistry:
@@ -167,8 +176,8 @@ class RunRegistry:
     `restarts` says of a job whether its failed containers are restarted in place.
     """
 
-    def __init__(self, controller: str, restarts: Callable[[str], bool] = lambda _: False) -> None:
-        self._controller = controller
+    def __init__(self, identity: RunIdentity, restarts: Callable[[str], bool] = lambda _: False) -> None:
+        self._identity = identity
         self._restarts = restarts
         self._units: dict[RunKey, RunObject] = {}
         self._by_uid: dict[str, RunKey] = {}
@@ -185,7 +194,7 @@ class RunRegistry:
 
     def is_ours(self, view: JobView | PodView) -> bool:
         """Whether an object belongs to this scheduler."""
-        return view.labels.get(names.CONTROLLER) == self._controller
+        return self._identity.is_ours(view)
 
     def active_pods(self, uid: str) -> list[PodView]:
         """Pods of a Job of which something may be alive."""
@@ -196,15 +205,20 @@ class RunRegistry:
         return bool(self.active_pods(uid))
 
     def key_of(self, view: JobView | PodView) -> RunKey | None:
-        """The run that an object of ours is for; None of those of others, and of objects that wait."""
-        attempt = view.annotations.get(names.ATTEMPT, "")
-        if not self.is_ours(view) or names.JOB not in view.labels:
-            return None
-        return (view.labels[names.JOB], int(attempt)) if _ATTEMPT.fullmatch(attempt) else None
+        """The run that an object is for: the one it was known for under its uid, or see `RunIdentity.of`.
+
+        An object goes on to later runs only.
+        """
+        known, found = self._by_uid.get(view.uid), self._identity.of(view)
+        if known is None or found is None:
+            return known or found
+        return found if found[0] == known[0] and found[1] > known[1] else known
 
     def run_of(self, pod: PodView) -> RunKey | None:
         """The run that a pod is part of; those that we made are marked with it."""
-        return self._by_uid.get(pod.owner.uid if pod.owner is not None else pod.uid) or self.key_of(pod)
+        if pod.owner is None:
+            return self.key_of(pod)
+        return self._by_uid.get(pod.owner.uid) or self._identity.marked(pod)
 
     def nodes_of(self, uid: str) -> set[str]:
         """Where a Job has pods that may be alive."""
@@ -217,7 +231,7 @@ class RunRegistry:
             for uid, pods in self._pods.items()
             if uid not in self._by_uid
             for pod in pods.values()
-            if not pod.over and (key := self.key_of(pod)) is not None and key not in self._units
+            if not pod.over and (key := self._identity.marked(pod)) is not None and key not in self._units
         )
 
     def job_changed(self, old: JobView | None, new: JobView | None) -> None:
@@ -245,7 +259,7 @@ class RunRegistry:
     def _changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
         view = new or old
         assert view is not None
-        key = self.key_of(view) or self._by_uid.get(view.uid)
+        key = self.key_of(view)
         if key is None:
             return
         unit = self._units.get(key)
@@ -282,6 +296,13 @@ class RunRegistry:
                 self._forget(unit)
         self._news.clear()
         return events
+
+    def taken(self, pod: PodView, why: str) -> None:
+        """A bare Pod that is being deleted was taken by the cluster; `why` "": by its user."""
+        unit = self._units.get(self._by_uid.get(pod.uid, ("", 0)))
+        if unit is not None and unit.view.uid == pod.uid:
+            unit.taken = why
+            self._news[unit.key] = None
 
     def _events_of(self, unit: RunObject) -> Iterator[Event]:
         if not unit.told_started and not unit.gone and unit.started():

@@ -18,7 +18,7 @@ import starburst
 ROOT = Path(str(starburst.__file__)).parents[1]
 #: Everything in these packages is sent, except what serves this machine only.
 PACKAGES = ("starburst/runs/supervisor", "starburst/clouds/sky/agent")
-NOT_SENT = {"starburst/runs/supervisor/__main__.py", "starburst/clouds/sky/agent/build.py"}
+NOT_SENT = {"starburst/runs/supervisor/__main__.py"}
 MAIN = "starburst/clouds/sky/agent/__main__.py"
 #: The earliest time that an archive can hold.
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)

@@ -1,0 +1,1 @@
+"""Runs on the cluster: which objects they are, how they stand, and which do not go on."""

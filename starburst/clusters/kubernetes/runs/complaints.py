@@ -1,0 +1,59 @@
+"""Reads what others said of an object in Events: why its pods are not made, why it does not start."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
+from starburst.kube.objects import timestamp
+from starburst.kube.recorder import ObjectReference
+from starburst.kube.resources import EVENTS, Object
+
+
+class Complaint(NamedTuple):
+    """A Warning about an object; `reason` is one word in CamelCase."""
+
+    reason: str
+    message: str
+
+    @property
+    def words(self) -> str:
+        """Both, in one line."""
+        return ": ".join(filter(None, (self.reason, " ".join(self.message.split()))))
+
+
+async def events_about(api: Api, it: ObjectReference) -> list[Object]:
+    """The Events about an object, oldest first; none if this account may not list them.
+
+    Raises:
+        ApiUnreachableError: no answer.
+        ApiError: the server refused for another reason.
+    """
+    try:
+        found = await api.list(EVENTS, it.namespace, fields=f"involvedObject.uid={it.uid}")
+    except ApiError as error:
+        if error.status == 403:
+            return []
+        raise
+    return sorted(found, key=_last_at)
+
+
+async def complaint(api: Api, it: ObjectReference, *, not_by: str) -> Complaint | None:
+    """The newest Warning about an object that `not_by`, a reporting program, did not write; None without any.
+
+    Raises as `events_about`.
+    """
+    for event in reversed(await events_about(api, it)):
+        if event.get("type") == "Warning" and (event.get("source") or {}).get("component") != not_by:
+            return Complaint(event.get("reason") or "", event.get("message") or "")
+    return None
+
+
+def _last_at(event: Object) -> float:
+    """Epoch seconds; events of the newer API have times of their own."""
+    series = event.get("series") or {}
+    for text in (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")):
+        if text:
+            return timestamp(text) or 0.0
+    return timestamp((event.get("metadata") or {}).get("creationTimestamp")) or 0.0

@@ -1,0 +1,127 @@
+"""What the cluster takes away goes back into the queue; what its user deletes is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from starburst.clusters.kubernetes.runs.evictions import EVICTED
+from starburst.kube.resources import EVENTS, JOBS, NODES, PODS
+from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
+
+
+def cordon(scene: Scene) -> None:
+    scene.world.cordoned.add("n0")
+    scene.world.change(NODES, "", "n0", {"spec": {"unschedulable": True}})
+
+
+def taint(scene: Scene) -> None:
+    scene.world.change(NODES, "", "n0", {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}})
+
+
+def silence(scene: Scene) -> None:
+    scene.world.change(NODES, "", "n0", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
+
+
+def lose(scene: Scene) -> None:
+    scene.world.remove(NODES, "", "n0")
+
+
+def mark(scene: Scene) -> None:
+    """As servers from 1.26 on do."""
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    scene.world.change(PODS, NS, "alone", {"status": {"conditions": [why]}})
+
+
+def preempt(scene: Scene) -> None:
+    uid = scene.the(PODS, "alone")["metadata"]["uid"]
+    about = {"metadata": {"name": "e", "namespace": NS}, "involvedObject": {"uid": uid}}
+    scene.world.add(EVENTS, {**about, "type": "Normal", "reason": EVICTED[0], "message": "by x"})
+
+
+@pytest.mark.parametrize("how", [cordon, taint, silence, lose, mark, preempt])
+def test_a_bare_pod_that_the_cluster_takes_away_queues_again(
+    tmp_path: Path, how: Callable[[Scene], None]
+) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_pod(args=("20", "0")))
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        how(scene)
+        scene.world.delete(PODS, NS, "alone")
+        await scene.until(lambda: scene.ends)
+        assert (scene.ends, scene.cancels) == ([(job_id, 1, "displaced")], [])
+        await scene.start(job_id, "n1")
+        await scene.until(lambda: scene.ends[-1] == (job_id, 2, "exited"))
+        assert (len(scene.world.ran), scene.cancels) == (2, [])
+
+    play(tmp_path, act)
+
+
+def test_the_node_is_asked_for_and_no_answer_decides_nothing(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_pod(args=("500", "0")))
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        cordon(scene)
+        scene.world.fail("GET /api/v1/nodes", times=10**6, status=500)
+        scene.world.delete(PODS, NS, "alone")
+        await scene.pass_time(30)
+        assert (scene.ends, scene.cancels) == ([], [])
+        scene.world.heal()
+        await scene.until(lambda: scene.ends)
+        assert (scene.ends, scene.cancels) == ([(job_id, 1, "displaced")], [])
+
+    play(tmp_path, act)
+
+
+def test_a_drain_while_starburst_is_down_is_no_cancellation(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_pod(args=("500", "0")))
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        await scene.die()
+        cordon(scene)
+        scene.world.delete(PODS, NS, "alone")
+        await scene.until(lambda: scene.find(PODS, "alone") is None)
+        await scene.watch()
+        assert (scene.ends, scene.cancels) == ([(job_id, 1, "displaced")], [])
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("how", [cordon, lose])
+def test_a_replacement_does_not_wait_for_a_node_that_takes_no_pods(
+    tmp_path: Path, how: Callable[[Scene], None]
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("500", "0"))
+        await scene.start("a", "n0")
+        await scene.until(scene.running)
+        how(scene)
+        scene.world.cordoned.add("n0")
+        began = asyncio.get_running_loop().time()
+        scene.world.delete(PODS, NS, scene.pods()[0]["metadata"]["name"])
+        await scene.until(lambda: scene.ends)
+        assert asyncio.get_running_loop().time() - began < 10
+        assert (scene.ends, scene.jobs(), scene.cancels) == ([("a", 1, "displaced")], [], [])
+
+    play(tmp_path, act)
+
+
+def test_a_job_that_has_ended_leaves_nothing_alive(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_job(args=("500", "0")))
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        scene.world.controller = False  # it does not know the pod, as after a restart
+        failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
+        scene.world.change(JOBS, NS, "train", {"status": {"conditions": [failed]}})
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [(job_id, 1, "out-of-time")]
+        assert scene.pods() == []
+
+    play(tmp_path, act)

@@ -1,0 +1,108 @@
+"""Hands on the objects of runs: wrong labels and annotations never make two live copies or a loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from starburst.kube import names
+from starburst.kube.resources import JOBS, PODS
+from tests.clusters.kubernetes.kinds import KINDS, an_object
+from tests.clusters.kubernetes.scene import ME, NS, Scene, play
+from tests.kube_unit.store import Object
+
+
+def meddle(scene: Scene, name: str, resource: object = JOBS, **metadata: Object) -> None:
+    scene.world.change(resource, NS, name, {"metadata": metadata})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("attempt", ["99", None])
+@pytest.mark.parametrize("kind", ["submitted", "Job", "Pod"])
+def test_another_attempt_on_the_object_changes_nothing(
+    tmp_path: Path, kind: str, attempt: str | None
+) -> None:
+    async def act(scene: Scene) -> None:
+        if kind == "submitted":
+            name, job_id, resource = "a-1", scene.submit(args=("60", "0")).id, JOBS
+        else:
+            item, resource = an_object(kind, "60", "0")
+            name, job_id = "train", await scene.adopt(item)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        meddle(scene, name, resource, annotations={names.ATTEMPT: attempt})
+        await scene.pass_time(20)
+        if kind == "submitted" or attempt == "99":
+            await scene.restart()
+        await scene.until(lambda: scene.ends)
+        assert set(scene.ends) == {(job_id, 1, "exited")}
+        assert len(scene.world.ran) == 1
+        assert scene.cancels == []
+
+    play(tmp_path, act)
+
+
+@KINDS
+def test_stripped_labels_do_not_hide_a_run_and_it_can_be_stopped(tmp_path: Path, kind: str) -> None:
+    async def act(scene: Scene) -> None:
+        item, resource = an_object(kind, "500", "0")
+        job_id = await scene.adopt(item)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        meddle(scene, "train", resource, labels={names.JOB: None, names.CONTROLLER: None})
+        await scene.pass_time(20)
+        assert (scene.ends, scene.cancels) == ([], [])
+        await scene.cluster.stop(job_id, 1, 1.0)
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [(job_id, 1, "stopped")]
+        assert scene.pods() == []
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before the Job", "beside it"])
+def test_a_forged_pod_is_no_run(tmp_path: Path, first: bool) -> None:
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("20", "0"))
+        forged = {
+            "metadata": {
+                "name": "forged",
+                "namespace": NS,
+                "labels": {names.QUEUE: "q", names.JOB: "a", names.CONTROLLER: ME},
+                "annotations": {names.ATTEMPT: "1", names.ADOPTED: "true"},
+            },
+            "spec": {"containers": [{"command": ["work", "500", "0"]}]},
+        }
+        if first:
+            scene.world.add(PODS, forged)
+            await scene.pass_time(2)
+        await scene.start("a", "n0")
+        if not first:
+            scene.world.add(PODS, forged)
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [("a", 1, "exited")]
+        assert scene.cancels == []
+
+    play(tmp_path, act)
+
+
+@KINDS
+def test_one_made_anew_under_its_name_while_it_runs_is_another_job(tmp_path: Path, kind: str) -> None:
+    async def act(scene: Scene) -> None:
+        item, resource = an_object(kind, "500", "0")
+        job_id = await scene.adopt(item)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        scene.world.delete(resource, NS, "train")
+        await scene.until(lambda: scene.find(resource, "train") is None)
+        item, _ = an_object(kind, "5", "0")
+        other = await scene.adopt(item)
+        await scene.until(lambda: scene.cancels)
+        assert other != job_id
+        await scene.cluster.stop(job_id, 1, 1.0)
+        await scene.start(other, "n1")
+        await scene.until(lambda: (other, 1, "exited") in scene.ends)
+        assert set(scene.cancels) == {job_id}
+        assert len(scene.world.ran) == 2
+
+    play(tmp_path, act)

@@ -1,0 +1,254 @@
+"""Mixed jobs while seeded faults fall: none is lost, none runs twice, no two copies live.
+
+`python -m tests.kube.chaos --jobs 150 --minutes 10 --seed 1` starts a cluster of two real kubelets, lets
+faults fall for ten minutes, and waits for all jobs to end. `tests/kube/test_chaos.py` is the form of one
+minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from starburst.kube.resources import Object
+from tests.kube.chaos_jobs import ChaosJob, Verdict, chaos_jobs, claim, judge
+from tests.kube.lab import Lab, kubelets
+from tests.kube.live import IMAGE, Live, give_gpus, live
+from tests.kube.test_refusals import webhook
+
+CONFIG = """
+clock:
+  speed: 10
+policy:
+  offload_cpu_only: false
+cluster:
+  kind: kubernetes
+  bind_limit: 20s
+cloud:
+  offers: []
+"""
+NODES = ("node0", "node1")
+#: Wall seconds of a fault that lasts, and until all jobs must have ended after the last one.
+LASTS_S, CALM_S = 6.0, 600.0
+
+
+class Chaos:
+    """One run: its processes, its jobs, and the faults that have fallen."""
+
+    def __init__(self, starburst: Live, seed: int) -> None:
+        self.starburst = starburst
+        self.draw = random.Random(seed)
+        self.marks = starburst.root / "marks"
+        self.story: list[str] = []
+        self.jobs: list[ChaosJob] = []
+
+    def begin(self, count: int) -> None:
+        """Start everything and hand in the jobs."""
+        self.marks.mkdir()
+        self.marks.chmod(0o777)
+        self.starburst.configure(CONFIG)
+        self.starburst.apply(claim(self.marks))
+        self.starburst.up()
+        self.starburst.chakra()
+        self.jobs = chaos_jobs(count, self.draw, self.marks)
+        self.starburst.apply([job.manifest for job in self.jobs if job.how != "submitted"])
+        submitted = [json.dumps(job.manifest) for job in self.jobs if job.how == "submitted"]
+        (self.starburst.root / "jobs.yaml").write_text("\n---\n".join(submitted))
+        self.starburst.run("submit", "jobs.yaml", "-o", "name")
+
+    def fall(self, seconds: float) -> None:
+        """Let faults fall one after the other, each kind once before any comes again."""
+        give_up, kinds = time.monotonic() + seconds, list[Callable[["Chaos"], str]]()
+        while time.monotonic() < give_up:
+            if not kinds:
+                kinds = self.draw.sample(FAULTS, len(FAULTS))
+            self.story.append(kinds.pop()(self))
+            time.sleep(self.draw.uniform(0.0, 3.0))
+
+    def end(self) -> Verdict:
+        """Wait until all jobs have ended, and read their marks."""
+
+        def phases() -> set[str]:
+            found = [job["phase"] for job in self.starburst.jobs()]
+            return set(found) if len(found) == len(self.jobs) else {"missing"}
+
+        self.starburst.wait_for(
+            f"all jobs have ended after {self.story}",
+            lambda: phases() <= {"succeeded", "failed", "cancelled"},
+            CALM_S,
+        )
+        return judge(self.jobs, self.marks)
+
+    def unsuccessful(self) -> dict[str, str]:
+        """Jobs that have not succeeded, with the reason."""
+        return {j["name"]: j["message"] for j in self.starburst.jobs() if j["phase"] != "succeeded"}
+
+    def pods(self, phase: str = "Running", *, of_jobs: bool = False) -> list[str]:
+        """Names of pods in a phase; `of_jobs`: only those that a Job owns."""
+        selector = ("-l", "job-name") if of_jobs else ()
+        listed = ("get", "pods", "-o", "name", "--field-selector", f"status.phase={phase}")
+        return self.starburst.kubectl(*listed, *selector).split()
+
+    def apply(self, *items: Object) -> None:
+        """kubectl apply"""
+        self.starburst.apply(items)
+
+
+def kill_scheduler(chaos: Chaos) -> str:
+    """kill -9 of `starburst up`, which is started again."""
+    chaos.starburst.kill("starburst")
+    chaos.starburst.up()
+    return "starburst killed"
+
+
+def kill_chakra(chaos: Chaos) -> str:
+    """kill -9 of Chakra, which is away for a while."""
+    chaos.starburst.kill("chakra")
+    time.sleep(chaos.draw.uniform(0.0, LASTS_S))
+    chaos.starburst.chakra()
+    return "chakra killed"
+
+
+def kill_api_server(chaos: Chaos) -> str:
+    """kill -9 of the API server."""
+    chaos.starburst.lab.restart_api_server()
+    return "API server killed"
+
+
+def drain(chaos: Chaos) -> str:
+    """kubectl drain, and uncordon."""
+    node = chaos.draw.choice(NODES)
+    how = ("--ignore-daemonsets", "--force", "--delete-emptydir-data", "--grace-period=1", "--timeout=60s")
+    try:
+        chaos.starburst.kubectl("drain", node, *how)
+        time.sleep(LASTS_S)
+    finally:
+        chaos.starburst.kubectl("uncordon", node)
+    return f"{node} drained"
+
+
+def taint(chaos: Chaos) -> str:
+    """A taint that evicts."""
+    node = chaos.draw.choice(NODES)
+    chaos.starburst.kubectl("taint", "node", node, "chaos=here:NoExecute", "--overwrite")
+    time.sleep(LASTS_S)
+    chaos.starburst.kubectl("taint", "node", node, "chaos-")
+    return f"{node} tainted"
+
+
+def refuse(chaos: Chaos) -> str:
+    """A webhook for Jobs whose service is away."""
+    chaos.apply(webhook())
+    time.sleep(LASTS_S)
+    chaos.starburst.kubectl("delete", "validatingwebhookconfiguration", "away")
+    return "webhook away"
+
+
+def fill_quota(chaos: Chaos) -> str:
+    """A quota that lets no pod in."""
+    meta = {"name": "chaos", "namespace": "default"}
+    chaos.apply(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"pods": 0}}}
+    )
+    time.sleep(LASTS_S)
+    chaos.starburst.kubectl("delete", "quota", "chaos")
+    return "quota full"
+
+
+def delete_pods(chaos: Chaos) -> str:
+    """Somebody deletes pods of Jobs."""
+    pods = chaos.pods(of_jobs=True)
+    some = chaos.draw.sample(pods, min(2, len(pods)))
+    if some:
+        chaos.starburst.kubectl("delete", *some, "--wait=false", "--ignore-not-found")
+    return f"{len(some)} pods deleted"
+
+
+def meddle(chaos: Chaos) -> str:
+    """Somebody writes attempts on Jobs, and strips labels of pods."""
+    jobs = chaos.starburst.kubectl("get", "jobs", "-o", "name").split()
+    for job in chaos.draw.sample(jobs, min(3, len(jobs))):
+        with suppress(AssertionError):  # it has gone meanwhile
+            chaos.starburst.kubectl("annotate", job, "--overwrite", "starburst.io/attempt=99")
+    for pod in chaos.pods(of_jobs=True)[:3]:
+        with suppress(AssertionError):
+            chaos.starburst.kubectl("label", pod, "starburst.io/job-", "starburst.io/controller-")
+    return "attempts and labels changed"
+
+
+def intrude(chaos: Chaos) -> str:
+    """Another scheduler binds pods onto GPUs that may be given away: kubelets refuse some (OutOf…)."""
+    name = f"intruder-{len(chaos.story)}"
+    amounts = {"nvidia.com/gpu": "4", "cpu": "1m"}
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "3"],
+        "resources": {"limits": amounts},
+    }
+    for node in NODES:
+        spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container]}
+        chaos.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{node}"}, "spec": spec})
+    return "foreign pods bound"
+
+
+FAULTS: Sequence[Callable[[Chaos], str]] = (
+    kill_scheduler,
+    kill_chakra,
+    kill_api_server,
+    drain,
+    taint,
+    refuse,
+    fill_quota,
+    delete_pods,
+    meddle,
+    intrude,
+)
+
+
+def run(
+    lab: Lab, root: Path, *, jobs: int, seconds: float, seed: int
+) -> tuple[Chaos, Verdict, dict[str, str]]:
+    """The whole of it, on a cluster that is cleared afterwards."""
+    root.chmod(0o755)
+    give_gpus(lab, NODES, 8)
+    with live(lab, root) as starburst:
+        chaos = Chaos(starburst, seed)
+        try:
+            chaos.begin(jobs)
+            chaos.fall(seconds)
+            return chaos, chaos.end(), chaos.unsuccessful()
+        finally:
+            for kind in ("jobs", "pods", "pvc"):
+                starburst.kubectl("delete", kind, "--all", "--wait=false")
+            starburst.kubectl("delete", "pv", "--all", "--wait=false")
+
+
+def main() -> int:
+    """Run it and tell; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with kubelets(2) as lab, tempfile.TemporaryDirectory(prefix="starburst-chaos-") as directory:
+        began = time.monotonic()
+        chaos, verdict, failed = run(
+            lab, Path(directory), jobs=asked.jobs, seconds=60 * asked.minutes, seed=asked.seed
+        )
+        took_s = time.monotonic() - began
+    print("\n".join(chaos.story))
+    print(f"{asked.jobs} jobs, {len(chaos.story)} faults, {took_s:.0f} s: {verdict}; not succeeded: {failed}")
+    return 0 if verdict.sound and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

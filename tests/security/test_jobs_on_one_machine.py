@@ -1,0 +1,189 @@
+"""A hostile job beside another one on a rented machine: the real agent, as root and as a user with sudo."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starburst.clouds.sky.agent.task_account import FIRST_ID
+from tests.clouds.sky.test_agent import Machine, spec, text
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as sudo gives it"),
+]
+
+VICTIM, EVIL = "victim/1/0", "evil/1/0"
+KEY = "hunter2-of-the-victim"
+PYTHON, NOBODY = "/usr/bin/python3", 65534
+#: A network of its own, in which something listens as the machine's user and as the metadata service.
+WORLD = """
+ip link set lo up && ip addr add 169.254.169.254/32 dev lo || exit 9
+cd "$HOME/served"
+/usr/bin/python3 -m http.server --bind 127.0.0.1 8266 >/dev/null 2>&1 &
+/usr/bin/python3 -m http.server --bind 169.254.169.254 80 >/dev/null 2>&1 &
+/usr/bin/python3 "$HOME/served/sudo.py" "$HOME/sudo" &
+for place in 127.0.0.1/8266 169.254.169.254/80; do
+    until (: </dev/tcp/$place) 2>/dev/null; do sleep 0.05; done
+done
+agent="$AS /usr/bin/python3 -I $HOME/agent.pyz exchange"
+$agent <"$HOME/ask"
+until [ -e "$HOME/starburst/runs/victim/1/0/exit.json" ]; do sleep 0.05; done
+$agent <"$HOME/ask-again"
+kill %1 %2 %3
+"""
+#: A stand-in for sudo: a client, and a server that is root and gives a command the client's standard streams.
+SUDO = """
+import json, os, socket, sys
+call = socket.socket(socket.AF_UNIX)
+call.connect(os.environ["HOME"] + "/sudo")
+socket.send_fds(call, [json.dumps(sys.argv[2:]).encode()], [0, 1, 2])
+sys.exit(int(call.recv(10) or 1))
+"""
+SUDO_SERVER = """
+import json, os, socket, subprocess, sys, threading
+def serve(call):
+    said, fds, _, _ = socket.recv_fds(call, 1 << 16, 3)
+    streams = dict(zip(("stdin", "stdout", "stderr"), fds))
+    child = subprocess.Popen(json.loads(said), env={"PATH": "/usr/bin:/bin"}, **streams)
+    for fd in fds:
+        os.close(fd)
+    call.sendall(b"%d" % child.wait())
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+door.listen()
+while True:
+    threading.Thread(target=serve, args=(door.accept()[0],), daemon=True).start()
+"""
+#: What a job tries. Each line that succeeds says what it got.
+HOSTILE = """
+cd /
+for file in {home}/.aws/credentials {home}/.ssh/id {home}/starburst/lease.json {runs}/victim/1/0/spec.json \\
+    {runs}/victim/1/0/work/token {runs}/victim/1/0/report/report.json {runs}/victim/1/0/log \\
+    {home}/starburst/checkpoints/victim/step {runs}/evil/1/0/spec.json; do
+    cat $file 2>/dev/null && echo "READ $file"
+    (echo '{{"until": 9e9}}' >$file) 2>/dev/null && echo "WROTE $file"
+done
+ls {runs} {home}/starburst 2>/dev/null && echo LISTED
+cat /proc/1/environ 2>/dev/null | grep -qa . && echo ENVIRON
+for process in /proc/[0-9]*; do
+    grep -qa 'hunter[2]' $process/environ $process/cmdline 2>/dev/null && echo "SAW $process"
+done
+ps -e 2>/dev/null | grep -c 'agent[.]pyz' | grep -v '^0$' && echo PROCESSES
+kill -9 -1 2>/dev/null; kill -9 1 2>/dev/null
+sudo -n true 2>/dev/null && echo SUDO
+id -u | grep -qx 0 && echo ROOT
+cat >/tmp/connect.py <<'END'
+import socket
+for place in (("127.0.0.1", 8266), ("169.254.169.254", 80)):
+    try:
+        socket.create_connection(place, 2).close()
+        print("CONNECTED", place)
+    except OSError:
+        pass
+own = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(own.getsockname(), 2).close()
+print("connects to itself")
+END
+{python} /tmp/connect.py
+echo mine >"$STARBURST_CHECKPOINT_DIR/step" && touch "$HOME/x" "$STARBURST_REPORT" /tmp/x &&
+    echo "works as ever"
+echo to-stderr >/dev/stderr
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Where others may look for it; pytest's own directories are closed to them."""
+    root = Path(tempfile.mkdtemp(prefix="machine-", dir="/dev/shm"))
+    root.chmod(0o755)
+    yield root / "home"
+    shutil.rmtree(root)
+
+
+def prepared(home: Path, user: str) -> Machine:
+    """A machine with credentials of its user, whose agent is about to start both jobs."""
+    machine = Machine(home)
+    shutil.rmtree(home / "bin")  # the firewall is the real one
+    files = {
+        ".aws/credentials": "aws",
+        ".ssh/id": "ssh",
+        "served/sudo.py": SUDO_SERVER,
+        "served/client.py": SUDO,
+    }
+    for path, content in files.items():
+        (home / path).parent.mkdir(exist_ok=True)
+        (home / path).write_text(content)
+    victim = (
+        'echo "$KEY" >token; echo "$KEY" >"$STARBURST_CHECKPOINT_DIR/step"; echo {} >"$STARBURST_REPORT";'
+        "until [ -e seen ]; do sleep 0.05; done; cat token"
+    )
+    evil = HOSTILE.format(home=home, runs=home / "starburst" / "runs", python=PYTHON)
+    specs = {VICTIM: spec("sh", "-c", victim, KEY=KEY), EVIL: spec("bash", "-c", evil)}
+    for name, task in specs.items():
+        task["checkpoints"] = f"~/starburst/checkpoints/{name.partition('/')[0]}"
+    (home / "ask").write_text(json.dumps({"lease_s": 100, "specs": specs, "starts": [VICTIM, EVIL]}))
+    (home / "ask-again").write_text(json.dumps({"look": {VICTIM: 0, EVIL: 0}, "hear": {VICTIM: ""}}))
+    if user == "sudo":
+        machine.program("sudo", f'exec {PYTHON} $HOME/served/client.py "$@"')
+        for path in (home, *home.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+    return machine
+
+
+def played(machine: Machine, user: str) -> dict[str, Any]:
+    """Both jobs, to their ends; what the agent answers then."""
+    who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups" if user == "sudo" else ""
+    env = {**machine.env(), "AS": who}
+    world = subprocess.Popen(["unshare", "-n", "bash", "-c", WORLD], env=env, stdout=subprocess.PIPE)
+    try:
+        runs = machine.home / "starburst" / "runs"
+        machine.until_exists(runs / EVIL / "exit.json")
+        (runs / VICTIM / "work" / "seen").touch()
+        said, _ = world.communicate(timeout=20)
+    finally:
+        world.kill()
+    machine.wait(VICTIM)
+    machine.wait(EVIL)
+    first, again = said.decode().split("}{")
+    assert json.loads(first + "}")["lapsed"] is False
+    answer: dict[str, Any] = json.loads("{" + again)
+    return answer
+
+
+@pytest.mark.parametrize("user", ["root", "sudo"])
+def test_a_hostile_job_gets_nothing_of_its_neighbour_of_the_agent_or_of_the_machine(
+    home: Path, user: str
+) -> None:
+    machine = prepared(home, user)
+    answer = played(machine, user)
+    if answer["together"]:
+        pytest.skip(f"this machine does not let us: {answer['together']}")
+    ranks, starburst = answer["ranks"], home / "starburst"
+    assert text(ranks[EVIL]) == "connects to itself\nworks as ever\nto-stderr\n"
+    assert text(ranks[VICTIM]) == f"{KEY}\n", "it lives on, and has what is its own"
+    assert [ranks[name]["exit"]["exit_code"] for name in (VICTIM, EVIL)] == [0, 0]
+    assert ranks[VICTIM]["report"] is not None, "the agent reads what a job reports"
+    owners = [(starburst / "checkpoints" / job).stat().st_uid for job in ("victim", "evil")]
+    assert sorted(owners) == [FIRST_ID, FIRST_ID + 1]
+    assert (starburst / "lease.json").stat().st_uid == (NOBODY if user == "sudo" else 0)
+
+
+def test_a_second_attempt_of_a_job_has_its_checkpoints(home: Path) -> None:
+    machine = Machine(home, "again/1/0")
+    machine.exchange(
+        lease_s=100, specs={"again/1/0": spec("sh", "-c", "echo 1 >$STARBURST_CHECKPOINT_DIR/step")}
+    )
+    machine.finish()
+    machine.exchange(specs={"again/2/0": spec("sh", "-c", "cat $STARBURST_CHECKPOINT_DIR/step")}, look={})
+    machine.finish("again/2/0")
+    assert (home / "starburst" / "runs" / "again" / "2" / "0" / "log").read_text() == "1\n"
