@@ -41,6 +41,8 @@ class ManifestReport:
     stays: list[StayReason] = field(default_factory=list)
     #: The cluster is Kubernetes and runs the manifest itself; false for the embedded cluster.
     native: bool = False
+    #: An API server has taken the manifest, so a field that is not known is one of a newer Kubernetes.
+    accepted: bool = False
     #: There are offers, so that jobs may be offloaded at all.
     offers: bool = True
     #: The job may be offloaded to a cloud without Kubernetes.
@@ -190,7 +192,9 @@ class Field:
     def check(self, fields: Fields) -> None:
         """Accept, note or refuse each field of this mapping."""
         for key, found in self.entries().items():
-            if key not in fields.names:
+            if key not in fields.names and self.report.accepted:
+                found.stay(key, f"is a field of {fields.owner} that Starburst does not know")
+            elif key not in fields.names:
                 found.refuse(
                     f"is not a field of {fields.owner}; {did_you_mean(key, fields.names)}", show=False
                 )

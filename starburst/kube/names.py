@@ -28,5 +28,8 @@ STOPPING = "starburst.io/stopping"
 #: activeDeadlineSeconds of an adopted Job, kept here while it waits.
 ACTIVE_DEADLINE = "starburst.io/active-deadline"
 
+#: What keeps an adopted object from running, "suspended" or "gated": its job was held for it.
+KEPT = "starburst.io/kept"
+
 #: `schedulerName` of pods that Chakra binds.
 CHAKRA = "chakra"

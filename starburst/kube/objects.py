@@ -95,6 +95,8 @@ class PodView:
     message: str
     #: The scheduler's message on why it cannot be bound; "" if there is none.
     unschedulable: str
+    #: Whether it has scheduling gates: nobody may bind it yet.
+    gated: bool = False
     #: Why the cluster, and not its user, takes it away (condition DisruptionTarget); "" if it does not.
     disruption: str = ""
     #: When its grace is over, epoch seconds; None if it is not being deleted.
@@ -141,6 +143,8 @@ class JobView:
     end_message: str
     #: Epoch seconds; None before the Job controller saw it.
     started_at: float | None
+    #: Whether its pods are made with scheduling gates.
+    gated: bool = False
     #: activeDeadlineSeconds; None if it has none.
     limit_s: float | None = None
     #: Whether another object made it, e.g. a CronJob.
@@ -202,6 +206,7 @@ def read_pod(item: Object) -> PodView:
         reason=intern(end.reason),
         message=end.message,
         unschedulable=_unschedulable(status),
+        gated=bool(spec.get("schedulingGates")),
         disruption=_disruption(status),
         delete_by=timestamp(metadata.get("deletionTimestamp")),
         finalizers=interned(tuple(metadata.get("finalizers") or ())),
@@ -228,6 +233,7 @@ def read_job(item: Object) -> JobView:
         end_reason=condition.get("reason", ""),
         end_message=condition.get("message", ""),
         started_at=timestamp(status.get("startTime")),
+        gated=bool(spec["template"]["spec"].get("schedulingGates")),
         limit_s=spec.get("activeDeadlineSeconds"),
         owned=_owner(metadata) is not None,
     )

@@ -89,6 +89,9 @@ class AdoptionPort(Protocol):
     def adopted(self) -> dict[str, Adopted]:
         """Jobs that were found in the cluster and are not over, by id."""
 
+    def adopted_workloads(self) -> Mapping[str, Workload]:
+        """The workloads of these jobs. Thread-safe."""
+
     def on_cluster(self) -> list[str]:
         """Every job that has a run on the cluster, by id."""
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import yaml
 
-from starburst.kube.access import Permission
+from starburst.kube.access import STARBURST_LEASE, Permission
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError
 from starburst.kube.resources import PODS, Object, Resource
@@ -132,6 +132,11 @@ async def _token(api: Api, name: str) -> str:
     return str(answer["status"]["token"])
 
 
+def lease_of(permission: Permission) -> str:
+    """The Lease that a permission of one of the programs is for."""
+    return "starburst" if permission in STARBURST_LEASE else "chakra"
+
+
 async def may(api: Api, permission: Permission, namespace: str = "") -> bool:
     asked = {
         "verb": permission.verb,
@@ -139,7 +144,9 @@ async def may(api: Api, permission: Permission, namespace: str = "") -> bool:
         "resource": permission.resource,
         "subresource": permission.subresource,
         "namespace": namespace,
-        "name": "chakra" if permission.resource == "leases" and permission.verb != "create" else "",
+        "name": lease_of(permission)
+        if permission.resource == "leases" and permission.verb != "create"
+        else "",
     }
     body = {
         "apiVersion": REVIEWS.api_version,

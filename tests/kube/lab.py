@@ -3,6 +3,10 @@
 Taken, in this order: the laboratory beside the checkout (STARBURST_SHARED or ../shared; kubelets need root),
 the binaries of envtest (KUBEBUILDER_ASSETS: no controllers, no kubelets), kind. Nothing of a cluster that was
 there before is ever touched.
+
+KUBE_TEST_HOME names the directory whose bin/ has etcd, kube-apiserver, kube-controller-manager,
+kube-scheduler and kubelet, of any version from 1.20 on; without it the laboratory unpacks its own, 1.20.
+Tests ask the server for its version (`starburst.kube.features.detect`) and expect what that one does.
 """
 
 from __future__ import annotations

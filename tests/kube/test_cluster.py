@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from starburst.core.model.events import RunStarted
+from starburst.core.model.events import ReleaseRequested, RunStarted
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
 from starburst.kube.errors import ApiError
+from starburst.kube.features import detect
 from starburst.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, Object
 from tests.clusters.kubernetes.scene import NS, FakeDesk, Scene, a_job, a_pod
 from tests.kube.chakra_lab import make_namespace, make_node
@@ -261,7 +262,11 @@ def test_a_withdrawn_job_does_not_fail_and_stays_complete_when_its_end_is_writte
 
 
 async def is_withdrawn(scene: Real) -> bool:
-    return (await scene.job())["spec"]["parallelism"] == 0 and not await scene.pods_now()
+    """As this server does it: suspended from 1.22 on, before that without parallelism."""
+    spec = (await scene.job())["spec"]
+    suspends = (await detect(scene.api)).suspend
+    none_wanted = spec.get("suspend") is True if suspends else spec["parallelism"] == 0
+    return none_wanted and not await scene.pods_now()
 
 
 async def has(scene: Real, condition: str, name: str = "train", resource: Any = JOBS) -> bool:
@@ -285,6 +290,27 @@ def test_an_adopted_job_comes_home_completes_and_its_user_sees_how_it_stood(
         assert (await scene.job())["status"]["succeeded"] == 2
         reasons = {event["reason"] for event in await scene.api.list(EVENTS, NS)}
         assert {"Queued", "Offloaded", "Placed"} <= reasons
+
+    play(api_server, tmp_path, act)
+
+
+def test_a_suspended_job_is_taken_in_as_held_and_let_go_when_it_is_resumed(
+    api_server: Lab, tmp_path: Path
+) -> None:
+    async def act(scene: Real) -> None:
+        if not (await detect(scene.api)).suspend:
+            pytest.skip("this server has no suspended Jobs (1.22)")
+        job_id = await scene.taken(a_job(args=("0.5", "0"), suspend=True))
+        assert scene.desk.submissions[job_id].job.hold
+        record = scene.desk.records[job_id]
+        record.phase = Phase.HELD
+        await scene.api.patch(JOBS, NS, "train", {"spec": {"suspend": False}})
+        await scene.until(lambda: ReleaseRequested(job_id) in scene.reports, PATIENCE_S)
+        record.phase = Phase.QUEUED
+        scene.told(record)
+        await scene.start(job_id, NODE)
+        await scene.until(lambda: scene.ends, PATIENCE_S)
+        assert scene.ends == [(job_id, 1, "exited")]
 
     play(api_server, tmp_path, act)
 

@@ -260,6 +260,10 @@ def test_events_are_taken_and_repeats_counted(api_server: Lab) -> None:
     asyncio.run(main())
 
 
+#: Servers from here on serve the rest of a list from snapshots in memory (KEP-4988), whatever etcd forgot.
+SNAPSHOTS = (1, 34)
+
+
 def test_a_list_that_a_compaction_of_etcd_cuts_in_two_is_begun_anew(
     api_server: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,9 +280,12 @@ def test_a_list_that_a_compaction_of_etcd_cuts_in_two_is_begun_anew(
             await anext(pages)
             await it.add("later")
             await asyncio.to_thread(compact, etcd)
-            with pytest.raises(ApiError) as expired:
-                await anext(pages)
-            assert (expired.value.status, expired.value.reason) == (410, "Expired")
+            if (await detect(it.api)).version >= SNAPSHOTS:
+                await anext(pages)  # the server's own memory has the rest
+            else:
+                with pytest.raises(ApiError) as expired:
+                    await anext(pages)
+                assert (expired.value.status, expired.value.reason) == (410, "Expired")
 
             told = Told()
             cut = [True]

@@ -30,7 +30,7 @@ from starburst.kube.resources import (
 from starburst.kube.reviews import REVIEWS, account_may
 from tests.deploy.render import NAMESPACE
 from tests.kube.chakra_lab import pod
-from tests.kube.deployed import RBAC, WORK, Deployed, ask, may, new, path
+from tests.kube.deployed import RBAC, WORK, Deployed, ask, lease_of, may, new, path
 
 PROGRAMS = {
     "starburst-chakra": (*CHAKRA, *CHAKRA_WORK, *CHAKRA_LEASE),
@@ -62,7 +62,7 @@ def scope(permission: Permission) -> str:
 async def attempt(api: Api, permission: Permission, mark: str) -> None:
     """Do what a permission allows, on objects that are there; `mark` is for names of new ones."""
     resource, namespace = where(permission)
-    name = {"leases": "chakra", "pods": f"pod-{mark}"}.get(permission.resource, "there")
+    name = {"leases": lease_of(permission), "pods": f"pod-{mark}"}.get(permission.resource, "there")
     match permission.verb, permission.subresource:
         case "list", "":
             await api.call("GET", resource.path(scope(permission)), query={"limit": "1"})

@@ -337,8 +337,54 @@ def test_retries_of_an_adopted_job_are_its_backoff_limits_and_that_is_said() -> 
 
 
 def test_what_stands_for_several_jobs_or_names_others_is_not_adopted() -> None:
-    indexed = changed(changed(JOB, "spec|completions", 10), "spec|completionMode", "Indexed")
-    assert "cannot be split into an array; give it to starburst submit" in errors(indexed)[0]
     annotated = {**JOB["metadata"]["annotations"], "starburst.io/after-ok": "prep"}
     (error,) = errors({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}})
     assert "name jobs of Starburst; give it to starburst submit" in error
+    annotated = {**JOB["metadata"]["annotations"], "starburst.io/array": "0-9"}
+    single = changed(changed(JOB, "spec|parallelism", 1), "spec|completions", 1)
+    told = errors({**single, "metadata": {**JOB["metadata"], "annotations": annotated}})
+    assert any("cannot be split into an array; give it to starburst submit" in each for each in told)
+
+
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_a_job_by_turns_is_as_large_as_its_parallelism_and_stays(mode: str) -> None:
+    several = changed(changed(JOB, "spec|completions", 10), "spec|completionMode", mode)
+    found = adopt(several)
+    assert (len(found.job.tasks), found.job.array, found.job.cloud) == (2, None, CloudChoice.NEVER)
+    assert found.workload.manifest is not None
+    spec = json.loads(found.workload.manifest)["spec"]
+    assert (spec["completions"], spec["completionMode"]) == (10, mode), "as its user wrote it"
+
+
+def test_fields_of_the_newest_servers_are_taken_for_the_cluster() -> None:
+    """Kubernetes 1.36: JobSpec.scheduling, PodSpec.evictionResponders; native sidecars (1.29) as ever."""
+    newest = changed(JOB, "spec|scheduling", {"policy": {"gang": {}}})
+    spec = newest["spec"]["template"]["spec"]
+    spec["evictionResponders"] = [{"name": "example.org/checkpointer", "priority": 1}]
+    spec["initContainers"] = [{"name": "proxy", "image": "envoy", "restartPolicy": "Always"}]
+    spec["schedulingGates"] = [{"name": "example.org/quota"}]
+    newest["spec"] |= {
+        "backoffLimitPerIndex": 1,
+        "maxFailedIndexes": 2,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": []}]},
+        "successPolicy": {"rules": [{"succeededCount": 1}]},
+        "ttlSecondsAfterFinished": 5,
+        "suspend": True,
+    }
+    found = adopt(changed(newest, "metadata|annotations|starburst.io/cloud", "never"))
+    assert found.workload.manifest is not None
+    kept = json.loads(found.workload.manifest)["spec"]
+    assert kept["scheduling"] == newest["spec"]["scheduling"]
+    assert "schedulingGates" not in kept["template"]["spec"], "they are gone when it runs"
+    group = changed(JOB, "spec|template|spec|schedulingGroup", {"podGroupName": "g"})
+    assert any("schedulingGroup" in each for each in errors(group))
+
+
+@pytest.mark.parametrize(
+    ("manager", "taken"),
+    [("kubernetes.io/job-controller", True), ("kueue.x-k8s.io/multikueue", False)],
+)
+def test_a_job_of_another_controller_is_left_alone(manager: str, taken: bool) -> None:
+    told = errors(changed(JOB, "spec|managedBy", manager))
+    assert any("another controller is to run this job" in each for each in told) is not taken

@@ -49,6 +49,7 @@ OWN_KEYS = (
     "exit-code",
     "gang",
     "job",
+    "kept",
     "logs",
     "nodes",
     "rank",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -59,16 +60,17 @@ def read_object(
         uid=str(metadata.get("uid") or ""),
     )
     source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
-    manifest = Field(as_submitted(obj), "", rules.report(source, document=0))
+    report = rules.report(source, document=0)
+    report.accepted = True
+    manifest = Field(as_submitted(obj), "", report)
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
     whose = _user(metadata, manifest) if user is None else user
-    found = submission(manifest, lambda: "", whose) if has_kind(manifest) else None
+    found = submission(_by_turns(manifest), lambda: "", whose) if has_kind(manifest) else None
     if found is not None and found.job.array is not None:
         manifest.at("spec").refuse(
-            "an object that lies in a cluster cannot be split into an array; give it to starburst submit, or "
-            "set parallelism to completions to run all at once",
+            "an object that lies in a cluster cannot be split into an array; give it to starburst submit",
             show=False,
         )
     if found is not None and (found.job.after_ok or found.job.after_any):
@@ -85,9 +87,34 @@ def read_object(
     return replace(
         found,
         job=replace(found.job, id=job_id, retries=0),
-        workload=replace(found.workload, adopted=adopted),
+        workload=replace(found.workload, adopted=adopted, manifest=_whole(found.workload.manifest, manifest)),
         notes=tuple(manifest.report.notes),
     )
+
+
+def _by_turns(manifest: Field) -> Field:
+    """A Job with more completions than parallelism, read as one: its own controller counts the indexes.
+
+    `starburst submit` makes an array of such an Indexed Job, with a Job for each member.
+    """
+    value = manifest.value if isinstance(manifest.value, dict) else {}
+    spec = _mapping(value, "spec")
+    completions, parallelism = spec.get("completions"), spec.get("parallelism", 1)
+    counts = isinstance(completions, int) and isinstance(parallelism, int) and completions > parallelism
+    if spec.get("completionMode") != "Indexed" or not counts:
+        return manifest
+    counted = {key: found for key, found in spec.items() if key != "completionMode"}
+    return replace(manifest, value={**value, "spec": counted})
+
+
+def _whole(text: str | None, manifest: Field) -> str | None:
+    """The text of a manifest with the completion mode that it was read without."""
+    mode = manifest.at("spec").at("completionMode").value
+    if text is None or mode is None:
+        return text
+    known = json.loads(text)
+    known["spec"]["completionMode"] = mode
+    return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +139,7 @@ def _clean_job(spec: dict[str, Any]) -> None:
         spec.pop("selector", None)
     spec.pop("suspend", None)
     template = _mapping(spec, "template")
+    _mapping(template, "spec").pop("schedulingGates", None)  # its job is held until its pods have none
     if "metadata" in template:
         metadata = _keys_of_users(dict(_mapping(template, "metadata")))
         metadata.pop("creationTimestamp", None)
@@ -119,10 +147,10 @@ def _clean_job(spec: dict[str, Any]) -> None:
 
 
 def _clean_pod(spec: dict[str, Any]) -> None:
-    """Remove the node name, debug containers, and the priority, tolerations and credentials that admission
-    adds to every pod.
+    """Remove the node name, debug containers, scheduling gates, and the priority, tolerations and credentials
+    that admission adds to every pod.
     """
-    for key in ("nodeName", "ephemeralContainers", "priority"):
+    for key in ("nodeName", "ephemeralContainers", "priority", "schedulingGates"):
         spec.pop(key, None)
     _drop(spec, "tolerations", _is_injected)
     gone = {str(volume.get("name")) for volume in _mappings(spec, "volumes") if _is_credentials(volume)}

@@ -67,11 +67,12 @@ _JOB_SPEC = Fields(
         "backoffLimitPerIndex": "a job is run again as a whole; see backoffLimit",
         "maxFailedIndexes": "a job is run again as a whole; see backoffLimit",
         "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
+        "scheduling": "Starburst starts the tasks of a job together by itself",
     },
     refused={
         "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
     },
-    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "successPolicy"),
+    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling", "successPolicy"),
 )
 #: Value of `managedBy` that is equal to its absence.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"

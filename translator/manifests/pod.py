@@ -56,6 +56,7 @@ POD_SPEC = Fields(
     ),
     noted={
         "dnsConfig": "DNS settings are not passed on",
+        "evictionResponders": "nobody is asked before a run is ended",
         "hostAliases": "host names are not passed on",
         "hostname": "pods do not find one another by this name",
         "priority": "pod priorities are not used; set the annotation starburst.io/priority",
@@ -72,10 +73,12 @@ POD_SPEC = Fields(
         "nodeName": "Starburst chooses the node; use nodeSelector with kubernetes.io/hostname",
         "resourceClaims": "resource claims are not supported; ask for nvidia.com/gpu under limits",
         "schedulingGates": "scheduling gates are not supported; submit the job when it may start",
+        "schedulingGroup": "Starburst starts the tasks of a job together by itself; remove it",
         "workloadRef": "Starburst starts the tasks of a job together by itself; remove it",
     },
     kept=(
         "dnsConfig",
+        "evictionResponders",
         "hostAliases",
         "hostIPC",
         "hostNetwork",

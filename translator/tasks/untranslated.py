@@ -44,6 +44,7 @@ _JOB_SPEC = UntranslatedFields(
         "maxFailedIndexes": _RETRIES,
         "podFailurePolicy": _RETRIES,
         "podReplacementPolicy": _RETRIES,
+        "scheduling": "all nodes of a task start together",
         "selector": "there are no pods to select",
         "suspend": "a task starts when it is launched",
         "ttlSecondsAfterFinished": "a task leaves no object behind",
@@ -77,6 +78,7 @@ _POD_SPEC = UntranslatedFields(
         "automountServiceAccountToken": "no account of the cluster is there",
         "dnsConfig": "the machine's DNS is used",
         "dnsPolicy": "the machine's DNS is used",
+        "evictionResponders": "a rented machine is the job's own",
         "enableServiceLinks": "no services are there",
         "hostAliases": "the machine's own /etc/hosts is used",
         "hostUsers": "the container engine decides",
@@ -100,6 +102,7 @@ _POD_SPEC = UntranslatedFields(
         "nodeName": f"names a node of the cluster; {ONLY_THE_CLUSTER}",
         "resourceClaims": f"does not go along; {ONLY_THE_CLUSTER}",
         "schedulingGates": f"does not go along; {ONLY_THE_CLUSTER}",
+        "schedulingGroup": f"does not go along; {ONLY_THE_CLUSTER}",
         "workloadRef": f"does not go along; {ONLY_THE_CLUSTER}",
     },
 )

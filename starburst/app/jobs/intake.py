@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.scheduler import Scheduler
-from starburst.domain.job import Adopted, Site, Submission
+from starburst.domain.job import Adopted, Site, Submission, Workload
 from starburst.runs.ports import AdoptionPort
 from starburst.store.errors import DuplicateJobError
 from starburst.store.listings import queries
@@ -38,6 +38,10 @@ class JobIntake(AdoptionPort):
     def adopted(self) -> dict[str, Adopted]:
         """Adopted jobs that have not ended, by id."""
         return queries.adopted(self._store)
+
+    def adopted_workloads(self) -> dict[str, Workload]:
+        """The workloads of these jobs."""
+        return queries.adopted_workloads(self._store)
 
     def on_cluster(self) -> list[str]:
         """Every job that has a run on the cluster, by id."""

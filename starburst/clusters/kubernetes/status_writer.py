@@ -32,6 +32,8 @@ log = structlog.get_logger()
 #: Kinds of decisions that become events, and the reasons of those events.
 REASONS: Mapping[str, str] = {
     "waits": "Queued",
+    "held": "Held",
+    "released": "Released",
     "placed": "Placed",
     "offloaded": "Offloaded",
     "no-offer": "NoOffer",
@@ -166,7 +168,14 @@ class StatusWriter:
         else:
             if isinstance(view, JobView) and is_away(record) and not view.withdrawn:
                 await self._withdraw(view)
+            if names.KEPT in view.annotations and record.phase is not Phase.HELD:
+                await self._no_more_kept(view)
             await self._show(view, record)
+
+    async def _no_more_kept(self, view: JobView | PodView) -> None:
+        """Whoever holds the job from now on is its user, and releases it."""
+        body = {"metadata": {"uid": view.uid, "annotations": {names.KEPT: None}}}
+        await self._api.patch(_resource(view), view.namespace, view.name, body)
 
     async def _withdraw(self, view: JobView) -> None:
         """Take the pods of a Job away and keep the Job, since it is not to run here."""

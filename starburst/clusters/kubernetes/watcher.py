@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from starburst.aio import TaskSet, first_of
 from starburst.clusters.kubernetes.adoption.adoption import Adoption
+from starburst.clusters.kubernetes.adoption.holds import Holds
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
@@ -61,6 +62,7 @@ class ClusterWatcher:
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
         self.volumes = VolumeRules(desk, registry)
+        self._holds = Holds(desk, registry, report)
         self._evictions = Evictions(api, self._judged)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
@@ -128,6 +130,7 @@ class ClusterWatcher:
             if record.id in self._unwanted:
                 self._unwanted.discard(record.id)
                 self._report(CancelRequested(record.id))
+        self._holds.told(changes)
         self._status_writer.told(changes)
         self._dirty.set()
 
@@ -180,8 +183,10 @@ class ClusterWatcher:
         assert pod is not None
         if pod.owner is None and names.QUEUE in pod.labels:
             self._object_changed(old, new)
-        elif pod.owner is not None and (new is None or new.over):
-            self._status_writer.pod_ended(pod.owner.uid)
+        elif pod.owner is not None:
+            self._holds.pod_changed(pod.owner.uid)
+            if new is None or new.over:
+                self._status_writer.pod_ended(pod.owner.uid)
         self._dirty.set()
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
@@ -196,6 +201,7 @@ class ClusterWatcher:
         if (new is None or new.deleting) and not (old is not None and old.deleting):
             self._deleted(view)
         self._adoption.changed(old, new)
+        self._holds.object_changed(view, gone=new is None)
         self._status_writer.object_changed(view, gone=new is None)
 
     def _deleted(self, view: JobView | PodView) -> None:

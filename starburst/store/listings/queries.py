@@ -183,6 +183,12 @@ def record(store: Store, job_id: str) -> JobRecord | None:
 
 def adopted(store: Store) -> dict[str, Adopted]:
     """Adopted jobs that have not ended, taken up or not, by id."""
+    found = adopted_workloads(store)
+    return {id_: workload.adopted for id_, workload in found.items() if workload.adopted is not None}
+
+
+def adopted_workloads(store: Store) -> dict[str, Workload]:
+    """The workloads of these jobs."""
     found, r = '%"adopted":{%', t.requests.c  # quotes inside manifests are escaped
     live = t.jobs.c.phase.in_(LIVE_JOBS) & t.jobs.c.workload.like(found)
     taken = select(t.jobs.c.id, t.jobs.c.workload).where(live)
@@ -191,7 +197,7 @@ def adopted(store: Store) -> dict[str, Adopted]:
         workloads = {id_: codec.decode(Workload, text) for id_, text in conn.execute(taken)}
         for id_, text in conn.execute(asked):
             workloads[id_] = codec.decode(Submission, text).workload
-    return {id_: workload.adopted for id_, workload in workloads.items() if workload.adopted is not None}
+    return {id_: workload for id_, workload in workloads.items() if workload.adopted is not None}
 
 
 def decisions(

@@ -61,6 +61,9 @@ class FakeDesk:
             and not (job_id in self.records and self.records[job_id].phase.is_end)
         }
 
+    def adopted_workloads(self) -> dict[str, Workload]:
+        return {job_id: self.submissions[job_id].workload for job_id in self.adopted()}
+
     def on_cluster(self) -> list[str]:
         return [each.id for each in self.records.values() if each.alive and each.site is Site.CLUSTER]
 

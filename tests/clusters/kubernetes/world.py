@@ -155,6 +155,8 @@ class World(FakeServer):
         if "deletionTimestamp" in pod["metadata"]:
             grace_s = pod["metadata"]["deletionGracePeriodSeconds"]
             self._later(min(grace_s, END_S), "end", pod)
+        elif pod["spec"].get("schedulingGates"):
+            pass
         elif not node and self.chakra and pod["spec"].get("schedulerName") == names.CHAKRA:
             self._bind(pod)
         elif node and phase == "Pending":
@@ -172,7 +174,10 @@ class World(FakeServer):
         if not nodes:
             return
         mates = self.pods_of(job) if job is not None else []
-        taken = {_marks(mate).get(names.RANK) for mate in mates if mate["status"]["phase"] != "Failed"}
+        spec = job["spec"] if job is not None else {}
+        by_turns = spec.get("completions", 1) > spec.get("parallelism", 1)
+        free = ("Failed", "Succeeded") if by_turns else ("Failed",)
+        taken = {_marks(mate).get(names.RANK) for mate in mates if mate["status"]["phase"] not in free}
         rank = next(rank for rank in range(len(nodes) + 1) if str(rank) not in taken)
         there = {node["metadata"]["name"] for node in self.all(NODES)} - self.cordoned
         if rank >= len(nodes) or nodes[rank] not in there:

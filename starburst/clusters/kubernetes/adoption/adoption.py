@@ -11,6 +11,7 @@ import structlog
 from starburst.aio import first_of
 from starburst.clusters.kubernetes.adoption.found_objects import FoundObjects, ObjectText, text_of
 from starburst.clusters.kubernetes.adoption.grouped_submissions import GroupedSubmissions
+from starburst.clusters.kubernetes.adoption.holds import why_kept
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.runs.identity import adopted_id
@@ -145,11 +146,13 @@ class Adoption:
         if latest is None or latest.deleting:
             return
         confined = await self._rights.why_confined(submission)
-        submission = replace(submission, job=replace(submission.job, confined=confined))
+        kept = "" if submission.job.hold else why_kept(latest)
+        hold = submission.job.hold or bool(kept)
+        submission = replace(submission, job=replace(submission.job, confined=confined, hold=hold))
         self._found(submission.job.id, view)
         self._handed_in.add(view.uid)
         await self._submissions.submit(submission)
-        await self._mark(view, text, submission.job.id)
+        await self._mark(view, text, submission.job.id, kept)
 
     async def _fetched(self, view: JobView | PodView) -> ObjectText | None:
         """The object as it is now; None if it is there no more."""
@@ -166,12 +169,13 @@ class Adoption:
             return f"there is no queue {queue!r}; the queues are {', '.join(self._options.queues)}"
         return submission
 
-    async def _mark(self, view: JobView | PodView, text: ObjectText, job_id: str) -> None:
+    async def _mark(self, view: JobView | PodView, text: ObjectText, job_id: str, kept: str) -> None:
         """Write on the version that was read whose the object is: of two Starbursts the second one loses."""
         resource, where = _resource(view), f"{view.namespace}/{view.name}"
         for _ in range(MARK_TRIES):
             try:
-                await self._api.patch(resource, view.namespace, view.name, self._marks(text, job_id))
+                marks = self._marks(text, job_id, kept)
+                await self._api.patch(resource, view.namespace, view.name, marks)
             except ApiError as error:
                 if error.status != 409:
                     raise
@@ -191,11 +195,11 @@ class Adoption:
             text = text_of(there)
         raise ApiError(409, "Conflict", f"{where} is changed faster than it can be marked")
 
-    def _marks(self, text: ObjectText, job_id: str) -> Object:
+    def _marks(self, text: ObjectText, job_id: str, kept: str) -> Object:
         metadata: Object = {
             "resourceVersion": text.version,
             "labels": {names.JOB: job_id, names.CONTROLLER: self._options.controller},
-            "annotations": {names.ADOPTED: "true"},
+            "annotations": {names.ADOPTED: "true", **({names.KEPT: kept} if kept else {})},
         }
         if text.active_deadline_s is None:
             return {"metadata": metadata}
@@ -218,7 +222,7 @@ def _waits_for_us(view: JobView | PodView) -> bool:
     if not asks or names.JOB in view.labels or view.deleting:
         return False
     if isinstance(view, JobView):
-        return not view.end and not view.suspended
+        return not view.end
     return view.owner is None and not view.node and not view.over
 
 

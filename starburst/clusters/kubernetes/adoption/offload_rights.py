@@ -11,8 +11,9 @@ import asyncio
 import json
 from dataclasses import dataclass
 
+from starburst.aio import in_thread
 from starburst.core.model.events import LeaveRuled
-from starburst.domain.job import CloudChoice, Submission
+from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.kube.access import offload_permission
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
@@ -36,9 +37,8 @@ class OffloadSubject:
     queue: str
 
 
-def offload_subject_of(submission: Submission) -> OffloadSubject | None:
+def offload_subject_of(job: Job, workload: Workload) -> OffloadSubject | None:
     """The subject of an adopted job; None for jobs that were submitted, or that never leave."""
-    workload, job = submission.workload, submission.job
     if workload.adopted is None or job.cloud is CloudChoice.NEVER:
         return None
     manifest = json.loads(workload.manifest or "{}")
@@ -83,12 +83,18 @@ class OffloadRights:
 
     async def begin(self) -> None:
         """Review the jobs that are known already."""
-        for job_id in self._desk.adopted():
-            submission = self._desk.submission(job_id)
-            who = None if submission is None else offload_subject_of(submission)
+        workloads = await in_thread(self._desk.adopted_workloads)  # a second or two for many thousands
+        for job_id, workload in workloads.items():
+            job = self._job(job_id)
+            who = None if job is None else offload_subject_of(job, workload)
             if who is not None:
                 self._who[job_id] = who
         await self._round()
+
+    def _job(self, job_id: str) -> Job | None:
+        """A job, also one that the core has not taken up yet."""
+        found = self._desk.record(job_id) or self._desk.submission(job_id)
+        return None if found is None else found.job
 
     def keep(self, job_id: str, why: str) -> None:
         """Let a job stay on the cluster from now on for this reason; with "" its rights decide again."""
@@ -108,7 +114,7 @@ class OffloadRights:
 
     async def why_confined(self, submission: Submission) -> str:
         """Why a job that was just adopted stays on the cluster, by an answer at most one round old."""
-        who = offload_subject_of(submission)
+        who = offload_subject_of(submission.job, submission.workload)
         if who is None:
             return ""
         self._who[submission.job.id] = who

@@ -196,9 +196,13 @@ class RunRegistry:
         """Whether an object belongs to this scheduler."""
         return self._identity.is_ours(view)
 
+    def active_pods(self, uid: str) -> list[PodView]:
+        """Pods of a Job of which something may be alive."""
+        return [pod for pod in self._pods.get(uid, {}).values() if not pod.over]
+
     def has_active_pods(self, uid: str) -> bool:
-        """Whether a Job has pods of which something may be alive."""
-        return any(not pod.over for pod in self._pods.get(uid, {}).values())
+        """Whether a Job has such pods."""
+        return bool(self.active_pods(uid))
 
     def key_of(self, view: JobView | PodView) -> RunKey | None:
         """The run that an object is for: the one it was known for under its uid, or see `RunIdentity.of`.
