@@ -104,7 +104,6 @@ PRODUCT = "nvidia.com/gpu.product"
         (selecting(disktype="ssd"), COMMON),
         (job("CONTAINER/resources", {"limits": {"amd.com/gpu": 1}}), {"RADEON-PRO-V520", "MI300X"}),
     ],
-    ids=str,
 )
 def test_only_offers_that_are_as_required_are_places(manifest: dict[str, Any], expected: set[str]) -> None:
     assert admitted(manifest) == expected
