@@ -186,7 +186,7 @@ def test_a_bad_config_is_a_line_for_each_mistake(cli: Cli, tmp_path: Path) -> No
 def test_without_the_extra_there_is_one_line(
     cli: Cli, on_kubernetes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("starburst.app.wiring.build.find_spec", lambda _: None)
+    monkeypatch.setattr("starburst.app.wiring.kube_client.find_spec", lambda _: None)
     told = cli("doctor", "--config", on_kubernetes)
     assert (told.code, last_but_cloud(told)) == (1, f"✗ extra: {EXTRA}")
     told = cli("up", "--config", on_kubernetes)

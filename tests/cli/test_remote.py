@@ -29,7 +29,7 @@ from tests.cli.manifests import manifest
 from tests.cli.past import NOON
 
 #: Compared by tests of their own.
-ELSEWHERE = [["submit", "--dry-run", "--hold", "--wait"]]
+ELSEWHERE = [["submit", "--dry-run", "--hold", "--wait", "--apply-rest"]]
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],

@@ -13,9 +13,11 @@ from starburst.core.model.events import (
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
+    JobSubmitted,
     RunEnd,
     RunEnded,
     RunStalled,
+    VolumesRuled,
 )
 from starburst.domain.job import Member
 from starburst.domain.money import Money
@@ -35,6 +37,13 @@ def waits_and_runs() -> Desk:
     desk.cancel("b")
     desk.stopped("b")
     desk.ended("d", code=1)
+    return desk
+
+
+def waits_for_a_claim() -> Desk:
+    """A job whose claim is not bound."""
+    desk = Desk(4)
+    desk.tell(JobSubmitted(job("a")), VolumesRuled("a", (), "waits for claim data: it is not bound"))
     return desk
 
 
@@ -218,6 +227,7 @@ def bypassed() -> Desk:
 def decisions() -> tuple[Decision, ...]:
     """All that was decided in the scenarios."""
     scenarios = (
+        waits_for_a_claim,
         waits_and_runs,
         cloud_life,
         reasons_to_leave,

@@ -85,8 +85,10 @@ def _joined(pair: re.Match[str]) -> str:
     return pair[1] + chr(0x10000 + ((high & 0x3FF) << 10) + (low & 0x3FF))
 
 
-def load(chunk: Chunk, source: str, document: int) -> object:
+def load(chunk: Chunk, source: str, document: int, scalars: type[yaml.CSafeLoader] = ScalarLoader) -> object:
     """The value of one document, of dicts with text keys, lists and scalars; None if it is empty.
+
+    `scalars` types plain scalars; by default as kubectl does.
 
     Raises:
         ManifestErrors: the text is not YAML, is too large, or has keys or values that manifests may not have.
@@ -99,7 +101,7 @@ def load(chunk: Chunk, source: str, document: int) -> object:
         raise error("", None, "is a batch script of Slurm; write a batch/v1 Job that runs its commands")
     try:
         _measure(chunk.text)
-        loader = ScalarLoader(chunk.text)
+        loader = scalars(chunk.text)
         root = loader.get_single_node()
         if root is None:
             return None
@@ -203,7 +205,7 @@ def _place(chunk: Chunk, mark: yaml.Mark | None) -> str:
     return f"line {chunk.lines_before + mark.line + 1}, column {mark.column + 1}"
 
 
-def _problems(loader: ScalarLoader, root: yaml.Node) -> list[tuple[yaml.Mark, object, str]]:
+def _problems(loader: yaml.CSafeLoader, root: yaml.Node) -> list[tuple[yaml.Mark, object, str]]:
     """Valid YAML that manifests may not have: the position, the value and the remedy of each problem."""
     found: list[tuple[yaml.Mark, object, str]] = []
     seen: set[int] = set()
@@ -218,7 +220,7 @@ def _problems(loader: ScalarLoader, root: yaml.Node) -> list[tuple[yaml.Mark, ob
             waiting += [value for _, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
             waiting += node.value
-        elif isinstance(node, yaml.ScalarNode) and not node.style and NO_NUMBERS.fullmatch(node.value):
+        elif _is_no_number(loader, node):
             found.append(
                 (node.start_mark, node.value, "JSON has no such number; put it in quotes if it is text")
             )
@@ -229,6 +231,11 @@ def _problems(loader: ScalarLoader, root: yaml.Node) -> list[tuple[yaml.Mark, ob
         if node.tag != _plain_tag(loader, node):
             found.append((node.start_mark, node.tag, "tags are not used in manifests; remove it"))
     return sorted(found, key=lambda problem: problem[0].index)
+
+
+def _is_no_number(loader: yaml.CSafeLoader, node: yaml.Node) -> bool:
+    plain = isinstance(node, yaml.ScalarNode) and not node.style and isinstance(loader, ScalarLoader)
+    return plain and NO_NUMBERS.fullmatch(node.value) is not None
 
 
 def _key_problems(node: yaml.MappingNode) -> list[tuple[yaml.Mark, object, str]]:
@@ -252,7 +259,7 @@ def _key_problems(node: yaml.MappingNode) -> list[tuple[yaml.Mark, object, str]]
     return found
 
 
-def _plain_tag(loader: ScalarLoader, node: yaml.Node) -> str:
+def _plain_tag(loader: yaml.CSafeLoader, node: yaml.Node) -> str:
     """The implicit tag of a node."""
     if isinstance(node, yaml.MappingNode):
         return f"{TAG}map"

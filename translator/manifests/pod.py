@@ -14,8 +14,8 @@ from translator.manifests.effective_requests import pod_resources
 from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
 from translator.manifests.places import Place, note_assumptions, read_place
-from translator.tasks.capabilities import check_security
 from translator.tasks.container import CONTAINER, workload
+from translator.tasks.containers.capabilities import check_security
 from translator.tasks.storage.mounts import read_mounts
 from translator.tasks.storage.volume_types import check_volumes
 

@@ -12,10 +12,10 @@ from typing import Any
 from translator.carried import CloudStorage
 from translator.fidelity import Fidelity
 from translator.manifests.references import SECRET, Lookup, Reference, Resolve
+from translator.tasks.containers.registry_logins import logins_for
 from translator.tasks.downward import ADDRESS, HOST, NODE_RANK, Downward
 from translator.tasks.environment import Environment, expanded, read_environment
 from translator.tasks.manifest_parts import ManifestParts, split_manifest
-from translator.tasks.registry_logins import logins_for
 from translator.tasks.shell import ShellExpression, ShellWord
 from translator.tasks.storage.mounts import MAPPED, Mount, read_mounts
 

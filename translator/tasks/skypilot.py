@@ -15,6 +15,7 @@ from translator.intake.kinds import has_kind
 from translator.manifests.hints import PREFIX, JobHints, read_hints
 from translator.manifests.manifest import submission
 from translator.manifests.references import UNASKED, Lookup, Resolve
+from translator.tasks.containers.pull import read_pull_secrets
 from translator.tasks.downward import NODE_RANK, NODES, Downward
 from translator.tasks.environment import RANK, Environment, read_environment
 from translator.tasks.execution import (
@@ -26,7 +27,6 @@ from translator.tasks.execution import (
 )
 from translator.tasks.machine import read_machine
 from translator.tasks.manifest_parts import ManifestParts, split_manifest
-from translator.tasks.pull import read_pull_secrets
 from translator.tasks.shell import NodeScript, ShellExpression, ShellWord, is_changed, script
 from translator.tasks.storage.volumes import Mounting
 from translator.tasks.untranslated import report_untranslated

@@ -28,6 +28,7 @@ from starburst.app.config.policy import (
 )
 from starburst.app.config.queues import QueueConfig, QueuesConfig, queues_of
 from starburst.app.config.run_as import RunsJobs
+from starburst.app.config.scalars import ConfigLoader
 from starburst.app.config.sites import (
     CloudConfig,
     CloudSection,
@@ -167,7 +168,7 @@ def load_config(path: Path | None) -> Config:
         return Config()
     try:
         documents = chunks(path.read_bytes().decode())
-        data = load(documents[0], str(path), 1)
+        data = load(documents[0], str(path), 1, ConfigLoader)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); name an existing file") from None
     except UnicodeDecodeError:

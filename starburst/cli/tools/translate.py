@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from starburst.app.config import parse_config
+from starburst.app.config.scalars import ConfigLoader
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.wiring.kube_client import connect, need_kubernetes
@@ -140,7 +141,7 @@ class _Settings:
 def _settings(path: Path) -> _Settings:
     first, *others = chunks(_text(str(path), str(path)))
     try:
-        data = load(first, str(path), 0)
+        data = load(first, str(path), 0, ConfigLoader)
     except ManifestErrors as errors:
         raise UserError(str(errors)) from None
     if others:

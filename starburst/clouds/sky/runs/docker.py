@@ -14,7 +14,7 @@ from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE
-from translator.tasks.container_settings import ContainerSettings, settings_of
+from translator.tasks.containers.settings import ContainerSettings, settings_of
 
 #: The directory of the job's checkpoints in a container.
 CHECKPOINTS = "/starburst/checkpoints"

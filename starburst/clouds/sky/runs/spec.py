@@ -12,7 +12,7 @@ from starburst.core.model.actions import Slot
 from starburst.domain.job import Site
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from translator.tasks.registry_logins import registry_of
+from translator.tasks.containers.registry_logins import registry_of
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 
 #: Prefixes of variables that the scheduler sets, whatever the user sets.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from translator.field import Field
 from translator.manifests.references import SECRET, Lookup
-from translator.tasks.registry_logins import logins_for, registry_of
+from translator.tasks.containers.registry_logins import logins_for, registry_of
 
 
 def read_pull_secrets(spec: Field, container: Field, lookup: Lookup) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from translator.field import Field
-from translator.tasks.capabilities import DEFAULT_CAPABILITIES, capabilities
+from translator.tasks.containers.capabilities import DEFAULT_CAPABILITIES, capabilities
 from translator.tasks.manifest_parts import split_manifest
 
 ALWAYS, IF_NOT_PRESENT, NEVER = "Always", "IfNotPresent", "Never"
