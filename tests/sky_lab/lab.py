@@ -64,9 +64,10 @@ def vm_at(address: str) -> tuple[str, str]:
     return next(((row[0], row[5]) for row in reversed(rows) if address in row[6:8]), ("", "gone"))
 
 
-def vm_files(vm: str) -> Path:
-    """What a machine has in its /tmp; its disk outlives it."""
-    return Path(os.environ["SKYLAB_HOME"], "state", "vms", vm, "tmp")
+def tmp_dirs(vm: str) -> list[Path]:
+    """What the tasks that ran on a machine have as /tmp; its disk outlives it."""
+    disk = Path(os.environ["SKYLAB_HOME"], "state", "vms", vm, "disk")
+    return sorted(disk.glob("home/ubuntu/starburst/runs/*/*/*/tmp"))
 
 
 def kill_server() -> None:

@@ -23,7 +23,7 @@ from starburst.runs.attempt_dir import log_path
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.sky_lab.ec2 import REGIONS, billed, ec2
-from tests.sky_lab.lab import kill_server, lab, vm_files
+from tests.sky_lab.lab import kill_server, lab, tmp_dirs
 from tests.sky_lab.plan import Disturbance, Fate, Plan, What, When
 
 OWNER = "starburst"
@@ -267,7 +267,10 @@ class Round:
     def copies(self) -> list[Copy]:
         """Every copy of a job that ever ran."""
         marks = [
-            (vm, path) for vm in sorted(self.seen) for path in sorted((vm_files(vm) / "marks").glob("*"))
+            (vm, path)
+            for vm in sorted(self.seen)
+            for tmp in tmp_dirs(vm)
+            for path in sorted((tmp / "marks").glob("*"))
         ]
         return [Copy.read(vm, path) for vm, path in marks if path.stat().st_size]
 

@@ -17,7 +17,7 @@ from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnded
 from tests.clouds.sky.life import reaper_of
 from tests.sky_lab.ec2 import billed, ec2
-from tests.sky_lab.lab import Life, job, kill_server, lab
+from tests.sky_lab.lab import Life, job, kill_server, lab, tmp_dirs
 
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
@@ -128,7 +128,8 @@ async def without_state(life: Life) -> None:
 
 
 def end_job(instance: str, name: str) -> None:
-    Path(os.environ["SKYLAB_HOME"], "state", "vms", instance, "tmp", f"end-{name}").touch()
+    for tmp in tmp_dirs(instance):
+        (tmp / f"end-{name}").touch()
 
 
 async def ended_by_id(life: Life, ids: dict[str, str]) -> None:
