@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.agent.task_account import FIRST_ID
+from starburst.clouds.sky.agent import firewall
+from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID
 from tests.clouds.sky.test_agent import Machine, spec, text
 
 pytestmark = [
@@ -111,6 +112,12 @@ def home() -> Iterator[Path]:
     root.chmod(0o755)
     yield root / "home"
     shutil.rmtree(root)
+    for program in filter(
+        shutil.which, firewall.METADATA
+    ):  # the host's own table, for accounts of jobs alone
+        entry = f"OUTPUT -m owner --uid-owner {FIRST_ID}-{LAST_ID} -j {firewall.CHAIN}"
+        for rule in (f"-D {entry}", f"-F {firewall.CHAIN}", f"-X {firewall.CHAIN}"):
+            subprocess.run([program, "-w", "5", *rule.split()], check=False, capture_output=True)
 
 
 def prepared(home: Path, user: str) -> Machine:
