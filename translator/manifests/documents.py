@@ -267,7 +267,7 @@ def _plain_tag(loader: yaml.CSafeLoader, node: yaml.Node) -> str:
         return f"{TAG}seq"
     if node.tag == f"{TAG}str":
         return node.tag
-    return str(loader.resolve(yaml.ScalarNode, node.value, (True, False)))
+    return str(loader.resolve(yaml.ScalarNode, node.value, (True, False)))  # type: ignore[no-untyped-call]
 
 
 def _is_clean(text: str) -> bool:
