@@ -35,10 +35,11 @@ class TestTheWhole:
                 for _ in range(1000):
                     kept.enter_context(connect(where))
                 body = manifest("amid", "true")
-                answer = httpx.post(f"{url}{API}/jobs", content=body, headers={"Content-Type": "text/yaml"})
-                assert answer.status_code == 201
-                (job,) = answer.json()
-                until(lambda: httpx.get(f"{url}{API}/jobs/{job['id']}").json()["phase"] == "succeeded")
+                with httpx.Client(base_url=f"{url}{API}", timeout=PATIENCE_S) as client:
+                    answer = client.post("/jobs", content=body, headers={"Content-Type": "text/yaml"})
+                    assert answer.status_code == 201
+                    (job,) = answer.json()
+                    until(lambda: client.get(f"/jobs/{job['id']}").json()["phase"] == "succeeded")
             assert process.poll() is None
 
     def test_an_api_that_is_killed_comes_back_and_one_whose_scheduler_is_killed_does_not(
