@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnded
 from tests.clouds.sky.life import reaper_of
 from tests.sky_lab.ec2 import billed, ec2
-from tests.sky_lab.lab import Life, job, kill_server, lab, tmp_dirs
+from tests.sky_lab.lab import Life, job, kill_server, lab
 
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
@@ -128,8 +129,11 @@ async def without_state(life: Life) -> None:
 
 
 def end_job(instance: str, name: str) -> None:
-    for tmp in tmp_dirs(instance):
-        (tmp / f"end-{name}").touch()
+    """Write the file that a job waits for into its /tmp, from within its machine."""
+    rows = [line.split("\t") for line in lab("vms").splitlines()]
+    (pid,) = [row[8] for row in rows if row[0] == instance]
+    write = f"for tmp in /home/ubuntu/starburst/runs/*/*/*/tmp; do touch $tmp/end-{name}; done"
+    subprocess.run(["nsenter", "-t", pid, "-m", "-r", "sh", "-c", write], check=True)
 
 
 async def ended_by_id(life: Life, ids: dict[str, str]) -> None:
