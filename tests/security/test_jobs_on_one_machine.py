@@ -72,7 +72,7 @@ while True:
 HOSTILE = """
 cd /
 for file in {home}/.aws/credentials {home}/.ssh/id {home}/starburst/lease.json {runs}/victim/1/0/spec.json \\
-    {runs}/victim/1/0/work/token {runs}/victim/1/0/report/report.json {runs}/victim/1/0/log \\
+    {victim}/token {runs}/victim/1/0/report/report.json {runs}/victim/1/0/log \\
     {home}/starburst/checkpoints/victim/step {runs}/evil/1/0/spec.json; do
     cat $file 2>/dev/null && echo "READ $file"
     (echo '{{"until": 9e9}}' >$file) 2>/dev/null && echo "WROTE $file"
@@ -137,7 +137,8 @@ def prepared(home: Path, user: str) -> Machine:
         'echo "$KEY" >token; echo "$KEY" >"$STARBURST_CHECKPOINT_DIR/step"; echo {} >"$STARBURST_REPORT";'
         "until [ -e seen ]; do sleep 0.05; done; cat token"
     )
-    evil = HOSTILE.format(home=home, runs=home / "starburst" / "runs", python=PYTHON)
+    runs = home / "starburst" / "runs"
+    evil = HOSTILE.format(home=home, runs=runs, victim=runs / VICTIM / "work", python=PYTHON)
     specs = {VICTIM: spec("sh", "-c", victim, KEY=KEY), EVIL: spec("bash", "-c", evil)}
     for name, task in specs.items():
         task["checkpoints"] = f"~/starburst/checkpoints/{name.partition('/')[0]}"

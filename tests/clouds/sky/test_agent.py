@@ -196,7 +196,7 @@ def test_no_gpu_is_given_twice_and_one_that_is_given_back_is_given_again(machine
     runs = machine.home / "starburst" / "runs"
     told = machine.exchange(starts=["c/1/0"], look={"c/1/0": 0}, of="c/1/0")
     assert (told["began"], told["trouble"]) == (False, "0 of 2 GPUs are free, and 1 are needed")
-    (runs / "b/1/0/work/go").touch()
+    (runs / "b/1/0" / "work" / "go").touch()
     machine.wait("b/1/0")
     assert machine.exchange(starts=["c/1/0"], look={"c/1/0": 0}, of="c/1/0")["began"]
     for name in ("a/1/0", "c/1/0"):
