@@ -114,7 +114,9 @@ class Transport:
                 yield response
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ConfigException) as error:
             sent = not isinstance(error, _NOT_SENT)
-            raise ApiUnreachableError(f"{method} {request.path}: {error!r}", sent=sent) from error
+            raise ApiUnreachableError(
+                f"{method} {request.path}: {str(error) or repr(error)}", sent=sent
+            ) from error
         finally:
             self._calls[client] -= 1
             await self._close_if_replaced(client)

@@ -33,9 +33,9 @@ async def _apply(found: Sequence[tuple[str, Companion]]) -> None:
     from starburst.kube.api import Api  # noqa: PLC0415 - an optional dependency
     from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError  # noqa: PLC0415
 
-    namespace = current_namespace()
     try:
         async with await Api.connect() as api:
+            namespace = current_namespace()
             for source, companion in found:
                 try:
                     await apply(api, companion.value, namespace)

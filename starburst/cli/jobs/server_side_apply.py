@@ -29,7 +29,8 @@ def current_namespace() -> str:
 async def apply(api: Api, obj: Mapping[str, Any], namespace: str) -> None:
     """Create or change an object; `namespace` is for one that names none.
 
-    Raises ApiError, UnreachableError.
+    Raises:
+        ApiError, ApiUnreachableError: the server refused it; there was no answer.
     """
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS}
     body: Object = {**obj, "metadata": metadata}

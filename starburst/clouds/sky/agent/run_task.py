@@ -120,9 +120,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
         spec["cgroup"] = None if group is None else str(group)
     spec["lease"] = os.path.join(base(), "lease.json")
     with private_umask():
-        write_json(
-            os.path.join(path, "spec.json"), {**spec, "cgroup": spec["cgroup"] and str(spec["cgroup"])}
-        )
+        write_json(os.path.join(path, "spec.json"), spec)
     if devices["cpus"]:
         os.sched_setaffinity(0, devices["cpus"])
 
