@@ -78,7 +78,7 @@ class Verdict:
     """What the marks of all jobs say."""
 
     lost: tuple[str, ...]
-    #: Jobs of which more tasks came to their end than they have.
+    #: Jobs of which more tasks came to their end than they have, with the pods that did.
     twice: tuple[str, ...]
     #: Jobs of which more pods lived at a time than they have tasks.
     together: tuple[str, ...]
@@ -97,15 +97,15 @@ def judge(jobs: Iterable[ChaosJob], marks: Path) -> Verdict:
     for job in jobs:
         path = marks / job.name
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        ends = sum(line[0] == "end" for line in lines)
+        ends = [line[1] for line in lines if line[0] == "end"]
         lives: dict[str, list[float]] = defaultdict(list)
         for _, pod, at in (line for line in lines if len(line) == 3):
             lives[pod].append(float(at))
         restarts += max(0, len(lives) - job.tasks)
-        if ends < job.tasks:
+        if len(ends) < job.tasks:
             lost.append(job.name)
-        if ends > job.tasks == 1:  # of a gang that lost a task the others begin anew
-            twice.append(job.name)
+        if len(ends) > job.tasks == 1:  # of a gang that lost a task the others begin anew
+            twice.append(f"{job.name}: {', '.join(ends)}")
         if most_at_once([(min(at), max(at)) for at in lives.values()]) > job.tasks:
             together.append(job.name)
     return Verdict(tuple(lost), tuple(twice), tuple(together), restarts)
