@@ -1,4 +1,4 @@
-"""Jobs without GPUs use nodes without GPUs before they leave; nodes with GPUs are kept for jobs that need them."""
+"""Jobs without GPUs use nodes without GPUs before they leave; nodes with GPUs stay free for GPU jobs."""
 
 from __future__ import annotations
 

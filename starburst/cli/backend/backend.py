@@ -68,8 +68,18 @@ class Backend(Protocol):
     ) -> bool:
         """Write a job's log, with `follow` until the job ends; whether there was any log."""
 
-    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
-        """Submit all or nothing, possibly held; the keys of `starburst submit`, or of its dry run."""
+    def submit(
+        self,
+        sources: Sequence[ManifestText],
+        *,
+        dry_run: bool,
+        hold: bool = False,
+        allow_unsatisfiable: bool = False,
+    ) -> list[Keys]:
+        """Submit all or nothing, possibly held; the keys of `starburst submit`, or of its dry run.
+
+        `allow_unsatisfiable`: also what no node and no offer could ever hold.
+        """
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
         """Request cancellation, possibly without a grace; the jobs as they were before."""

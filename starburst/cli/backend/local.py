@@ -84,12 +84,21 @@ class LocalBackend:
 
         return asyncio.run(read_log(self.store, self.home, row.id, part, hand_on, follow=follow, note=note))
 
-    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+    def submit(
+        self,
+        sources: Sequence[ManifestText],
+        *,
+        dry_run: bool,
+        hold: bool = False,
+        allow_unsatisfiable: bool = False,
+    ) -> list[Keys]:
         from starburst.app.jobs import submitting  # noqa: PLC0415 - reads manifests, which few commands do
 
         found = submitting.read_sources(self.store, sources, submitting.this_user(), submitter=OWNER)
         found = submitting.held(found) if hold else found
-        return submitting.dry_run(self.store, found) if dry_run else submitting.submit(self.store, found)
+        if dry_run:
+            return submitting.dry_run(self.store, found)
+        return submitting.submit(self.store, found, allow_unsatisfiable=allow_unsatisfiable)
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
         from starburst.app.jobs import submitting  # noqa: PLC0415

@@ -34,6 +34,9 @@ def submit(
     hold: Annotated[
         bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
     ] = False,
+    allow_unsatisfiable: Annotated[
+        bool, typer.Option("--allow-unsatisfiable", help="Also what no node and no offer could ever hold.")
+    ] = False,
     apply: Annotated[
         bool,
         typer.Option(
@@ -52,7 +55,7 @@ def submit(
             backend.submit(sources, dry_run=True, hold=hold)  # nothing is applied for jobs that are refused
             for name in apply_rest(sources):
                 say(f"{name} applied", sys.stderr)
-        rows = backend.submit(sources, dry_run=dry_run, hold=hold)
+        rows = backend.submit(sources, dry_run=dry_run, hold=hold, allow_unsatisfiable=allow_unsatisfiable)
         if apply:
             rows = [_without_note(row) for row in rows]
         if dry_run:
