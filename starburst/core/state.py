@@ -75,8 +75,6 @@ class State:
         self.queue = ShapeQueue()
         #: Jobs that join the queue at the present instant.
         self.joining: list[JobRecord] = []
-        #: Room on nodes without GPUs that joining jobs without GPUs were admitted for.
-        self.promised: list[Slot] = []
         self.capacity = Capacity((), PLACEMENTS[settings.placement])
         #: Prerequisites: a job's id → ids of the jobs that await its end.
         self.dependants: dict[str, dict[str, None]] = {}

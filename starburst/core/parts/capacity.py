@@ -69,6 +69,7 @@ class Capacity:
         self.shrunk: frozenset[str] = frozenset()
         #: Nodes without GPUs: jobs without GPUs are placed there first.
         self._plain: dict[str, _NodeState] = {}
+        self._promised: list[Slot] = []
         #: Nodes reserved for one job (core/steps/starvation.py).
         self._kept_for = ""
         self._kept: frozenset[str] = frozenset()
@@ -119,10 +120,23 @@ class Capacity:
         self.give(slots)
         return tuple(slots) if len(slots) == len(job.tasks) else None
 
-    def place_beside_gpus(self, job: Job) -> tuple[Slot, ...] | None:
-        """Slots for a job without GPUs on nodes without GPUs, or None if those have no room now."""
+    def promise_plain(self, job: Job) -> bool:
+        """Set room on nodes without GPUs aside for a job without GPUs; returns whether they have it now.
+
+        The room is free again after `end_promises`, when the job is in the queue.
+        """
         slots = self.place(job) if self._plain else None
-        return None if slots is None or any(slot.where not in self._plain for slot in slots) else slots
+        if slots is None or any(slot.where not in self._plain for slot in slots):
+            return False
+        self.take(slots)
+        self._promised += slots
+        return True
+
+    def end_promises(self) -> None:
+        """Free the room that was set aside for jobs that have joined the queue."""
+        if self._promised:
+            self.give(self._promised)
+            self._promised.clear()
 
     def would_hold(self, job: Job, freed: Callable[[str], Resources]) -> tuple[str, ...]:
         """Nodes for a job's tasks if `freed(node)` were free as well; empty if not all of them fit."""

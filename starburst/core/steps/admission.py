@@ -84,25 +84,12 @@ def _leaves_at_once(state: State, job: Job) -> LeaveReason | None:
         return None
     if job.cloud is CloudChoice.ONLY:
         return LeaveReason.ONLY
-    if state.settings.offload_cpu_only and not job.resources.gpus and not _promise_plain_nodes(state, job):
+    # Nodes without GPUs are no other job's: each job of an array is promised room of its own there.
+    if state.settings.offload_cpu_only and not job.resources.gpus and not state.capacity.promise_plain(job):
         return LeaveReason.CPU_ONLY
     if state.settings.short_job_s and state.runtime_s(job) < state.settings.short_job_s:
         return LeaveReason.SHORT
     return None if state.capacity.ever(job) or not state.capacity.nodes else LeaveReason.TOO_BIG
-
-
-def _promise_plain_nodes(state: State, job: Job) -> bool:
-    """Whether nodes without GPUs, which no other job is kept from, have room for a job without GPUs now.
-
-    That room is set aside until the arrivals of this instant have joined the queue: each job of an array
-    is promised room of its own.
-    """
-    slots = state.capacity.place_beside_gpus(job)
-    if slots is None:
-        return False
-    state.capacity.take(slots)
-    state.promised += slots
-    return True
 
 
 def set_wait(state: State, record: JobRecord) -> None:
