@@ -16,6 +16,7 @@ from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.jobs.apply_rest import apply_rest
+from starburst.cli.jobs.folding import array_members, array_title
 from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.domain.job import Phase, is_over
 from starburst.visible import visible
@@ -97,9 +98,13 @@ def _say(
     elif not output.for_people:
         print_data(rows, output)
     else:
-        for row in rows:
-            say(text(row))
-            for note in row["notes"]:
+        for members in array_members(rows):
+            if len(members) > 1:
+                title = array_title([str(row["id"]) for row in members])
+                say(f"job/{title} submitted: an array of {len(members):,} jobs")
+            else:
+                say(text(members[0]))
+            for note in dict.fromkeys(note for row in members for note in row["notes"]):
                 say(f"  note: {note}", sys.stderr)
     sys.stdout.flush()
 
