@@ -206,6 +206,11 @@ class PriceLimits(Section):
     max_usd_per_hour: NonNegative | None = Field(
         None, description="no machine that costs more, or nobody knows what, is rented; null is no limit"
     )
+    max_usd_on_failures: NonNegative | None = Field(
+        25.0,
+        description="a job whose command fails within 5 min of its start, try after try, has failed for good "
+        "once such tries cost this, whatever retries it has left; null is no limit",
+    )
 
 
 class ReapedCloud(PriceLimits):

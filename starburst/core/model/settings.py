@@ -84,6 +84,8 @@ class Settings:
     caps: tuple[Cap, ...] = ()
     #: Highest price per hour of an instance, which also excludes unknown prices; None is no limit.
     max_rate: Money | None = None
+    #: Most that consecutive cloud runs of a job that fail at once may cost (core/steps/retries.py).
+    max_failing: Money | None = Money(25_000_000)
     #: The queues, with unique names; if empty, any queue name is valid and all queues are equal.
     queues: tuple[Queue, ...] = ()
 

@@ -10,7 +10,6 @@ from typing import TypeVar
 from tests.sky_lab.day.faults import FAULTS, Fault
 from tests.sky_lab.day.jobs import Kind, kinds
 
-
 T = TypeVar("T")
 
 
