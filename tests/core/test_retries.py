@@ -1,4 +1,4 @@
-"""A command that fails soon after its start, in the cloud: its pauses, what it may cost, what is said of it."""
+"""A command that fails soon after its start, in the cloud: its pauses, what it may cost, what is said."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_what_fails_soon_again_and_again_is_over_when_that_has_cost_the_bound() 
     desk = capped(max_failing=Money.of(3))
     assert tries(desk, cloud("a", retries=50)) == 3
     assert desk.why("a", "failed") == (
-        "its command ended with exit code 1 soon after its start (try 3 of 51); such tries have cost $3.01, and "
-        "cloud.max_usd_on_failures is $3.00"
+        "its command ended with exit code 1 soon after its start (try 3 of 51); such tries have cost $3.01, "
+        "and cloud.max_usd_on_failures is $3.00"
     )
     assert desk["a"].cloud_micro_usd >= Money.of(3).micro_usd
 
@@ -72,8 +72,8 @@ def test_the_cost_is_said_while_the_job_pauses_also_after_a_restart() -> None:
     for scheduler in (desk.scheduler, restore(desk.scheduler.state.settings, snapshot(desk.scheduler))):
         said = explain(scheduler.state, scheduler.state.jobs["a"], lambda at: f"{at:.0f}").sentence
         assert said == (
-            "pauses before try 2 of 51, as its last run failed; until 371; its tries that failed soon have cost "
-            "$1.00 of at most $3.00 (cloud.max_usd_on_failures)"
+            "pauses before try 2 of 51, as its last run failed; until 371; its tries that failed soon have "
+            "cost $1.00 of at most $3.00 (cloud.max_usd_on_failures)"
         )
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from starburst.app.config.home import Home
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, Naming
-from starburst.store.listings import queries
+from starburst.store.listings import dashboard_queries, queries
 from starburst.store.store import Store
 from tests.sky_lab.ec2 import billed
 from tests.sky_lab.marks import Copy, copies_on
@@ -128,6 +128,11 @@ class Deployment:
         """All jobs."""
         with Store.open(self.home.database) as store:
             return queries.jobs(store)
+
+    def has_offers(self) -> bool:
+        """Whether the scheduler knows what can be rented."""
+        with Store.open(self.home.database) as store, store.read() as conn:
+            return bool(dashboard_queries.offers(conn))
 
     def records(self) -> list[Any]:
         """Machines that the store still has."""

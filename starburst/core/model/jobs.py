@@ -35,7 +35,7 @@ class JobRecord:
     #: Failed runs that were followed by a retry, and the end of the present pause.
     failures: int = 0
     not_before: float = 0.0
-    #: Micro-dollars: its cost when it last left for the cloud, and the cost of its consecutive cloud runs that
+    #: Micro-dollars: its cost when it last left for the cloud, and that of its consecutive cloud runs that
     #: failed soon after their start.
     left_micro_usd: int = 0
     failing_micro_usd: int = 0

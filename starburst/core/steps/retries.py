@@ -34,14 +34,15 @@ def failed_in_cloud(state: State, record: JobRecord, runtime_s: float) -> str:
     bound, cost = state.settings.max_failing, Money(record.failing_micro_usd)
     if bound is None or cost < bound:
         return ""
+    tries = f"try {record.failures + 1} of {record.job.retries + 1}"
     return (
-        f"its command ended with exit code {record.exit_code} soon after its start (try {record.failures + 1} "
-        f"of {record.job.retries + 1}); such tries have cost {cost}, and cloud.max_usd_on_failures is {bound}"
+        f"its command ended with exit code {record.exit_code} soon after its start ({tries}); such tries "
+        f"have cost {cost}, and cloud.max_usd_on_failures is {bound}"
     )
 
 
 def try_again(state: State, record: JobRecord) -> None:
-    """Pause a job whose command failed, longer after each failure, and longest where a try rents a machine."""
+    """Pause a job whose command failed, longer after each failure, longest where a try rents a machine."""
     record.failures += 1
     most_s = MOST_RENTED_S if record.failing_micro_usd else MOST_S
     pause = state.settings.clock_s(pause_s(record.failures, most_s))

@@ -34,14 +34,7 @@ def main() -> int:
         day = Day(plan, root / str(seed))
         wrong = day.run()
         broken = broken or bool(wrong)
-        print(
-            f"seed {seed}: {len(day.jobs)} jobs, {len(day.at.seen)} machines, at most {day.most_machines} at a"
-        )
-        print(f"time, {day.took_s:.0f} s; wrong: {len(wrong)}")
-        print(
-            "\n".join([*(f"  {line}" for line in day.story), *(f"  WRONG {line}" for line in wrong)]),
-            flush=True,
-        )
+        print("\n".join(day.report()), flush=True)
     if broken:
         print(f"logs are in {root}")
         return 1

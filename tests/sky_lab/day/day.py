@@ -50,7 +50,7 @@ class Day:
     root: Path
     #: Jobs that may be on their way at a time, so that no more than `MACHINES` are rented.
     at_once: int = 12
-    #: Wall seconds from the last submission until all jobs have to be over, and from then until nothing is rented.
+    #: Wall seconds from the last submission until all jobs have to be over, and then until nothing is rented.
     done_s: float = 900.0
     gone_s: float = 300.0
     story: list[str] = field(default_factory=list)
@@ -58,6 +58,7 @@ class Day:
     most_machines: int = 0
     took_s: float = 0.0
     _due: list[tuple[float, PlannedFault, Undo]] = field(default_factory=list)
+    _happened: set[str] = field(default_factory=set)
     _silenced: set[str] = field(default_factory=set)
     _cancelled: set[str] = field(default_factory=set)
     _alive: set[str] = field(default_factory=set)
@@ -76,24 +77,35 @@ class Day:
         """Live through it; what is wrong at its end."""
         try:
             self.at.up()
+            self._until("offers known", self.gone_s, self.at.has_offers)
+            self._began = time.monotonic()
             self._until("all submitted", self.done_s * 4, lambda: not self._jobs)
             self._until("all jobs over", self.done_s, self._done)
             self._faults.clear()
             self._until("all faults made good", 180.0, lambda: not self._due)
             self._until("nothing rented", self.gone_s, lambda: not self._alive)
             self._until("the store has no machine", self.gone_s, lambda: not self.at.records())
-            self.wrong += verdict.wrong_jobs(self.at, self.jobs, self._silenced)
-            self.wrong += verdict.wrong_bills(self.at)
-            self.wrong += verdict.left_over(self.at)
+            self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, self._silenced))
+            self.wrong.extend(verdict.wrong_bills(self.at))
+            self.wrong.extend(verdict.left_over(self.at))
         except (BrokenError, subprocess.SubprocessError, ClientError, BotoCoreError) as error:
             self.wrong.append(f"{type(error).__name__}: {error}")
-            self.wrong += [
-                f"{row.id} is {row.phase}: {row.message}" for row in self.at.rows() if not is_over(row.phase)
-            ]
+            open_rows = [row for row in self.at.rows() if not is_over(row.phase)]
+            self.wrong.extend(f"{row.id} is {row.phase}: {row.message}" for row in open_rows)
         finally:
             self._clear()
         self.took_s = time.monotonic() - self._began
         return self.wrong
+
+    def report(self) -> list[str]:
+        """What the day was, what went wrong with the world, and what is wrong with Starburst."""
+        return [
+            f"seed {self.plan.seed}: {len(self.jobs)} jobs, {len(self.at.seen)} machines, at most "
+            f"{self.most_machines} at a time; {len(self._happened)} kinds of faults; {self.took_s:.0f} s; "
+            f"wrong: {len(self.wrong)}",
+            *(f"  {line}" for line in self.story),
+            *(f"  WRONG {line}" for line in self.wrong),
+        ]
 
     # --- what happens ------------------------------------------------------------------------------------
 
@@ -137,6 +149,7 @@ class Day:
             return
         self._faults.pop(0)
         undo = planned.fault.do(self.at, vm)
+        self._happened.add(planned.fault.name)
         if planned.fault.silences:
             self._silenced.add(vm)
         self._due.append((time.monotonic() + planned.away_s, planned, undo))
@@ -150,7 +163,7 @@ class Day:
         return min((self._alive & busy) - self._silenced, default=None)
 
     def _submit(self) -> None:
-        if not self._jobs or self._jobs[0].at_s > self._now() or len(self._alive) >= MACHINES:
+        if not self._jobs or len(self._alive) >= MACHINES or not self.at.has_offers():
             return
         due = [job for job in self._jobs if job.at_s <= self._now()]
         due = due[: max(0, self.at_once - self._open())]
