@@ -227,6 +227,10 @@ class Client:
         """The nodes of the cluster and their free capacity."""
         return self._get("/nodes")
 
+    def queues(self) -> list[JsonRow]:
+        """The queues and the numbers of their jobs by phase."""
+        return self._get("/queues")
+
     def offers(self) -> list[JsonRow]:
         """The offers of the cloud."""
         return self._get("/offers")

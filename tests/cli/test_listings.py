@@ -226,6 +226,39 @@ def test_the_whole_table_is_piped_whatever_its_width(cli, past):
     assert lines(cli("status"))[1].startswith(f"{name}  queued")
 
 
+def test_nodes(cli, past):
+    assert lines(cli("nodes")) == [
+        "NODE  STATE  GPUS  TYPE  CPUS  MEMORY GIB",
+        "node  ready   4/4  V100  0/64       0/256",
+    ]
+    (row,) = data(cli("nodes", "-o", "json"))
+    assert (row["name"], row["free_gpus"], row["schedulable"]) == ("node", 0, True)
+
+
+def test_queues(cli, past):
+    assert lines(cli("queues")) == [
+        "QUEUE    WAITING  KEPT OUT  AT WORK  SUCCEEDED  FAILED",
+        "default        1         0        2          1       0",
+        "papers         0         0        0          0       1",
+    ]
+    assert data(cli("queues", "-o", "json"))[1] == {
+        "name": "papers",
+        "configured": False,
+        "share": 1.0,
+        "priority": 0,
+        "budget_percent": 25.0,
+        "jobs": {"failed": 1},
+    }
+
+
+def test_top(cli):
+    jobs, sites, head, *rows = lines(cli("top"))
+    assert jobs == "12:00:00  jobs: 1 queued, 2 running"
+    assert sites == "cluster: 4 of 4 GPUs in use on 1 node; cloud: 1 machine, $2.04/h"
+    assert head.startswith("JOB ")
+    assert [row.split()[0] for row in rows] == ["render-33333", "train-44444", "wait-55555"]
+
+
 def test_machines(cli):
     assert lines(cli("instances", "-a")) == [
         "INSTANCE  PHASE  OFFER       JOBS           UP    $/H   COST",

@@ -57,6 +57,12 @@ class Backend(Protocol):
     def caps(self) -> list[Keys]:
         """The spending caps and their present state."""
 
+    def nodes(self) -> list[Keys]:
+        """The nodes of the cluster and their free capacity."""
+
+    def queues(self) -> list[Keys]:
+        """The queues and the numbers of their jobs by phase."""
+
     def log(
         self,
         row: JobRow,

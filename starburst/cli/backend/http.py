@@ -82,6 +82,12 @@ class HttpBackend:
     def caps(self) -> list[Keys]:
         return self.client.caps()
 
+    def nodes(self) -> list[Keys]:
+        return self.client.nodes()
+
+    def queues(self) -> list[Keys]:
+        return self.client.queues()
+
     def log(
         self,
         row: JobRow,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from starburst.app.config.home import Home
-from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
+from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows, node_keys
 from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
@@ -69,6 +69,17 @@ class LocalBackend:
         from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
         return cap_rows(live_core(self.store))
+
+    def nodes(self) -> list[Keys]:
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
+
+        capacity = live_core(self.store).state.capacity
+        return [node_keys(node, capacity.free(node.name)) for node in capacity.nodes]
+
+    def queues(self) -> list[Keys]:
+        from starburst.app.jobs.queue_rows import queue_rows  # noqa: PLC0415 - reads the config
+
+        return queue_rows(self.store)
 
     def log(
         self,
