@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import io
 import sys
-from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.processes
+from starburst.cli.streams import safe_output
 
 
-def typed(words: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command line in a shell, with its redirections."""
-    return subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m starburst {words}"],
-        env={**os.environ, "STARBURST_HOME": str(home), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def test_without_a_standard_output_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has none if the caller closed it (`starburst status >&-`)."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with safe_output():
+        print("into nothing")
+        sys.stdout.close()
+        sys.stdout = io.StringIO()
 
 
-def test_closed_and_full_output_and_an_old_encoding(tmp_path: Path) -> None:
-    told = typed("status >&-; echo $? >&2", tmp_path)
-    assert told.stderr.splitlines()[-1] == "0"
-    told = typed("status -o json >/dev/full", tmp_path)
-    assert told.returncode == 1
-    assert told.stderr == "error: standard output: No space left on device; write it elsewhere or free room\n"
-    told = typed("doctor", tmp_path, PYTHONIOENCODING="latin-1")
-    assert "\\u2713 home:" in told.stdout
-    assert "Traceback" not in told.stderr
+def test_a_full_disk_below_standard_output_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended, safe_output():
+            print("x" * 100_000)
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told == "error: standard output: No space left on device; write it elsewhere or free room\n"
+
+
+def test_what_an_encoding_lacks_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    with safe_output():
+        print("✓ é")
+    assert written.getvalue() == b"\\u2713 \xe9\n"
+
+
+def test_other_faults_are_not_hidden() -> None:
+    with pytest.raises(FileNotFoundError), safe_output():
+        open("/proc/nowhere")  # noqa: SIM115
