@@ -23,6 +23,7 @@ from tests.web.serving import served
 
 pytestmark = pytest.mark.browser
 
+LAPTOP: Any = {"width": 1400, "height": 900}
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
 
 
@@ -168,6 +169,21 @@ def test_a_phase_is_chosen_with_a_click_and_taken_back_with_the_back_key(noon: P
         expect(page.locator('[data-part="jobs"] .name')).to_have_text(failed)
         page.go_back()
         expect(page.locator('[data-part="jobs"] .row')).to_have_count(80)
+
+
+def test_the_hits_of_a_search_and_of_a_phase_are_on_the_screen(noon: Place) -> None:
+    """The list of jobs is below the fold; a search scrolls to it and counts the hits."""
+    with noon.page("/", viewport=LAPTOP) as page:
+        heading = page.get_by_role("heading", name="Jobs")
+        expect(heading).not_to_be_in_viewport()
+        page.get_by_role("searchbox").fill("train")
+        expect(page.locator(".phases .hits")).to_contain_text("“train”")
+        expect(heading).to_be_in_viewport()
+        all_jobs = page.get_by_role("navigation", name="Jobs by phase").get_by_role("link", name="all")
+        assert all_jobs.get_attribute("aria-current") is None
+    with noon.page("/", viewport=LAPTOP) as page:
+        page.get_by_role("navigation", name="Jobs by phase").get_by_role("link", name="succeeded").click()
+        expect(page.get_by_role("heading", name="Jobs")).to_be_in_viewport()
 
 
 @pytest.mark.parametrize("path", ["/", "/?phase=running", "/jobs/distill-00012"])
