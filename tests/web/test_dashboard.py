@@ -261,6 +261,7 @@ def test_it_says_so_when_no_scheduler_runs_or_nobody_answers(tmp_path: Path, chr
         expect(page.locator("#offline")).to_be_hidden()
         window.set_offline(True)
         expect(page.locator("#offline")).to_be_visible()
+        expect(page.locator("body")).to_have_class("stale")  # the light claims nothing any more
         window.close()
 
 
