@@ -105,7 +105,7 @@ KEYS = (
 def main() -> int:
     """Fuzz for some minutes; 1 if a case failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, help="repeat the case of this seed only")
     wanted = parser.parse_args()
     sources = list(manifests())
