@@ -149,7 +149,8 @@ def test_a_bucket_of_a_csi_driver_goes_along_if_the_config_names_it(
     [
         (
             csi(GCSFUSE, "others"),
-            f"does not go along to a cloud; name what stands in for gs://others under cloud.volumes, or {NEVER}",
+            "does not go along to a cloud; name what stands in for gs://others under cloud.volumes, "
+            f"or {NEVER}",
         ),
         (csi(GCSFUSE, "_"), f"does not go along to a cloud; only the cluster can do this: {NEVER}"),
         (csi("nfs.csi.k8s.io", "x"), f"does not go along to a cloud; only the cluster can do this: {NEVER}"),
