@@ -135,6 +135,8 @@ class State:
         self.waiting = WAITING[settings.waiting]
         self.returns = RETURNS[settings.returns]
         self.walk = self._make_walk()
+        #: Q_max: jobs beyond it leave; infinity if there is none.
+        self.queue_limit = inf if settings.queue_limit is None else settings.queue_limit
 
     @property
     def factor(self) -> float:

@@ -10,7 +10,7 @@ from starburst.domain.constraints import Rules
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
 from starburst.domain.resources import NOTHING, PODS, Resources, of_others, others_fit
-from starburst.policy.placement import Amount, Score
+from starburst.policy.placement import Amount, Score, first_fit
 
 
 def amount(resources: Resources) -> Amount:
@@ -194,6 +194,8 @@ class Capacity:
                 continue
             if state.others and state.lacks_others(demand):
                 continue
+            if score is first_fit:
+                return name
             value = score(free, state.capacity, want)
             if best_score is None or value < best_score:  # type: ignore[operator]
                 best_name, best_score = name, value

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from starburst.core.model.actions import LaunchInstance
+from starburst.core.model.actions import LaunchInstance, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord, Leaver, Packed
@@ -89,7 +89,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     """Record the job's slots, launch new instances once each (`told`), and start it if all are ready."""
     assert record.leaving is not None
     record.slots = packed.slots[record.id]
-    machines = [state.fleet.instances[name] for name in dict.fromkeys([slot.where for slot in record.slots])]
+    machines = [state.fleet.instances[name] for name in places(record.slots)]
     record.open_bills += packed.bills[record.id]
     state.touch(record)
     everyone = dict.fromkeys([job_id for machine in machines for job_id in machine.job_ids])

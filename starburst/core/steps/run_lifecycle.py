@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isinf
 
-from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
@@ -248,7 +248,7 @@ def hold(state: State, record: JobRecord, slots: Sequence[Slot]) -> None:
     """Assign these slots to the job; they replace what it held of their instances."""
     record.open_bills += state.fleet.hold(record.id, slots, state.now)
     state.touch(record)
-    for name in dict.fromkeys(slot.where for slot in slots):
+    for name in places(slots):
         if name in state.fleet.instances:
             state.touch_instance(state.fleet.instances[name])
 

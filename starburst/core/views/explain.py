@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isinf
 
+from starburst.core.model.actions import places
 from starburst.core.model.decisions import WHY_OFFLOAD, usd, where
 from starburst.core.model.events import JobSubmitted
 from starburst.core.model.jobs import JobRecord
@@ -261,7 +262,7 @@ def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]
 
 def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
     """The instances of a cloud job, each once."""
-    return [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
+    return [state.fleet.instances[name] for name in places(record.slots)]
 
 
 def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
