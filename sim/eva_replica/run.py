@@ -7,7 +7,7 @@ from time import process_time
 
 from sim.errors import SimulationError
 from sim.eva_replica.world import PackedWorld
-from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
+from sim.packing.inputs import Kind, MachineType, PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from starburst.policy.packing.plan import Packer
 from starburst.policy.packing.throughput import Throughput
@@ -39,7 +39,7 @@ def simulate_packed(
     """
     before = process_time()
     _check(trace, workloads, period_s, migration_delay, uniform_throughput)
-    truth = colocation if uniform_throughput is None else Pairs(default=uniform_throughput)
+    truth = colocation if uniform_throughput is None else PairThroughput(default=uniform_throughput)
     kinds = {name: kind.slowed(migration_delay) for name, kind in workloads.items()}
     world = PackedWorld(
         trace, catalog, kinds, truth, packer, period_s=period_s, sees=sees, estimates=estimates
@@ -56,7 +56,7 @@ def _check(
     migration_delay: float,
     uniform_throughput: float | None,
 ) -> None:
-    for name, value, possible, mend in (
+    for name, value, possible, remedy in (
         ("period_s", period_s, 0 < period_s < float("inf"), "must be more than 0"),
         ("migration_delay", migration_delay, 0 <= migration_delay < float("inf"), "must be 0 or more"),
         (
@@ -67,7 +67,7 @@ def _check(
         ),
     ):
         if not possible:
-            raise SimulationError(f"{name}: {value}: {mend}")
+            raise SimulationError(f"{name}: {value}: {remedy}")
     for job in trace:
         if job.workload not in workloads:
             raise SimulationError(f"job {job.id}: workload: {job.workload}: is not among the workloads")

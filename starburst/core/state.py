@@ -183,8 +183,8 @@ class State:
     def story(self, subject: str) -> str:
         """The latest decisions on a job or a machine, for the message of an error."""
         decisions = chain(*self.recent, self.changes.decisions)
-        told = (f"{d.at:g} {d.kind}: {d.reason}" for d in decisions if d.subject == subject)
-        return "; ".join(told) or "none"
+        rows = (f"{d.at:g} {d.kind}: {d.reason}" for d in decisions if d.subject == subject)
+        return "; ".join(rows) or "none"
 
     def do(self, action: Action) -> None:
         """Request an action of a site."""

@@ -163,10 +163,10 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     if record.site is Site.CLOUD:
         record.deadline = max(record.deadline, record.not_before)
     place = where(record.slots)
-    told = state.decide(
+    refusal = state.decide(
         record.id, "not-started", attempt=record.attempt, where=place, message=message, pause_s=pause
     )
-    put_off(state, record, told.reason)
+    put_off(state, record, refusal.reason)
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:

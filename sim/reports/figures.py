@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sim.errors import SimulationError
-from sim.gantt import COLOURS
-from sim.sweep import Point, shown
+from sim.reports.gantt import COLOURS
+from sim.sweep import SweepPoint, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def require_matplotlib() -> None:
         raise SimulationError("--out: figures need matplotlib: pip install starburst-scheduler[plots]")
 
 
-def write_figures(points: Sequence[Point], out: Path) -> list[Path]:
+def write_figures(points: Sequence[SweepPoint], out: Path) -> list[Path]:
     """Write the figures of a sweep into a directory; returns the files."""
     written = _save(cost_against_jct(points), out / "cost-jct")
     if any(axis in points[0].changed for axis in LOAD_AXES):
@@ -67,7 +67,7 @@ def write_figures(points: Sequence[Point], out: Path) -> list[Path]:
     return [*written, gantt]
 
 
-def cost_against_jct(points: Sequence[Point]) -> Figure:
+def cost_against_jct(points: Sequence[SweepPoint]) -> Figure:
     """All points of the grid, and a Pareto front including No-Wait for each cluster."""
     figure, axes = _figure("mean completion time (h)", "cloud cost (GPU-hours)")
     clusters = _series(points, *(name for name in points[0].changed if name not in LOAD_AXES))
@@ -98,7 +98,7 @@ def cost_against_jct(points: Sequence[Point]) -> Figure:
     return figure
 
 
-def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
+def _front(axes: Axes, points: Sequence[SweepPoint]) -> list[SweepPoint]:
     """Draw one cluster's Pareto front and its No-Wait; returns the points on the front, by cost."""
     base = points[0].no_wait
     pairs = [*map(_cost_and_jct, points), (base.cloud_cost, base.mean_jct_h)]
@@ -109,7 +109,7 @@ def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
     return [points[i] for i in front if i < len(points)]
 
 
-def cost_against_load(points: Sequence[Point]) -> Figure:
+def cost_against_load(points: Sequence[SweepPoint]) -> Figure:
     """Cost over offered load: a line per combination of the other swept fields, and No-Wait."""
     figure, axes = _figure("load (GPU-hours arriving per GPU-hour of the cluster)", "cloud cost (GPU-hours)")
     for number, (name, series) in enumerate(_series(points, *LOAD_AXES)):
@@ -129,14 +129,14 @@ def cost_against_load(points: Sequence[Point]) -> Figure:
     return figure
 
 
-def _cost_and_jct(point: Point) -> tuple[float, float]:
+def _cost_and_jct(point: SweepPoint) -> tuple[float, float]:
     return point.result.cloud_cost, point.result.mean_jct_h
 
 
-def _series(points: Sequence[Point], *without: str) -> list[tuple[str, list[Point]]]:
+def _series(points: Sequence[SweepPoint], *without: str) -> list[tuple[str, list[SweepPoint]]]:
     """Groups of points that differ only in these fields, named by their common values."""
 
-    def common(point: Point) -> str:
+    def common(point: SweepPoint) -> str:
         return ", ".join(f"{k} {shown(v)}" for k, v in point.changed.items() if k not in without)
 
     names = list(dict.fromkeys(common(point) for point in points))
@@ -159,7 +159,10 @@ def _figure(x: str, y: str) -> tuple[Figure, Axes]:
 
 
 def _label(
-    axes: Axes, named: Sequence[tuple[Point, str]], offset: tuple[int, int], side: Literal["left", "right"]
+    axes: Axes,
+    named: Sequence[tuple[SweepPoint, str]],
+    offset: tuple[int, int],
+    side: Literal["left", "right"],
 ) -> None:
     """Write labels beside points, omitting those that would overlap an earlier one.
 
