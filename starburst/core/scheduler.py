@@ -158,7 +158,7 @@ class Scheduler:
             first = min(first, probe_at(state))
         if state.fleet.troubled:
             first = min(first, fence_at(state))
-        if state.fleet.shares:
+        if state.fleet.shares and state.next_round < first:
             first = min(first, consolidate_at(state))
         return min(first, caps_at(state)) if state.settings.caps else first
 
@@ -180,7 +180,7 @@ def _is_settled(state: State) -> bool:
         or state.passed.nodes
         or state.refusals.count
         or state.fleet.troubled
-        or state.fleet.shares
+        or (state.fleet.shares and state.next_round <= now)
         or state.prospects is not None
         or state.settings.caps
         or state.resting

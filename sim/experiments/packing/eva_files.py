@@ -141,9 +141,7 @@ def measure(point: PackedPoint) -> PackedResult:
     truth = given.truth if point.uniform is None else PairThroughput(default=point.uniform)
     return simulate_packed(
         point.make(*point.args),
-        given.catalog,
-        given.kinds,
-        truth,
+        replace(given, truth=truth),
         packer(point.packer),
         migration_delay=point.migration_delay,
         sees=truth if point.packer == "owl" else None,

@@ -19,6 +19,7 @@ from sim.experiments.packing.eva_files import (
     write_wrapped,
 )
 from sim.experiments.shared import table
+from sim.packing.cloud import CloudModel
 from sim.packing.inputs import Kind, PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from starburst.domain.job import Task
@@ -129,9 +130,7 @@ def one(case: tuple[str, int], jobs: int = JOBS) -> PackedResult:
     machines = [machine for machine in cloud().catalog if not machine.offer.resources.gpus]
     return simulate_packed(
         trace,
-        machines,
-        {BATCH.name: BATCH},
-        still,
+        CloudModel(machines, {BATCH.name: BATCH}, still),
         used,
         period_s=PERIOD_S,
         sees=still,

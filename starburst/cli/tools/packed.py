@@ -45,9 +45,7 @@ def _simulated(cloud: CloudModel, jobs: Sequence[PackedJob], packing: Packing, n
     """With the packer of this name."""
     return simulate_packed(
         jobs,
-        cloud.catalog,
-        cloud.kinds,
-        cloud.truth,
+        cloud,
         packer(name),
         period_s=packing.period_s,
         migration_delay=packing.migration_delay,

@@ -298,9 +298,9 @@ class Fleet:
         free = {
             instance.id: instance.free
             for instance in self.instances.values()
-            if instance.is_sound
+            if busy_until.get(instance.id, 0.0) >= leaver.until
+            and instance.is_sound
             and instance.held.keys() == set(instance.job_ids)
-            and busy_until.get(instance.id, 0.0) >= leaver.until
             and instance.id not in leaver.shuns
             and leaver.job.offer_rules.admits(instance.offer)
         }

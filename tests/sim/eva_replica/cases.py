@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.eva_replica.run import simulate_packed
+from sim.packing.cloud import CloudModel
 from sim.packing.inputs import Kind, MachineType, PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from starburst.domain.cloud import Offer
@@ -75,4 +76,5 @@ def simulate(
     **options: float,
 ) -> PackedResult:
     """With the machines and the workload of this file."""
-    return simulate_packed(jobs, [SMALL, BIG], KINDS, PAIRS, packer, sees=sees, **options)  # type: ignore[arg-type]
+    cloud = CloudModel([SMALL, BIG], KINDS, PAIRS)
+    return simulate_packed(jobs, cloud, packer, sees=sees, **options)  # type: ignore[arg-type]
