@@ -115,8 +115,8 @@ class Scheduler:
             HANDLERS[type(event)](state, event)
         if state.resting and any(isinstance(e, SiteSynced) and e.site is Site.CLUSTER for e in batch):
             _wake(state)
-        if not _is_settled(state):
-            _schedule(state)
+        if not is_settled(state):
+            schedule(state)
         return state.changes.actions[already:]
 
     def rest(self) -> None:
@@ -163,8 +163,8 @@ class Scheduler:
         return min(first, caps_at(state)) if state.settings.caps else first
 
 
-def _is_settled(state: State) -> bool:
-    """Whether no step of `_schedule` has anything to work on: most reports of sites concern one run only."""
+def is_settled(state: State) -> bool:
+    """Whether no step of `schedule` has anything to work on: most reports of sites concern one run only."""
     now = state.now
     return not (
         state.grew
@@ -187,7 +187,7 @@ def _is_settled(state: State) -> bool:
     )
 
 
-def _schedule(state: State) -> None:
+def schedule(state: State) -> None:
     """Run the steps of one instant, in the order of the module's docstring.
 
     Most instants concern few of them; a step that has nothing to work on is not called.
