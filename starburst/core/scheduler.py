@@ -169,6 +169,7 @@ def is_settled(state: State) -> bool:
     return not (
         state.grew
         or state.joining
+        or state.capacity.promised
         or state.departing
         or state.freed
         or not state.walk.is_idle
