@@ -18,9 +18,17 @@ class TaskRefusedError(Exception):
 
 
 def create_arguments(
-    path: str, engine: Engine, box: ContainerSpec, known: Mapping[str, str], secrets: Iterable[str]
+    path: str,
+    engine: Engine,
+    box: ContainerSpec,
+    known: Mapping[str, str],
+    secrets: Iterable[str],
+    *,
+    parent: str,
 ) -> list[str]:
     """What follows the engine's `create`. `known` are values for @NAME@; `secrets` names of variables.
+
+    `parent` is the control group above all containers; "" is the engine's own.
 
     Raises:
         TaskRefusedError: a volume is not here, or cannot be made.
@@ -30,6 +38,7 @@ def create_arguments(
     cpus = (devices_of(path) or {"cpus": []})["cpus"]
     if cpus and engine.is_root:
         options += ["--cpuset-cpus", ",".join(map(str, cpus))]
+    options += ["--cgroup-parent", parent] if parent else []
     for volume in box.get("volumes", ()):
         options += bind(path, volume)
     options += [part for key in sorted({*box["env"], *secrets}) for part in ("-e", key)]
