@@ -12,12 +12,15 @@ from uuid import uuid4
 
 import pytest
 
+from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.resources import Resources
 from tests.sky_lab.containers import ENTRY, boxed, engines
 from tests.sky_lab.lab import Life, _family, job, vm_at
 from tests.sky_lab.test_lab import of
 from tests.sky_lab.test_unfit import inside, root_of
+from translator.manifests.references import Reference
+from translator.tasks.runtime_values import ReferencedData
 
 #: SkyPilot and its libraries warn of themselves.
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
@@ -38,13 +41,27 @@ mount -t tmpfs none /tmp 2>/dev/null && echo mounts
 for port in 22 5000 6380 8266; do
     echo | /bin/busybox timeout 5 /bin/busybox nc 127.0.0.1 $port >/dev/null 2>&1 && echo "connects to $port"
 done
-/bin/busybox timeout 5 /bin/busybox wget -qO- http://169.254.169.254/role && echo "has the machine's role"
+/bin/busybox timeout 5 /bin/busybox wget -qO- http://169.254.169.254/role 2>/dev/null &&
+    echo "has the machine's role"
 echo over
 """
 #: Holds what nobody else may have.
 NEIGHBOUR = "echo began; : neighbours-work; sleep 600"
 #: Saves when it is told to end.
 SAVING = "trap 'echo saving; exit 0' TERM; echo began; while :; do sleep 0.1; done"
+#: Shows the files of its volumes.
+READS = """
+cat /etc/s/token; /bin/busybox stat -c %a /etc/s/token
+cat /etc/c/d/a.yaml; /bin/busybox stat -c %a /etc/c/d/a.yaml
+(echo x >/etc/s/token) 2>/dev/null && echo writes
+/bin/busybox df -k /dev/shm | awk 'END { print $2 }'
+echo over
+"""
+#: What the cluster has for it.
+DATA = {
+    Reference("Secret", "default", "hub"): {"token": "hf_abc\n"},
+    Reference("ConfigMap", "default", "settings"): {"a": "lr: 1\n", "b": "not asked for"},
+}
 LINES = 2_500_000
 #: A metadata service, as clouds have one at this address; and the controller that Ubuntu 20.04 mounts, too.
 METADATA = """
@@ -64,7 +81,8 @@ def test_containers_in_a_real_engine(tmp_path: Path) -> None:
 
 
 async def story(home: Path, controller: str) -> None:
-    async with Life(home, controller) as life:
+    inputs = RunInputs(source=cluster)
+    async with Life(home, controller, inputs=inputs) as life:
         await life.cloud.launch("i-1", await life.offer("aws/us-east-1/p3.8xlarge"))
         await life.heard(InstanceReady)
         host = life.host("i-1")
@@ -72,6 +90,7 @@ async def story(home: Path, controller: str) -> None:
         inside(root, METADATA)
         await life.cloud.start(boxed("refused", "i-1", "true", image="localhost:5000/no/such:1"))
         await what_runs(life)
+        await files(life)
         await ends(life)
         await apart(life)
         await complete(life, home)
@@ -85,6 +104,10 @@ async def story(home: Path, controller: str) -> None:
     assert vm_at(host)[1] != "running"
 
 
+async def cluster(_manifest: str) -> ReferencedData:
+    return ReferencedData("default", DATA)
+
+
 async def what_runs(life: Life) -> None:
     """Arguments go to the image's entry point, and its variables are there beside the job's."""
     said = 'echo "$IMAGE_SAYS, $NAME"; pwd; nproc'
@@ -93,6 +116,22 @@ async def what_runs(life: Life) -> None:
     await life.cloud.start(boxed("entry", "i-1", said, image=ENTRY, env={"NAME": "a b"}, own=more, need=need))
     assert (await life.heard(RunEnded, of("entry"))).exit_code == 0
     assert await life.written("entry", "\n1\n") == "hello there, a b\n/tmp\n1\n"
+
+
+async def files(life: Life) -> None:
+    """Files of Secrets and ConfigMaps are there, read-only; a volume in memory is one, of its size."""
+    pod = {
+        "volumes": [
+            {"name": "s", "secret": {"secretName": "hub"}},
+            {"name": "c", "configMap": {"name": "settings", "items": [{"key": "a", "path": "d/a.yaml"}]}},
+            {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+        ]
+    }
+    mounts = {"s": "/etc/s", "c": "/etc/c", "m": "/dev/shm"}
+    own = {"volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()]}
+    await life.cloud.start(boxed("reads", "i-1", READS, pod=pod, own=own))
+    assert (await life.heard(RunEnded, of("reads"))).exit_code == 0
+    assert await life.written("reads", "over") == "hf_abc\n400\nlr: 1\n644\n8192\nover\n"
 
 
 async def ends(life: Life) -> None:

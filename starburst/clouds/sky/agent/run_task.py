@@ -7,7 +7,6 @@ and acts on files as the machine's user, except where it prepares what only root
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -73,7 +72,7 @@ def run(path: str, how: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # stops come by `stop.json`
     attend(child, path, apart=how == APART)
     remove_container(path, spec["docker"])
-    shutil.rmtree(os.path.join(path, "volumes"), ignore_errors=True)
+    forget_secrets(path)
 
 
 def attend(child: subprocess.Popen[bytes], path: str, *, apart: bool) -> None:

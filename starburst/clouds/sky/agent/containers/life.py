@@ -30,6 +30,7 @@ from starburst.clouds.sky.agent.containers.engine import (
 from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, user_of
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
+from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
 from starburst.runs.supervisor.exits import LOSS, MAX_MESSAGE, OUT_OF_MEMORY, REFUSAL, VERDICT
@@ -42,6 +43,8 @@ LOGINS = "logins.json"
 ENGINE_S, AGAIN_S, LOOK_S = 120.0, 1.0, 0.1
 #: Seconds between looks at a client and at what listens, beside the signals that tell of a client's end.
 IDLE_S = 15.0
+#: Names of root in an image.
+ROOT = ("", "0", "root")
 #: Exit code of a task that was told to end before its container ran; as of a shell.
 TERMINATED = 128 + signal.SIGTERM
 #: Seconds that an engine may take to stop a container: the supervisor ends the grace.
@@ -157,7 +160,9 @@ class ContainerLife:
         ImagePull(self.engine, image, policy, logins, self.path, self.tell, self.wait).ensure()
         self._remove_orphans()
         try:
-            self._check_user()
+            user = self._user()
+            self._check_user(user)
+            write_files(self.path, as_root=user in ROOT)
             self.egress = Egress(self.engine)
             parent = self.egress.close()
             own = self.path, self.engine, self.box, self.known, self.secrets
@@ -168,12 +173,15 @@ class ContainerLife:
             raise TaskRefusedError(f"CreateContainerError: {error}") from error
         write_json(os.path.join(self.path, CONTAINER), {"id": made.split()[-1] if made.split() else ""})
 
-    def _check_user(self) -> None:
+    def _user(self) -> str:
+        """The user of the container, by the job or else by the image; "" is root."""
+        options = self.box["options"]
+        own = options[options.index("--user") + 1] if "--user" in options else None
+        return (user_of(self.engine, self.box["image"]) if own is None else own).partition(":")[0]
+
+    def _check_user(self, user: str) -> None:
         """Kubernetes' runAsNonRoot, which only the image can answer where the job names no user."""
-        if not self.box.get("non_root"):
-            return
-        user = user_of(self.engine, self.box["image"]).partition(":")[0]
-        if user in ("", "0", "root"):
+        if self.box.get("non_root") and user in ROOT:
             why = "container has runAsNonRoot and image will run as root"
             raise TaskRefusedError(f"CreateContainerConfigError: {why}; set runAsUser")
 
