@@ -16,7 +16,7 @@ from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.resources import Resources
 from tests.sky_lab.containers import ENTRY, boxed, engines
-from tests.sky_lab.lab import Life, _family, job, vm_at
+from tests.sky_lab.lab import Life, family, job, vm_at
 from tests.sky_lab.test_lab import of
 from tests.sky_lab.test_unfit import inside, root_of
 from translator.manifests.references import Reference
@@ -203,7 +203,7 @@ async def killed(life: Life, root: int) -> None:
 def commands(root: int) -> list[tuple[int, str]]:
     """Processes of a machine with their command lines."""
     found = []
-    for pid in _family(root):
+    for pid in family(root):
         with suppress(OSError):  # gone meanwhile
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             found.append((pid, b" ".join(words).decode(errors="replace")))
