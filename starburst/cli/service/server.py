@@ -26,9 +26,12 @@ REMOTE = (
     "instances",
     "cost",
     "events",
+    "nodes",
+    "queues",
+    "top",
 )
 #: Local commands that users may expect to ask the server.
-OF_THE_HOME = ("reap", "token", "doctor")
+OF_THE_HOME = ("reap", "token", "doctor", "backup", "restore")
 
 
 def choose(server: str, command: str, *, typed: bool, insecure: bool = False) -> None:
