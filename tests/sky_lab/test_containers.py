@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
 #: Writes what it can reach; a container has root inside, and the network of its machine.
 HOSTILE = """
-for file in /home/ubuntu /home/ubuntu/.ssh /var/run/docker.sock /run/docker.sock /etc/skylab /starburst/runs; do
+for file in /home/ubuntu /home/ubuntu/.ssh /var/run/docker.sock /run/docker.sock /etc/skylab \
+    /starburst/runs; do
     [ -e $file ] && echo "sees $file"
 done
 for pid in /proc/[0-9]*; do
