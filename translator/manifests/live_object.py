@@ -59,7 +59,7 @@ def read_object(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid") or ""),
     )
-    source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
+    source = " ".join(f"{adopted.kind} {adopted.namespace}/{adopted.name}".split())
     report = rules.report(source, document=0)
     report.accepted = True
     manifest = Field(as_submitted(obj), "", report)
