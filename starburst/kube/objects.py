@@ -104,6 +104,8 @@ class PodView:
     finalizers: tuple[str, ...] = ()
     #: The claims of its volumes.
     claims: tuple[ClaimUse, ...] = ()
+    #: Types of the conditions `starburst.io/…` that it has, and their status.
+    conditions: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -149,6 +151,8 @@ class JobView:
     limit_s: float | None = None
     #: Whether another object made it, e.g. a CronJob.
     owned: bool = False
+    #: Types of the conditions `starburst.io/…` that it has, and their status.
+    conditions: tuple[tuple[str, str], ...] = ()
 
     @property
     def withdrawn(self) -> bool:
@@ -211,6 +215,7 @@ def read_pod(item: Object) -> PodView:
         delete_by=timestamp(metadata.get("deletionTimestamp")),
         finalizers=interned(tuple(metadata.get("finalizers") or ())),
         claims=tuple(claims_of(spec, metadata["name"])),
+        conditions=_our_conditions(status),
     )
 
 
@@ -236,6 +241,7 @@ def read_job(item: Object) -> JobView:
         gated=bool(spec["template"]["spec"].get("schedulingGates")),
         limit_s=spec.get("activeDeadlineSeconds"),
         owned=_owner(metadata) is not None,
+        conditions=_our_conditions(status),
     )
 
 
@@ -296,6 +302,11 @@ def _owner(metadata: Object) -> Owner | None:
 
 def _condition(status: Object, kind: str) -> Object:
     return next((found for found in status.get("conditions") or () if found["type"] == kind), {})
+
+
+def _our_conditions(status: Object) -> tuple[tuple[str, str], ...]:
+    found = status.get("conditions") or ()
+    return interned(tuple((each["type"], each["status"]) for each in found if each["type"].startswith(PREFIX)))
 
 
 def _unschedulable(status: Object) -> str:

@@ -54,9 +54,6 @@ CONDITIONS = ("Queued", "Placed", "Offloaded")
 
 #: Wall seconds between writes to one object; between tries that fail twice as long each time, up to a minute.
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
-#: After this long a write to a status is looked at again: Job controllers of old servers overwrite it with
-#: what they read before. Wall seconds.
-CHECK_S = 10.0
 
 
 class StatusWriter:
@@ -73,8 +70,7 @@ class StatusWriter:
         #: Adopted objects by job.
         self._objects: dict[str, JobView | PodView] = {}
         self._reasons: dict[str, str] = {}
-        #: State and reason that an object is known to show, and when it was last written to (loop's time).
-        self._shown: dict[str, tuple[str, str]] = {}
+        #: When an object was last written to (loop's time).
         self._written: dict[str, float] = {}
         #: Tries in a row that failed, by job.
         self._failures: dict[str, int] = {}
@@ -99,7 +95,7 @@ class StatusWriter:
 
     def forget(self, job_id: str) -> None:
         """Write nothing more to the object of this job: it is gone, or another Starburst's."""
-        for known in (self._objects, self._reasons, self._shown, self._written, self._failures):
+        for known in (self._objects, self._reasons, self._written, self._failures):
             known.pop(job_id, None)
 
     def pod_ended(self, owner: str) -> None:
@@ -211,38 +207,33 @@ class StatusWriter:
     async def _show(self, view: JobView | PodView, record: JobRecord) -> None:
         """The condition that is true now, and the last reason, where `kubectl describe` shows them.
 
-        What was written is known to be there once it was read: until then this is done again.
+        What was written is known to be there once the watch brings it: Job controllers of old servers
+        overwrite a status with what they read before.
         """
         state = "Offloaded" if is_away(record) else "Placed" if record.alive else "Queued"
         reason = self._reasons.get(record.id, record.message)
-        if self._shown.get(record.id) == (state, reason):
+        conditions = _conditions(view, state, reason)
+        decision = view.annotations.get(names.DECISION, "")
+        if not conditions and reason in ("", decision):
             return
         loop = asyncio.get_running_loop()
         rest_s = self._written.get(record.id, loop.time() - PAUSE_S) + PAUSE_S - loop.time()
         if rest_s > 0:
             loop.call_later(rest_s, self.look, record.id)
             return
-        resource, mine = _resource(view), {"uid": view.uid}
-        there = await self._api.get(resource, view.namespace, view.name)
-        conditions = _conditions(there, state, reason)
-        decision = (there["metadata"].get("annotations") or {}).get(names.DECISION, "")
-        if not conditions and reason in ("", decision):
-            self._shown[record.id] = (state, reason)
-            return
         self._written[record.id] = loop.time()
+        resource, mine = _resource(view), {"uid": view.uid}
         if conditions:
             body: Object = {"metadata": mine, "status": {"conditions": conditions}}
             await self._api.patch(resource, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         if reason not in ("", decision):
             body = {"metadata": {**mine, "annotations": {names.DECISION: reason}}}
             await self._api.patch(resource, view.namespace, view.name, body)
-        loop.call_later(CHECK_S, self.look, record.id)
 
 
-def _conditions(there: Object, state: str, reason: str) -> list[Object]:
+def _conditions(view: JobView | PodView, state: str, reason: str) -> list[Object]:
     """The conditions of an object that have to be changed."""
-    known = {found["type"]: found for found in (there.get("status") or {}).get("conditions") or ()}
-    now = api_time(time.time())
+    known, now = dict(view.conditions), api_time(time.time())
     return [
         {
             "type": kind,
@@ -252,7 +243,7 @@ def _conditions(there: Object, state: str, reason: str) -> list[Object]:
             "lastTransitionTime": now,
         }
         for kind, status in ((f"starburst.io/{name}", str(name == state)) for name in CONDITIONS)
-        if known.get(kind, {}).get("status") != status
+        if known.get(kind) != status
     ]
 
 
