@@ -306,7 +306,9 @@ def _condition(status: Object, kind: str) -> Object:
 
 def _our_conditions(status: Object) -> tuple[tuple[str, str], ...]:
     found = status.get("conditions") or ()
-    return interned(tuple((each["type"], each["status"]) for each in found if each["type"].startswith(PREFIX)))
+    return interned(
+        tuple((each["type"], each["status"]) for each in found if each["type"].startswith(PREFIX))
+    )
 
 
 def _unschedulable(status: Object) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from starburst.aio import TaskSet
+from starburst.clusters.kubernetes.adoption.holds import SUSPENDED, SUSPENDED_BY_USER, is_suspended_now
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
     job_object,
@@ -120,7 +121,12 @@ class ObjectWriter:
             return self._unwanted(run)
         if labels.get(names.CONTROLLER, self._controller) != self._controller:
             return self._unwanted(run)  # another Starburst was the first to mark it
-        marks = {**placed(run, why), names.ADOPTED: "true", names.STOPPING: None}
+        if is_suspended_now(_view(adopted.kind, there)):
+            kept = {"metadata": {"uid": there["metadata"]["uid"], "annotations": {names.KEPT: SUSPENDED}}}
+            await api.patch(resource, adopted.namespace, adopted.name, kept)
+            held = RunEnded(run.job.id, run.attempt, RunEnd.SUSPENDED, message=SUSPENDED_BY_USER)
+            return self._report(held)
+        marks = {**placed(run, why), names.ADOPTED: "true", names.STOPPING: None, names.KEPT: None}
         body: Object = {"metadata": {"uid": there["metadata"]["uid"], "labels": ours, "annotations": marks}}
         if adopted.kind == "Job":
             limit_s = run.workload.time_limit_s
@@ -188,9 +194,7 @@ class ObjectWriter:
             await self._end_strays(api, namespace, key, active, grace_s)
             return
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
-        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip()}
-        if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
-            del marks[names.STOPPING]  # the first call decides
+        marks = _end_marks(view, key, how, why, adopted=adopted)
         body["metadata"] = {"annotations": marks, "uid": view.uid}
         try:
             await api.patch(resource, namespace, name, body)
@@ -265,6 +269,22 @@ class ObjectWriter:
 
 def _view(kind: str, there: Object) -> JobView | PodView:
     return read_job(there) if kind == "Job" else read_pod(there)
+
+
+def _end_marks(
+    view: JobView | PodView, key: RunKey, how: RunEnd, why: str, *, adopted: bool
+) -> dict[str, str | None]:
+    """The annotations of a run that is being ended; the first call decides how that counts.
+
+    An adopted Job that its user suspended is noted as kept, unless its user has resumed it since.
+    """
+    begun = view.annotations.get(names.STOPPING, "")
+    if not begun.startswith(f"{key[1]} "):
+        kept = {names.KEPT: SUSPENDED} if how is RunEnd.SUSPENDED and adopted else {}
+        return {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip(), **kept}
+    if isinstance(view, JobView) and not view.suspended:
+        return {names.NODES: "", names.KEPT: None}
+    return {names.NODES: ""}
 
 
 def _resource(kind: str) -> Resource:

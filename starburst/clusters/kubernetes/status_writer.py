@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from starburst.clusters.kubernetes.adoption.holds import SUSPENDED
 from starburst.clusters.kubernetes.manifest import withdrawn
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
@@ -40,6 +41,7 @@ REASONS: Mapping[str, str] = {
     "returning": "Returned",
     "stopping": "Stopping",
     "lost": "Lost",
+    "suspended": "Suspended",
     "stalled": "HeldUp",
     "goes-on": "GoesOn",
     "not-started": "NotStarted",
@@ -77,6 +79,8 @@ class StatusWriter:
         #: Jobs that wait for the last pods of an object, by its uid.
         self._emptying: dict[str, str] = {}
         self._asked: dict[str, None] = {}
+        #: Jobs whose hold is to be noted on their objects.
+        self._to_keep: set[str] = set()
         self._wake = asyncio.Event()
 
     def found(self, job_id: str, view: JobView | PodView) -> None:
@@ -123,6 +127,11 @@ class StatusWriter:
         self._asked[job_id] = None
         self._wake.set()
 
+    def keep(self, job_id: str) -> None:
+        """Have it noted on its object that a job is held because that is suspended."""
+        self._to_keep.add(job_id)
+        self.look(job_id)
+
     def look_at_all(self) -> None:
         """Compare all objects, after a start."""
         for job_id in self._objects:
@@ -164,14 +173,22 @@ class StatusWriter:
         else:
             if isinstance(view, JobView) and is_away(record) and not view.withdrawn:
                 await self._withdraw(view)
-            if names.KEPT in view.annotations and record.phase is not Phase.HELD:
-                await self._no_more_kept(view)
+            await self._note_hold(view, record)
             await self._show(view, record)
 
-    async def _no_more_kept(self, view: JobView | PodView) -> None:
-        """Whoever holds the job from now on is its user, and releases it."""
-        body = {"metadata": {"uid": view.uid, "annotations": {names.KEPT: None}}}
-        await self._api.patch(_resource(view), view.namespace, view.name, body)
+    async def _note_hold(self, view: JobView | PodView, record: JobRecord) -> None:
+        """Note what its job is held for; once it is released, its user holds it by other means only."""
+        noted = names.KEPT in view.annotations
+        annotations: Object = {}
+        if record.phase is not Phase.HELD and noted and not record.alive:
+            # Without nodes it counts as suspended by Starburst, which resumes it.
+            annotations = {names.KEPT: None, **({names.NODES: ""} if is_suspended(view) else {})}
+        elif record.phase is Phase.HELD and record.id in self._to_keep and not noted:
+            annotations = {names.KEPT: SUSPENDED}
+        self._to_keep.discard(record.id)
+        if annotations:
+            body = {"metadata": {"uid": view.uid, "annotations": annotations}}
+            await self._api.patch(_resource(view), view.namespace, view.name, body)
 
     async def _withdraw(self, view: JobView) -> None:
         """Take the pods of a Job away and keep the Job, since it is not to run here."""
@@ -245,6 +262,11 @@ def _conditions(view: JobView | PodView, state: str, reason: str) -> list[Object
         for kind, status in ((f"starburst.io/{name}", str(name == state)) for name in CONDITIONS)
         if known.get(kind) != status
     ]
+
+
+def is_suspended(view: JobView | PodView) -> bool:
+    """Whether it is a suspended Job."""
+    return isinstance(view, JobView) and view.suspended
 
 
 def is_away(record: JobRecord) -> bool:

@@ -62,7 +62,7 @@ class ClusterWatcher:
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
         self.volumes = VolumeRules(desk, registry)
-        self._holds = Holds(desk, registry, report)
+        self._holds = Holds(desk, registry, report, status_writer.keep)
         self._evictions = Evictions(api, self._judged)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()

@@ -202,6 +202,8 @@ class Scene:
         self.desk.records[job_id] = record = JobRecord(
             job, len(self.desk.records) + 1, 0.0, confined=job.confined
         )
+        if job.hold:
+            record.phase = Phase.HELD
         wait = {"need": "1 GPU", "wait_s": None, "rule": "test"}
         self.told(record, "waits", **wait)
         return record
