@@ -28,6 +28,9 @@ STOPPING = "starburst.io/stopping"
 #: activeDeadlineSeconds of an adopted Job, kept here while it waits.
 ACTIVE_DEADLINE = "starburst.io/active-deadline"
 
+#: ttlSecondsAfterFinished of a Job, kept here until its end is stored.
+TTL = "starburst.io/ttl"
+
 #: What keeps an adopted object from running, "suspended" or "gated": its job was held for it.
 KEPT = "starburst.io/kept"
 

@@ -20,6 +20,7 @@ from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, SweptCluster
+from starburst.clusters.kubernetes.runs.vanished import Vanished
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.volume_rules import job_claims
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
@@ -143,8 +144,8 @@ class KubernetesCluster:
             registry=self._registry,
             status_writer=status_writer,
             adoption=adoption,
-            rights=rights,
             sweeper=sweeper,
+            vanished=Vanished(api, self._writer.object_of),
             report=report,
         )
         try:

@@ -79,7 +79,8 @@ def job_object(
     tasks = len(run.slots)
     in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
-    spec.setdefault("ttlSecondsAfterFinished", KEEP_S)
+    ttl_s = spec.get("ttlSecondsAfterFinished", KEEP_S)
+    spec["ttlSecondsAfterFinished"] = max(ttl_s, KEEP_S)  # until its end is stored
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
@@ -103,6 +104,7 @@ def job_object(
             "annotations": {
                 **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
                 **placed(run, decision),
+                **({names.TTL: str(ttl_s)} if ttl_s < KEEP_S else {}),
             },
         },
         "spec": spec,
@@ -154,6 +156,8 @@ def made_anew(run: Run, *, controller: str, decision: str) -> Object:
             spec["template"]["metadata"] = of_pods
         spec["parallelism"] = len(run.slots)
         spec.pop("suspend", None)
+        if (ttl_s := spec.pop("ttlSecondsAfterFinished", None)) is not None:
+            metadata["annotations"][names.TTL] = str(ttl_s)
     return {**_without(manifest, ("status",)), "metadata": metadata, "spec": spec}
 
 

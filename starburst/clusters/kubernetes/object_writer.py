@@ -224,6 +224,10 @@ class ObjectWriter:
             grace = max(1, math.ceil(grace_s))
             await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
 
+    def object_of(self, key: RunKey) -> tuple[str, str, str]:
+        """Kind, namespace and name of the object of a run of which nothing was seen."""
+        return self._object_of(key, None)[:3]
+
     def _object_of(self, key: RunKey, seen: RunObject | None) -> tuple[str, str, str, bool]:
         """Kind, namespace and name of a run's object, if possible as `seen`, and whether a user made it."""
         if seen is not None:

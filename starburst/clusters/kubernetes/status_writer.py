@@ -16,6 +16,7 @@ from starburst.clusters.kubernetes.adoption.holds import SUSPENDED
 from starburst.clusters.kubernetes.manifest import withdrawn
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.sweeper import is_run_of
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
@@ -79,6 +80,8 @@ class StatusWriter:
         #: Jobs that wait for the last pods of an object, by its uid.
         self._emptying: dict[str, str] = {}
         self._asked: dict[str, None] = {}
+        #: Jobs of ended runs of submitted jobs that vanish sooner once their end is stored, by job.
+        self._vanishing: dict[str, JobView] = {}
         #: Jobs whose hold is to be noted on their objects.
         self._to_keep: set[str] = set()
         self._wake = asyncio.Event()
@@ -93,6 +96,13 @@ class StatusWriter:
         if not gone and names.ADOPTED in view.annotations and self._registry.is_ours(view):
             self._objects[job_id] = view
             self.look(job_id)
+        elif _is_to_vanish(view) and self._registry.is_ours(view):
+            assert isinstance(view, JobView)
+            if gone:
+                self._vanishing.pop(job_id, None)
+            else:
+                self._vanishing[job_id] = view
+                self.look(job_id)
         elif gone and job_id in self._objects and self._objects[job_id].uid == view.uid:
             self.forget(job_id)
             self._emptying.pop(view.uid, None)
@@ -119,7 +129,7 @@ class StatusWriter:
             kind: EventType = "Warning" if decision.kind in WARNINGS else "Normal"
             self._recorder.put(reference_to(view), kind, reason, decision.reason)
         for job_id in changes.jobs:
-            if job_id in self._objects:
+            if job_id in self._objects or job_id in self._vanishing:
                 self.look(job_id)
 
     def look(self, job_id: str) -> None:
@@ -160,6 +170,8 @@ class StatusWriter:
         asyncio.get_running_loop().call_later(pause_s, self.look, job_id)
 
     async def _mend(self, job_id: str) -> None:
+        if job_id in self._vanishing:
+            await self._let_vanish(self._vanishing[job_id], job_id)
         view = self._objects.get(job_id)
         if view is None or view.deleting or (_ended(view) and names.LOGS in view.annotations):
             return
@@ -210,15 +222,26 @@ class StatusWriter:
             body = {"status": pod_status(record)}
             await self._api.patch(PODS, view.namespace, view.name, body, sub="status")
 
+    async def _let_vanish(self, view: JobView, job_id: str) -> None:
+        """Give the Job of an ended run the time to live that its user wrote."""
+        record, key = self._desk.record(job_id), self._registry.key_of(view)
+        if record is None or key is None or is_run_of(record, key):
+            return  # its end is not stored yet
+        body = {"metadata": {"uid": view.uid, "annotations": {names.TTL: None}}, **_time_to_live(view)}
+        await self._api.patch(JOBS, view.namespace, view.name, body)
+        self._vanishing.pop(job_id, None)
+
     async def _note_end(self, view: JobView | PodView, record: JobRecord) -> None:
         if not record.phase.is_end:
             return
-        annotations = {
+        annotations: Object = {
             names.LOGS: f"starburst logs {record.id}",
             names.EXIT_CODE: "" if record.exit_code is None else str(record.exit_code),
             names.DECISION: f"{record.message}; ran in the {_where(record)}",
         }
-        body = {"metadata": {"annotations": annotations}}
+        if names.TTL in view.annotations:
+            annotations[names.TTL] = None
+        body = {"metadata": {"uid": view.uid, "annotations": annotations}, **_time_to_live(view)}
         await self._api.patch(_resource(view), view.namespace, view.name, body)
 
     async def _show(self, view: JobView | PodView, record: JobRecord) -> None:
@@ -262,6 +285,18 @@ def _conditions(view: JobView | PodView, state: str, reason: str) -> list[Object
         for kind, status in ((f"starburst.io/{name}", str(name == state)) for name in CONDITIONS)
         if known.get(kind) != status
     ]
+
+
+def _is_to_vanish(view: JobView | PodView) -> bool:
+    """Whether a Job has ended whose time to live is put aside."""
+    return isinstance(view, JobView) and bool(view.end) and names.TTL in view.annotations
+
+
+def _time_to_live(view: JobView | PodView) -> Object:
+    """The patch of its spec that puts a Job's time to live back; users may write any text there."""
+    text = view.annotations.get(names.TTL, "")
+    ours = isinstance(view, JobView) and text.isdecimal() and len(text) < 10
+    return {"spec": {"ttlSecondsAfterFinished": int(text)}} if ours else {}
 
 
 def is_suspended(view: JobView | PodView) -> bool:

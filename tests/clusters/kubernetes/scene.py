@@ -168,6 +168,10 @@ class Scene:
         """Every end, in order: job, attempt, how."""
         return [(e.job_id, e.attempt, e.end.value) for e in self.reports if isinstance(e, RunEnded)]
 
+    def reports_of(self, job_id: str) -> list[RunEnded]:
+        """Every end of a job's runs."""
+        return [e for e in self.reports if isinstance(e, RunEnded) and e.job_id == job_id]
+
     @property
     def cancels(self) -> list[str]:
         return [event.job_id for event in self.reports if isinstance(event, CancelRequested)]

@@ -109,6 +109,9 @@ class World(FakeServer):
             self._change(JOBS, job, {"metadata": {"finalizers": [FINALIZER]}})
             return
         if _condition(job, "Complete") or _condition(job, "Failed"):
+            ttl_s = spec.get("ttlSecondsAfterFinished")
+            if ttl_s is not None:
+                asyncio.get_running_loop().call_later(ttl_s, self._take_away, job, ttl_s)
             return
         if "startTime" not in status:
             self._change(JOBS, job, {"status": {"startTime": metadata["creationTimestamp"]}})
@@ -134,6 +137,19 @@ class World(FakeServer):
         known = (job.get("status") or {}).get("conditions") or []
         condition = {"type": kind, "status": "True", "reason": reason, "message": "says the controller"}
         self._change(JOBS, job, {"status": {"conditions": [*known, condition]}})
+
+    def _take_away(self, then: Object, ttl_s: int) -> None:
+        """As the TTL controller does, with its pods, unless its time to live is another one by now."""
+        namespace, name = then["metadata"]["namespace"], then["metadata"]["name"]
+        with suppress(RefusedError):
+            job = self.get(JOBS, namespace, name)
+            if job["metadata"]["uid"] != then["metadata"]["uid"]:
+                return
+            if job["spec"].get("ttlSecondsAfterFinished") == ttl_s:
+                for pod in self.pods_of(job):
+                    self.remove(PODS, namespace, pod["metadata"]["name"])
+                self._change(JOBS, job, {"metadata": {"finalizers": None}})
+                self.remove(JOBS, namespace, name)
 
     def _make_pod(self, job: Object) -> None:
         metadata, template = job["metadata"], job["spec"]["template"]

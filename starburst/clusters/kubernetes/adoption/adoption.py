@@ -62,7 +62,7 @@ class Adoption:
         self._recorder = recorder
         self._found = found
         self._lost = lost
-        self._rights = rights
+        self.rights = rights
         self._options = options
         #: What the watches brought of objects that wait to be taken in.
         self.objects = FoundObjects()
@@ -145,7 +145,7 @@ class Adoption:
             return
         if latest is None or latest.deleting:
             return
-        confined = await self._rights.why_confined(submission)
+        confined = await self.rights.why_confined(submission)
         kept = "" if submission.job.hold else why_kept(latest)
         hold = submission.job.hold or bool(kept)
         submission = replace(submission, job=replace(submission.job, confined=confined, hold=hold))
@@ -201,11 +201,16 @@ class Adoption:
             "labels": {names.JOB: job_id, names.CONTROLLER: self._options.controller},
             "annotations": {names.ADOPTED: "true", **({names.KEPT: kept} if kept else {})},
         }
-        if text.active_deadline_s is None:
-            return {"metadata": metadata}
-        # It would count the time in the queue; the run gets it back when it starts.
-        metadata["annotations"][names.ACTIVE_DEADLINE] = str(text.active_deadline_s)
-        return {"metadata": metadata, "spec": {"activeDeadlineSeconds": None}}
+        spec: Object = {}
+        if text.active_deadline_s is not None:
+            # It would count the time in the queue; the run gets it back when it starts.
+            metadata["annotations"][names.ACTIVE_DEADLINE] = str(text.active_deadline_s)
+            spec["activeDeadlineSeconds"] = None
+        if text.ttl_s is not None:
+            # The Job might be gone before its end is stored; it gets this back afterwards.
+            metadata["annotations"][names.TTL] = str(text.ttl_s)
+            spec["ttlSecondsAfterFinished"] = None
+        return {"metadata": metadata, "spec": spec} if spec else {"metadata": metadata}
 
     def _refuse(self, view: JobView | PodView, why: str) -> None:
         """Write an event on the object, once per reason."""

@@ -24,6 +24,8 @@ class ObjectText:
     version: str
     #: Of a Job, seconds; None is none.
     active_deadline_s: int | None
+    #: ttlSecondsAfterFinished of a Job; None is none.
+    ttl_s: int | None = None
 
 
 def text_of(item: Object) -> ObjectText:
@@ -33,8 +35,9 @@ def text_of(item: Object) -> ObjectText:
     metadata["annotations"] = {key: value for key, value in annotations.items() if key != _APPLIED}
     kept = {key: value for key, value in item.items() if key != "status"}
     body = json.dumps({**kept, "metadata": metadata}, ensure_ascii=False, separators=(",", ":"))
-    limit_s = item["spec"].get("activeDeadlineSeconds") if "template" in item["spec"] else None
-    return ObjectText(body, metadata["resourceVersion"], limit_s)
+    spec = item["spec"] if "template" in item["spec"] else {}
+    limit_s, ttl_s = spec.get("activeDeadlineSeconds"), spec.get("ttlSecondsAfterFinished")
+    return ObjectText(body, metadata["resourceVersion"], limit_s, ttl_s)
 
 
 class FoundObjects:

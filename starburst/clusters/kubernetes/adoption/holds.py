@@ -16,7 +16,6 @@ from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 from starburst.runs.ports import AdoptionPort, Report
 
-
 #: Value of the annotation `kept`.
 SUSPENDED = "suspended"
 SUSPENDED_BY_USER = "its user suspended its Job"
