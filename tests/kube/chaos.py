@@ -70,6 +70,7 @@ class Chaos:
                 kinds = self.draw.sample(faults, len(faults))
             began_s, fault = uptime_s(), kinds.pop()
             self.story.append(f"{began_s:.0f} s: {fault(self)}")
+            print(self.story[-1], flush=True)
             if fault not in LEAVE_PODS:
                 self.deletions.append((began_s, uptime_s()))
             time.sleep(self.draw.uniform(0.0, 3.0))

@@ -76,16 +76,17 @@ class Lab:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
         pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
         env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        place = os.readlink(f"/proc/{pid}/cwd")
         beside = self.pid("containerd", node) if node else self.pid("etcd")
         if beside == pid:
             beside = self.pid("kube-apiserver")
         os.kill(pid, signal.SIGKILL)
         # In the namespaces of its neighbour, so that it ends with the cluster.
-        inside = ["setsid", "--fork", "nsenter", "-t", str(beside), "-n", "-m", "-p", "--", *command]
+        inside = ["setsid", "--fork", "nsenter", "-t", str(beside), "-n", "-m", "-p", f"--wd={place}", "--"]
 
         def again() -> None:
             out = subprocess.DEVNULL
-            subprocess.run(inside, env=env, stdout=out, stderr=out, check=True, timeout=20)
+            subprocess.run([*inside, *command], env=env, stdout=out, stderr=out, check=True, timeout=20)
 
         return again
 

@@ -41,7 +41,6 @@ def main() -> int:
                 faults=faults,
             )
         took_s = time.monotonic() - began
-        print("\n".join(chaos.story))
         if not verdict.sound:
             print(f"uptime {uptime_s():.1f} s at {time.strftime('%H:%M:%S')}")
             print(chaos.placements())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from starburst.kube.features import Features
-from tests.kube_unit.server_ways import cuts_lists, has_out_of_service, is_withdrawn
+from tests.kube_unit.server_ways import cuts_lists, is_withdrawn
 
 OF_1_20 = {"parallelism": 0, "completions": 1, "backoffLimit": 0}
 OF_1_22 = {"parallelism": 1, "completions": 1, "completionMode": "NonIndexed", "suspend": True}
@@ -33,11 +33,5 @@ def test_a_withdrawn_job(minor: int, spec: dict[str, object], withdrawn: bool) -
     assert is_withdrawn({"spec": spec}, features(1, minor)) is withdrawn
 
 
-def test_what_came_when() -> None:
+def test_lists_that_a_compaction_cuts() -> None:
     assert [cuts_lists(features(1, minor)) for minor in (20, 33, 34, 36)] == [True, True, False, False]
-    assert [has_out_of_service(features(1, minor)) for minor in (20, 25, 26, 36)] == [
-        False,
-        False,
-        True,
-        True,
-    ]

@@ -54,6 +54,7 @@ OWN_KEYS = (
     "nodes",
     "rank",
     "stopping",
+    "ttl",
     "user",
 )
 
