@@ -21,6 +21,7 @@ from starburst.kube.resources import Object
 from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS
+from translator.manifests.manifest import MANAGED_BY_US
 from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
 
 MIB = 1024**2
@@ -153,6 +154,10 @@ class JobView:
     owned: bool = False
     #: Types of the conditions `starburst.io/…` that it has, and their status.
     conditions: tuple[tuple[str, str], ...] = ()
+    #: Whether its `managedBy` names Starburst: no Job controller makes pods of it or writes its status.
+    managed: bool = False
+    #: Pods that live, as its status says.
+    active: int = 0
 
     @property
     def withdrawn(self) -> bool:
@@ -242,6 +247,8 @@ def read_job(item: Object) -> JobView:
         limit_s=spec.get("activeDeadlineSeconds"),
         owned=_owner(metadata) is not None,
         conditions=_our_conditions(status),
+        managed=spec.get("managedBy") == MANAGED_BY_US,
+        active=status.get("active") or 0,
     )
 
 

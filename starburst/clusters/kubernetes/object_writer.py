@@ -10,6 +10,7 @@ from starburst.aio import TaskSet
 from starburst.clusters.kubernetes.adoption.holds import SUSPENDED, SUSPENDED_BY_USER, is_suspended_now
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
+    is_managed,
     job_object,
     made_anew,
     namespace_of,
@@ -62,19 +63,32 @@ class ObjectWriter:
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
         """Create or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
         try:
-            if run.workload.adopted is not None:
-                await self._place(api, features, run, run.workload.adopted, why)
-            else:
+            adopted = run.workload.adopted
+            if adopted is None:
                 await self._create(api, features, run, why)
+            elif not is_managed(run.workload):
+                await self._place(api, features, run, adopted, why)
+            elif await self._is_there(api, adopted):
+                await self._create(api, features, run, why)
+            else:
+                self._unwanted(run)
         except ApiError as error:
             if not is_final(error) and not is_full(error):
                 raise
             end = RunEnd.REFUSED if is_final(error) else RunEnd.NOT_STARTED
             self._report(RunEnded(run.job.id, run.attempt, end, message=words(error)))
 
+    async def _is_there(self, api: Api, adopted: Adopted) -> bool:
+        """Whether the very Job that its user made is there, and stays."""
+        there = await api.find(_resource(adopted.kind), adopted.namespace, adopted.name)
+        metadata = {} if there is None else there["metadata"]
+        return metadata.get("uid") == adopted.uid and "deletionTimestamp" not in metadata
+
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
         namespace = namespace_of(run.workload, self._tenancy.namespace)
-        why_not = await not_entitled(api, self._tenancy, run, namespace)
+        # Whoever makes a Job in a cluster may have there what it asks for.
+        adopted = run.workload.adopted is not None
+        why_not = "" if adopted else await not_entitled(api, self._tenancy, run, namespace)
         if why_not:
             message = f"its submitter may not have that in the cluster: {why_not}"
             self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
@@ -235,7 +249,7 @@ class ObjectWriter:
             return kind, *seen.view.key, seen.view.name != object_name(*key)
         submission = self._desk.submission(key[0])
         workload = None if submission is None else submission.workload
-        if workload is not None and workload.adopted is not None:
+        if workload is not None and workload.adopted is not None and not is_managed(workload):
             found = workload.adopted
             return found.kind, found.namespace, found.name, True
         default = self._tenancy.namespace

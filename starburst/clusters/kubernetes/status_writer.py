@@ -14,6 +14,7 @@ import structlog
 
 from starburst.clusters.kubernetes.adoption.holds import SUSPENDED
 from starburst.clusters.kubernetes.manifest import withdrawn
+from starburst.clusters.kubernetes.object_status import job_status, live_status, pod_status, site_of
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.sweeper import is_run_of
@@ -142,6 +143,11 @@ class StatusWriter:
         self._to_keep.add(job_id)
         self.look(job_id)
 
+    def is_suspended(self, job_id: str) -> bool:
+        """Whether the managed Job of a job is suspended, so that no run of it should live."""
+        view = self._objects.get(job_id)
+        return isinstance(view, JobView) and view.managed and view.suspended
+
     def look_at_all(self) -> None:
         """Compare all objects, after a start."""
         for job_id in self._objects:
@@ -183,7 +189,7 @@ class StatusWriter:
         elif record.phase.is_end:
             await self._end(view, record)
         else:
-            if isinstance(view, JobView) and is_away(record) and not view.withdrawn:
+            if isinstance(view, JobView) and is_away(record) and not (view.withdrawn or view.managed):
                 await self._withdraw(view)
             await self._note_hold(view, record)
             await self._show(view, record)
@@ -210,13 +216,16 @@ class StatusWriter:
     async def _end(self, view: JobView | PodView, record: JobRecord) -> None:
         """Write the end of a job that did not end here, once nothing of it is left here."""
         if isinstance(view, JobView):
-            if not view.withdrawn:
+            if not (view.withdrawn or view.managed):
                 await self._withdraw(view)  # the change brings us back
             elif self._registry.has_active_pods(view.uid):
                 self._emptying[view.uid] = record.id
             else:
                 self._emptying.pop(view.uid, None)
-                body = {"status": job_status(view, record, len(record.job.tasks), api_time(time.time()))}
+                unit = self._registry.get((record.id, record.attempt)) if view.managed else None
+                run = unit.view if unit is not None and isinstance(unit.view, JobView) else None
+                status = job_status(view, record, len(record.job.tasks), api_time(time.time()), run)
+                body = {"status": status}
                 await self._api.patch(JOBS, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         elif not view.node:
             body = {"status": pod_status(record)}
@@ -237,7 +246,7 @@ class StatusWriter:
         annotations: Object = {
             names.LOGS: f"starburst logs {record.id}",
             names.EXIT_CODE: "" if record.exit_code is None else str(record.exit_code),
-            names.DECISION: f"{record.message}; ran in the {_where(record)}",
+            names.DECISION: f"{record.message}; ran in the {site_of(record)}",
         }
         if names.TTL in view.annotations:
             annotations[names.TTL] = None
@@ -252,9 +261,14 @@ class StatusWriter:
         """
         state = "Offloaded" if is_away(record) else "Placed" if record.alive else "Queued"
         reason = self._reasons.get(record.id, record.message)
+        status: Object = {}
+        if isinstance(view, JobView) and view.managed:
+            status = live_status(view, record, len(record.job.tasks), api_time(time.time()))
         conditions = _conditions(view, state, reason)
+        if conditions:
+            status["conditions"] = conditions
         decision = view.annotations.get(names.DECISION, "")
-        if not conditions and reason in ("", decision):
+        if not status and reason in ("", decision):
             return
         loop = asyncio.get_running_loop()
         rest_s = self._written.get(record.id, loop.time() - PAUSE_S) + PAUSE_S - loop.time()
@@ -263,8 +277,8 @@ class StatusWriter:
             return
         self._written[record.id] = loop.time()
         resource, mine = _resource(view), {"uid": view.uid}
-        if conditions:
-            body: Object = {"metadata": mine, "status": {"conditions": conditions}}
+        if status:
+            body: Object = {"metadata": mine, "status": status}
             await self._api.patch(resource, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         if reason not in ("", decision):
             body = {"metadata": {**mine, "annotations": {names.DECISION: reason}}}
@@ -307,39 +321,6 @@ def is_suspended(view: JobView | PodView) -> bool:
 def is_away(record: JobRecord) -> bool:
     """Whether a job is in the cloud, or on its way there."""
     return record.phase is Phase.OFFLOADING or (record.alive and record.site is Site.CLOUD)
-
-
-def job_status(view: JobView, record: JobRecord, tasks: int, now: str) -> Object:
-    """The end of a Job as its controller would write it, with the condition before it that 1.31 asks for."""
-    done = record.phase is Phase.SUCCEEDED
-    before, end = ("SuccessCriteriaMet", "Complete") if done else ("FailureTarget", "Failed")
-    reason = "Cancelled" if record.phase is Phase.CANCELLED else f"RanIn{_where(record).title()}"
-    conditions = [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": reason,
-            "message": record.message,
-            "lastProbeTime": now,
-            "lastTransitionTime": now,
-        }
-        for kind in (before, end)
-    ]
-    status: Object = {"conditions": conditions, "active": 0}
-    status.update({"succeeded": tasks, "completionTime": now} if done else {"failed": 1})
-    if view.started_at is None:
-        status["startTime"] = now
-    return status
-
-
-def pod_status(record: JobRecord) -> Object:
-    """The end of a Pod that no kubelet ran."""
-    phase = "Succeeded" if record.phase is Phase.SUCCEEDED else "Failed"
-    return {"phase": phase, "reason": f"RanIn{_where(record).title()}", "message": record.message}
-
-
-def _where(record: JobRecord) -> str:
-    return "cluster" if record.site is None else record.site.value
 
 
 def _ended(view: JobView | PodView) -> bool:

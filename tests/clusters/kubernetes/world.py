@@ -85,6 +85,8 @@ class World(FakeServer):
             while not self._queue.empty():
                 self._queue.get_nowait()
             for job in self.all(JOBS) if self.controller else ():
+                if "managedBy" in job["spec"] and "deletionTimestamp" not in job["metadata"]:
+                    continue  # another controller's
                 with suppress(RefusedError):  # it changed under our hands: the change brings us back
                     self._keep_job(job)
             for pod in self.all(PODS):

@@ -81,7 +81,9 @@ class Holds:
         record, view = self._desk.record(job_id), self._kept[job_id]
         phase = None if record is None else record.phase
         noted = names.KEPT in view.annotations
-        if noted or phase not in (*HOLDABLE, Phase.HELD, None):
+        if isinstance(view, JobView) and view.managed and is_suspended_now(view):
+            self._asked.add(job_id)  # its run, which has a Job of its own, is ended for it
+        elif noted or phase not in (*HOLDABLE, Phase.HELD, None):
             self._asked.discard(job_id)
         if phase is Phase.HELD and (noted or job_id in self._asked):
             if not self._is_kept(view):

@@ -43,13 +43,14 @@ class SweptCluster:
     """What the sweeper looks at and acts through.
 
     `end` ends a run: how that counts, and why. `surroundings` of a run, given the last complaint about it.
-    `complaint` reads the events about an object.
+    `complaint` reads the events about an object. `suspended`: whether a job's own, managed Job is suspended.
     """
 
     end: Callable[[RunKey, RunEnd, str], Awaitable[None]]
     clear: Callable[[list[PodView]], Awaitable[None]]
     surroundings: Callable[[Complaint | None], RunSurroundings]
     complaint: Callable[[JobView | PodView], Awaitable[Complaint | None]]
+    suspended: Callable[[str], bool]
     report: Report
 
 
@@ -100,7 +101,7 @@ class Sweeper:
             await asyncio.sleep(SWEEP_S)
 
     async def _look_at(self, run: RunObject, now: float) -> None:
-        if _is_live(run) and run.suspended:
+        if _is_live(run) and (run.suspended or self._cluster.suspended(run.key[0])):
             log.info("suspended", job=run.key[0], attempt=run.key[1])
             await self._end(run.key, RunEnd.SUSPENDED, SUSPENDED_BY_USER)
         elif _is_half_stopped(run) or self._is_stray(run):
