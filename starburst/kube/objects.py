@@ -15,6 +15,7 @@ from sys import intern
 from starburst.domain.constraints import Rules, Taint
 from starburst.domain.gpu_types import gpu_type
 from starburst.domain.resources import Others, Resources
+from starburst.kube import names
 from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
 from starburst.kube.resources import Object
@@ -196,8 +197,8 @@ def read_pod(item: Object) -> PodView:
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
-        labels=_ours(metadata.get("labels")),
-        annotations=_ours(metadata.get("annotations")),
+        labels=_ours(metadata, "labels"),
+        annotations=_ours(metadata, "annotations"),
         owner=_owner(metadata),
         node=intern(spec.get("nodeName") or ""),
         phase=intern(status.get("phase") or "Pending"),
@@ -233,8 +234,8 @@ def read_job(item: Object) -> JobView:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        labels=_ours(metadata.get("labels")),
-        annotations=_ours(metadata.get("annotations")),
+        labels=_ours(metadata, "labels"),
+        annotations=_ours(metadata, "annotations"),
         scheduler=spec["template"]["spec"].get("schedulerName", ""),
         parallelism=1 if spec.get("parallelism") is None else spec["parallelism"],
         suspended=bool(spec.get("suspend")),
@@ -287,12 +288,19 @@ def timestamp(text: str | None) -> float | None:
     return seconds + float(f"0.{fraction}") if point else seconds
 
 
-def _ours(found: Mapping[str, str] | None) -> dict[str, str]:
+def is_copy(metadata: Object) -> bool:
+    """Whether an object's marks were written on another one, as `kubectl replace --force` leaves them."""
+    return (metadata.get("annotations") or {}).get(names.UID, metadata["uid"]) != metadata["uid"]
+
+
+def _ours(metadata: Object, field: str) -> dict[str, str]:
+    """The keys `starburst.io/…` among its labels or annotations, without marks that are copies."""
+    without = names.MARKS if is_copy(metadata) else ()
     return interned_dict(
         tuple(
             (intern(key), value)
-            for key, value in (found or {}).items()
-            if key.startswith(PREFIX) or key == COMPLETION_INDEX
+            for key, value in (metadata.get(field) or {}).items()
+            if (key.startswith(PREFIX) or key == COMPLETION_INDEX) and key not in without
         )
     )
 

@@ -55,6 +55,7 @@ OWN_KEYS = (
     "rank",
     "stopping",
     "ttl",
+    "uid",
     "user",
 )
 

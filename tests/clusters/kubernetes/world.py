@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.objects import is_copy
 from starburst.kube.resources import JOBS, NODES, PODS
 from tests.kube_unit.server import Asked, FakeServer, Watcher
 from tests.kube_unit.store import Address, Object, RefusedError
@@ -187,7 +188,8 @@ class World(FakeServer):
         if _over(pod):
             return
         job = next((job for job in self.all(JOBS) if job["metadata"]["uid"] == _owner(pod)), None)
-        texts = [_marks(item).get(names.NODES, "") for item in (pod, job) if item is not None]
+        own = [item for item in (pod, job) if item is not None and not is_copy(item["metadata"])]
+        texts = [_marks(item).get(names.NODES, "") for item in own]
         nodes = next((text.split(",") for text in texts if text), [])
         if not nodes:
             return

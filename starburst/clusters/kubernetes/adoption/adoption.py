@@ -19,7 +19,7 @@ from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
-from starburst.kube.objects import JobView, PodView
+from starburst.kube.objects import JobView, PodView, is_copy
 from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.kube.work_queue import WorkQueue
@@ -174,7 +174,7 @@ class Adoption:
         resource, where = _resource(view), f"{view.namespace}/{view.name}"
         for _ in range(MARK_TRIES):
             try:
-                marks = self._marks(text, job_id, kept)
+                marks = self._marks(text, job_id, kept, view.uid)
                 await self._api.patch(resource, view.namespace, view.name, marks)
             except ApiError as error:
                 if error.status != 409:
@@ -186,7 +186,7 @@ class Adoption:
             there = await self._api.find(resource, view.namespace, view.name)
             if there is None or there["metadata"]["uid"] != view.uid:
                 return  # the watch says so, too, and its job is cancelled
-            labels = there["metadata"].get("labels") or {}
+            labels = {} if is_copy(there["metadata"]) else there["metadata"].get("labels") or {}
             if names.JOB in labels:
                 if labels.get(names.CONTROLLER) != self._options.controller:
                     log.warning("taken-by-another", object=where, controller=labels.get(names.CONTROLLER))
@@ -195,11 +195,17 @@ class Adoption:
             text = text_of(there)
         raise ApiError(409, "Conflict", f"{where} is changed faster than it can be marked")
 
-    def _marks(self, text: ObjectText, job_id: str, kept: str) -> Object:
+    def _marks(self, text: ObjectText, job_id: str, kept: str, uid: str) -> Object:
+        old: Object = dict.fromkeys(names.MARKS - {names.JOB, names.CONTROLLER}) if text.copied else {}
         metadata: Object = {
             "resourceVersion": text.version,
             "labels": {names.JOB: job_id, names.CONTROLLER: self._options.controller},
-            "annotations": {names.ADOPTED: "true", **({names.KEPT: kept} if kept else {})},
+            "annotations": {
+                **old,
+                names.ADOPTED: "true",
+                names.UID: uid,
+                **({names.KEPT: kept} if kept else {}),
+            },
         }
         spec: Object = {}
         if text.active_deadline_s is not None:
