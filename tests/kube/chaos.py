@@ -124,6 +124,7 @@ class Chaos:
             except AssertionError:
                 if time.monotonic() > give_up:
                     raise
+            self.starburst.lab.revive_api_server()
             time.sleep(1.0)
 
 

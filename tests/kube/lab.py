@@ -52,23 +52,33 @@ class Lab:
 
     def restart_api_server(self) -> None:
         """kill -9, and the same again until it answers, as a supervisor would."""
-        server, etcd = self.pid("kube-apiserver"), self.pid("etcd")
+        server = self.pid("kube-apiserver")
         command = Path(f"/proc/{server}/cmdline").read_bytes().decode().split("\0")[:-1]
         os.kill(server, signal.SIGKILL)
-        # In the namespaces of its neighbour, so that it ends with the cluster.
-        inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
+        (self._state / "apiserver.command").write_text("\0".join(command))
         give_up = time.monotonic() + UP_S
         while self._find("kube-apiserver") == server or self._answers():
             assert time.monotonic() < give_up, "the API server does not end"
             time.sleep(0.02)
+        self.revive_api_server()
+        if not (self._state / "cluster.pid").exists():  # else all end with their namespace
+            (self._state / "apiserver.pid").write_text(str(self.pid("kube-apiserver")))
+
+    def revive_api_server(self) -> None:
+        """Start one that was killed until it answers; on a loaded machine it may also end by itself later."""
+        saved = self._state / "apiserver.command"
+        if not saved.exists():
+            return  # it was never killed
+        command, etcd = saved.read_text().split("\0"), self.pid("etcd")
+        # In the namespaces of its neighbour, so that it ends with the cluster.
+        inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
+        give_up = time.monotonic() + UP_S
         while not self._answers():
             assert time.monotonic() < give_up, "the API server does not come back"
             if self._find("kube-apiserver") is None:  # also if the port was not free yet
                 subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
                 time.sleep(0.5)
             time.sleep(0.1)
-        if not (self._state / "cluster.pid").exists():  # else all end with their namespace
-            (self._state / "apiserver.pid").write_text(str(self.pid("kube-apiserver")))
 
     def kill(self, program: str, node: str = "") -> Callable[[], None]:
         """kill -9 of a part of the cluster, or of one of a node; what is returned starts it again."""
