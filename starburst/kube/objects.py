@@ -290,7 +290,8 @@ def timestamp(text: str | None) -> float | None:
 
 def is_copy(metadata: Object) -> bool:
     """Whether an object's marks were written on another one, as `kubectl replace --force` leaves them."""
-    return (metadata.get("annotations") or {}).get(names.UID, metadata["uid"]) != metadata["uid"]
+    marked: str | None = (metadata.get("annotations") or {}).get(names.UID)
+    return marked is not None and marked != metadata["uid"]
 
 
 def _ours(metadata: Object, field: str) -> dict[str, str]:
