@@ -102,17 +102,27 @@ def test_waiting(item, sentence):
 
 
 def test_a_wait_that_ends_in_no_offer_says_so_before_and_after():
-    desk = busy(4, offers=())
-    desk.submit(job("a"))
-    assert said(desk, "a").sentence == (
-        "waits for 1 GPU on the cluster until 13:00 (Constant-Wait: C 1 h = 1 h); 1st in line for 1 GPU; "
-        "then it waits on, since the cloud has no offers"
-    )
+    desk = busy(8, offers=(P3,))
+    desk.submit(job("a", 8))
+    told = said(desk, "a").sentence
+    assert "until 13:00 (Constant-Wait: C 1 h = 1 h); 1st in line" in told
+    assert "; then it waits on, since no offer has 8 GPUs" in told
     desk.wait(HOUR)
-    assert said(desk, "a").sentence == (
-        "waits for 1 GPU on the cluster, though its wait is over (Constant-Wait: C 1 h = 1 h); "
-        "1st in line for 1 GPU; it should leave for the cloud, but the cloud has no offers"
-    )
+    told = said(desk, "a").sentence
+    assert "though its wait is over (Constant-Wait: C 1 h = 1 h); 1st in line" in told
+    assert "; it should leave for the cloud, but no offer has 8 GPUs" in told
+
+
+def test_without_any_offers_a_job_waits_for_the_cluster_and_says_so_once():
+    desk = busy(4, offers=())
+    desk.submit(job("a"), job("never", cloud="never"))
+    waits = "waits for 1 GPU on the cluster as long as it takes"
+    for _ in range(2):
+        told = said(desk, "a").sentence
+        assert told == f"{waits} (the cloud has no offers); 1st in line for 1 GPU"
+        told = said(desk, "never").sentence
+        assert told == f"{waits} (its starburst.io/cloud says never); 2nd in line for 1 GPU"
+        desk.wait(HOUR)
 
 
 def test_a_job_without_gpus_that_no_offer_holds():

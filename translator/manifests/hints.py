@@ -54,6 +54,8 @@ OWN_KEYS = (
     "nodes",
     "rank",
     "stopping",
+    "ttl",
+    "uid",
     "user",
 )
 

@@ -74,8 +74,9 @@ _JOB_SPEC = Fields(
     },
     kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling", "successPolicy"),
 )
-#: Value of `managedBy` that is equal to its absence.
+#: Values of `managedBy`: equal to its absence, and of a Job whose status Starburst writes.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
+MANAGED_BY_US = "starburst.io/starburst"
 
 
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
@@ -246,7 +247,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     tasks, span = _counts(spec)
     if spec.at("suspend").flag():
         spec.at("suspend").note("is held; let it go with starburst release")
-    if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF):
+    if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF, MANAGED_BY_US):
         spec.at("managedBy").refuse("another controller is to run this job; remove it")
     spec.at("completionMode").choice(("Indexed", "NonIndexed"))
     limit_s = spec.at("activeDeadlineSeconds").whole(1)

@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from starburst.domain.job import Site, Workload
+from starburst.domain.job import Adopted, Site, Workload
 from starburst.kube import names
 from starburst.kube.features import Features
 from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
-from translator.manifests.manifest import SERVERS_METADATA
+from translator.manifests.manifest import MANAGED_BY_US, SERVERS_METADATA
 from translator.manifests.tenancy import CHECKPOINT_VOLUME
 
 #: Where a job finds its checkpoints, if the config names a volume for them.
@@ -74,12 +74,13 @@ def job_object(
             spec["template"]["metadata"].pop(field, None)
         spec["template"]["spec"].setdefault("restartPolicy", "Never")
         spec["template"]["spec"].pop("nodeName", None)
-    for field in ("selector", "manualSelector", "suspend"):
+    for field in ("selector", "manualSelector", "suspend", "managedBy"):
         spec.pop(field, None)
     tasks = len(run.slots)
     in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
-    spec.setdefault("ttlSecondsAfterFinished", KEEP_S)
+    ttl_s = spec.get("ttlSecondsAfterFinished", KEEP_S)
+    spec["ttlSecondsAfterFinished"] = max(ttl_s, KEEP_S)  # until its end is stored
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
@@ -94,6 +95,7 @@ def job_object(
         "metadata": {
             "name": object_name(run.job.id, run.attempt),
             "namespace": namespace,
+            **_owned_by(run.workload.adopted),
             "labels": {
                 **_without(metadata.get("labels"), _OTHERS_LABELS),
                 names.QUEUE: run.job.queue,
@@ -103,6 +105,7 @@ def job_object(
             "annotations": {
                 **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
                 **placed(run, decision),
+                **({names.TTL: str(ttl_s)} if ttl_s < KEEP_S else {}),
             },
         },
         "spec": spec,
@@ -113,6 +116,22 @@ def placed(run: Run, decision: str) -> dict[str, str]:
     """Annotations of an object whose run was placed; without a decision the last one stays."""
     marks = {names.ATTEMPT: str(run.attempt), names.NODES: node_names(run)}
     return {**marks, names.DECISION: decision} if decision else marks
+
+
+def is_managed(workload: Workload) -> bool:
+    """Whether a user made the Job of it for Starburst to manage: its runs have Jobs of their own."""
+    text = workload.manifest or ""
+    if workload.adopted is None or MANAGED_BY_US not in text:
+        return False  # most jobs: nothing is parsed
+    return bool(_manifest(workload)["spec"].get("managedBy") == MANAGED_BY_US)
+
+
+def _owned_by(adopted: Adopted | None) -> Object:
+    """The metadata by which the Job of a run goes with the Job that it is run for."""
+    if adopted is None:
+        return {}
+    owner = {"apiVersion": "batch/v1", "kind": adopted.kind, "name": adopted.name, "uid": adopted.uid}
+    return {"ownerReferences": [{**owner, "blockOwnerDeletion": False}]}
 
 
 def restarts_in_place(workload: Workload) -> bool:
@@ -154,6 +173,8 @@ def made_anew(run: Run, *, controller: str, decision: str) -> Object:
             spec["template"]["metadata"] = of_pods
         spec["parallelism"] = len(run.slots)
         spec.pop("suspend", None)
+        if (ttl_s := spec.pop("ttlSecondsAfterFinished", None)) is not None:
+            metadata["annotations"][names.TTL] = str(ttl_s)
     return {**_without(manifest, ("status",)), "metadata": metadata, "spec": spec}
 
 

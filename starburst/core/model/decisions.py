@@ -143,6 +143,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"jobs there are done ({usd(n['rate'])}/h less when they have moved), at a cost of {usd(n['costs'])}"
     ),
     "unmoved": lambda n: f"does not move after all: {n['why']}",
+    "suspended": lambda n: f"run {n['attempt']} was ended, as {n['message']}",
     "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
     "not-started": lambda n: (
         f"was not started on {n['where']}: {n['message']}; it is tried again in {_span(n, 'pause_s')}"

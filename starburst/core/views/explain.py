@@ -131,7 +131,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
         nowhere = "which no site has: the cluster could not hold it even if empty"
         parts = [f"waits for {_need(job)}, {nowhere}, and {offers}"]
     else:
-        parts = [_wait(record, clock)]
+        parts = [_wait(record, clock, has_offers=bool(state.fleet.offers))]
         if position is not None:
             parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
             parts += _discipline(state, job)
@@ -140,7 +140,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
             parts += _refused(state, record, clock)
         if never_fits:
             parts.append("the cluster could not hold it even if it were empty")
-        if job.cloud is not CloudChoice.NEVER:
+        if job.cloud is not CloudChoice.NEVER and (state.fleet.offers or record.wait is None):
             parts += _lack(record, offers, clock)
             if not isinstance(offers, str) and not record.confined:
                 cost, price = _price(state, job, offers)
@@ -181,7 +181,7 @@ def _pauses(state: State, record: JobRecord, clock: Clock) -> str:
     return f"was not started{times}: {record.refusal}; {then}"
 
 
-def _wait(record: JobRecord, clock: Clock) -> str:
+def _wait(record: JobRecord, clock: Clock, *, has_offers: bool) -> str:
     """What the job waits for, how long, and by which rule."""
     if record.job.cloud is CloudChoice.ONLY:
         return "waits for a machine in the cloud"
@@ -189,6 +189,8 @@ def _wait(record: JobRecord, clock: Clock) -> str:
     if record.wait is None:  # a job that leaves without a wait
         return need
     rule, wait_s = record.wait.rule, record.wait.wait_s
+    if not has_offers and record.job.cloud is not CloudChoice.NEVER:
+        return f"{need} as long as it takes (the cloud has no offers)"
     total = "" if wait_s is None else f" = {hours(wait_s)}"
     if record.obstacle is not None:
         return f"{need}, though its wait is over ({rule}{total})"

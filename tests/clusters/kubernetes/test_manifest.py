@@ -176,7 +176,13 @@ def test_the_submission_itself_is_not_touched() -> None:
 def test_the_user_may_say_how_long_a_finished_job_is_kept() -> None:
     manifest = copy.deepcopy(TRAIN)
     manifest["spec"]["ttlSecondsAfterFinished"] = 5
-    assert made(run(manifest))["spec"]["ttlSecondsAfterFinished"] == 5
+    found = made(run(manifest))
+    assert found["spec"]["ttlSecondsAfterFinished"] == KEEP_S, "until its end is stored"
+    assert found["metadata"]["annotations"][names.TTL] == "5"
+    manifest["spec"]["ttlSecondsAfterFinished"] = 2 * KEEP_S
+    found = made(run(manifest))
+    assert found["spec"]["ttlSecondsAfterFinished"] == 2 * KEEP_S
+    assert names.TTL not in found["metadata"]["annotations"]
 
 
 def test_a_job_that_starburst_runs_again_itself_is_not_tried_again_by_the_cluster() -> None:
