@@ -1,37 +1,17 @@
-"""A day in small, and what its verdict sees: `make day` lives through longer ones; some four minutes."""
+"""The verdict of a day in small (`make day`) sees what it is to see."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from starburst.domain.job import Phase
-from tests.sky_lab.day.day import Day
 from tests.sky_lab.day.jobs import KINDS
-from tests.sky_lab.day.plan import PlannedJob, plan_day
+from tests.sky_lab.day.plan import PlannedJob
 from tests.sky_lab.day.verdict import bill, price_list, wrong_copies
 from tests.sky_lab.ec2 import Instance
 from tests.sky_lab.marks import Copy, twins
 
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
-
-#: Has a machine, the account, SkyPilot and the scheduler go wrong.
-SEED = 14
-
-
-def test_a_day_loses_no_job_runs_none_twice_and_bills_what_the_cloud_does(
-    tmp_path: Path,
-) -> None:
-    day = Day(plan_day(SEED, jobs=7, span_s=30.0, faults=5, longest_s=20.0), tmp_path / "day")
-    wrong = day.run()
-    log = "\n".join((day.root / "up.log").read_text().splitlines()[-40:])
-    assert not wrong, "\n".join([*day.report(), log])
-    assert len(day.jobs) == 7
-    assert day.most_machines <= 8
-
-
-# --- the verdict is none that cannot be otherwise -------------------------------------------------------
 
 
 def copy(attempt: int, vm: str = "i-1", *, at: float = 0.0, ended: bool = True) -> Copy:

@@ -1,4 +1,4 @@
-"""Whatever is killed or cut off, nothing stays rented and every job ends once; some four minutes."""
+"""Whatever is killed or cut off, nothing stays rented and every job ends once; some seven minutes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.sky_lab.round import Round, left_of
 #: SkyPilot and its libraries warn of themselves.
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
-#: Two that a day does not have: two disturbances at one time, and a home that is deleted.
-FIRST = int(os.environ.get("STARBURST_LEAK_FIRST", "8"))
-ROUNDS = int(os.environ.get("STARBURST_LEAK_ROUNDS", "2"))
+#: The quickest five in a row that have one of each kind.
+FIRST = int(os.environ.get("STARBURST_LEAK_FIRST", "7"))
+ROUNDS = int(os.environ.get("STARBURST_LEAK_ROUNDS", "5"))
 
 
 @pytest.fixture(scope="module")
