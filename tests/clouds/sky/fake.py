@@ -207,6 +207,9 @@ class FakeSky:
         if verb == "retire":
             vm.shut_down(now)
             return {"armed": True}
+        if verb == "uploads":
+            self.calls["uploads"] += 1
+            return {"left": "2 files wait for their upload" if now < vm.uploads_until else ""}
         if payload.get("switch") is not None:
             vm.switch_s = payload["switch"]["after_s"]
         if payload.get("lease_s") is not None and now < vm.lease_until:

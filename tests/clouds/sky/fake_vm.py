@@ -63,6 +63,8 @@ class Vm:
     #: It runs what it runs, and starts nothing: why.
     refuses: str = ""
     lease_until: float = 0.0
+    #: Its cached mounts have uploaded all.
+    uploads_until: float = 0.0
     #: Keepers that were put there, and whether one stands.
     keepers: int = 0
     kept: bool = False

@@ -18,6 +18,7 @@ from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.clouds.sky.agent import dead_man_switch
 from starburst.clouds.sky.machines.keepalive import keeper
 from starburst.core.model.events import RunEnded, RunStarted
+from starburst.runs.supervisor.lease import boot_id, boottime
 from tests.app.virtual import run
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, play, ready, run_of
@@ -192,18 +193,62 @@ def test_without_settings_there_is_no_switch(machine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "lease_until", "due"),
+    ("settings", "left_s", "due"),
     [
-        (None, 0.0, False),
-        ({"after_s": 10.0}, 95.0, False),
-        ({"after_s": 10.0}, 90.0, True),
+        (None, -100.0, False),
+        ({"after_s": 10.0}, -5.0, False),
+        ({"after_s": 10.0}, -10.0, True),
         ({"now": True}, 1e12, True),
     ],
 )
-def test_when_the_switch_ends_a_machine(
-    settings: dict[str, float] | None, lease_until: float, due: bool
-) -> None:
-    assert dead_man_switch.is_due(settings, lease_until, 100.0) is due
+def test_when_the_switch_ends_a_machine(settings: dict[str, float] | None, left_s: float, due: bool) -> None:
+    assert dead_man_switch.is_due(settings, left_s) is due
+
+
+#: The wall's clock of a machine was set an hour forward, or back, since its lease was renewed.
+JUMPS = [3600.0, -3600.0]
+
+
+def jumped(home: Path, left_s: float, jump_s: float) -> None:
+    """A lease with so many seconds left, by the clock that no setting moves."""
+    (home / "starburst").mkdir(exist_ok=True)
+    both = {"until": time.time() + left_s - jump_s, "boot": boot_id(), "until_boottime": boottime() + left_s}
+    (home / "starburst" / "lease.json").write_text(json.dumps(both))
+
+
+@pytest.mark.parametrize("jump_s", JUMPS)
+def test_a_clock_that_is_set_does_not_end_a_machine(machine: Path, jump_s: float) -> None:
+    jumped(machine, 1000.0, jump_s)
+    for _ in range(2):
+        answer = agent(machine, "exchange", switch={"after_s": 0.0}, lease_s=1000)
+        assert (answer["armed"], answer["lapsed"]) == (True, False)
+    assert not (machine / "told").exists()
+
+
+@pytest.mark.parametrize("jump_s", JUMPS)
+def test_a_clock_that_is_set_does_not_keep_a_machine(machine: Path, jump_s: float) -> None:
+    jumped(machine, -1.0, jump_s)
+    assert agent(machine, "exchange", switch={"after_s": 0.0}, lease_s=1000)["lapsed"]
+    wait_until("-n shutdown -h now", machine / "told")
+
+
+@pytest.mark.parametrize("jump_s", JUMPS)
+def test_a_keeper_goes_by_the_same_clock(machine: Path, jump_s: float) -> None:
+    jumped(machine, -1.0, jump_s)
+    argv, env = ["bash", "-c", keeper(60.0)], {**os.environ, "HOME": str(machine)}
+    assert subprocess.run(argv, env=env, timeout=SOON_S, check=False).returncode == 0
+    jumped(machine, 1000.0, jump_s)
+    first = subprocess.Popen(argv, env=env)
+    try:
+        end = time.monotonic() + SOON_S
+        while not dead_man_switch.stands("keeper"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        with pytest.raises(subprocess.TimeoutExpired):
+            first.wait(0.3)
+    finally:
+        first.kill()
+        first.wait()
 
 
 def test_the_keeper_holds_its_lock_till_the_lease_passes_and_a_second_one_ends(machine: Path) -> None:

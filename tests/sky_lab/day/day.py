@@ -36,7 +36,7 @@ CONFIG = {
         "lease": f"{LEASE_S}s",
         "idle_minutes": IDLE_MINUTES,
         "reap_after": "60s",
-        "launch_limit": "300s",
+        "launch_limit": "600s",
     },
     "debug": {"validate": True},
 }

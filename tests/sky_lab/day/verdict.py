@@ -38,7 +38,8 @@ def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str
         if row is None or row.phase not in {phase.value for phase in planned.kind.ends}:
             yield f"{planned.name} is {row and row.phase}: {row and row.message}"
         elif planned.kind.image is None:
-            yield from (f"{planned.name}: {what}" for what in _wrong_copies(row, planned, mine, silenced))
+            told = wrong_copies(row.phase, row.attempt, planned, mine, silenced)
+            yield from (f"{planned.name}: {what}" for what in told)
         if planned.kind.name == "logs" and row is not None:
             size = log_path(at.home.cloud / "runs", job_id, row.attempt or 0).stat().st_size
             if not LOG_BYTES < size < LOG_BYTES * 1.1:
@@ -47,13 +48,14 @@ def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str
     yield from _orphans(at, copies)
 
 
-def _wrong_copies(
-    row: queries.JobRow, planned: PlannedJob, mine: list[Copy], silenced: set[str]
+def wrong_copies(
+    phase: str, attempt: int | None, planned: PlannedJob, mine: list[Copy], silenced: set[str]
 ) -> Iterator[str]:
+    """What is wrong with the copies of one job that is over, by their marks."""
     ended = [copy for copy in mine if copy.ended]
     heard = [copy for copy in ended if copy.vm not in silenced]
-    if row.phase == Phase.SUCCEEDED.value and row.attempt not in {copy.attempt for copy in ended}:
-        yield f"attempt {row.attempt} counts, and came to no end: {mine}"
+    if phase == Phase.SUCCEEDED.value and attempt not in {copy.attempt for copy in ended}:
+        yield f"attempt {attempt} counts, and came to no end: {mine}"
     if len(heard) > 1:
         yield f"came to its end {len(heard)} times: {heard}"
     if planned.kind.name == "fails":

@@ -94,6 +94,10 @@ class _Task(_Strict):
     waits: Text = ""
 
 
+class _Uploads(_Strict):
+    left: Text
+
+
 class _Machine(_Strict):
     booted_at: float = Field(ge=0, le=MAX_TIME)
     lapsed: bool
@@ -152,6 +156,15 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
         tasks=tasks,
         broken=broken,
     )
+
+
+def parse_uploads(answer: object) -> str:
+    """What a machine has still to upload; "" is nothing.
+
+    Raises:
+        AnswerError: the answer is not valid.
+    """
+    return visible(_whole(_Uploads, answer).left)
 
 
 def visible(text: str | bytes) -> str:

@@ -1,6 +1,6 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
-`exchange` and `retire` take a request as JSON on stdin and answer with JSON on stdout; their types are in
+`exchange`, `retire` and `uploads` take a request as JSON on stdin and answer with JSON on stdout; types are in
 `protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. The other verbs are
 processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its command,
 `contain` is that command for a task with an image, and `switch` is the machine's dead-man switch. Locks and
@@ -20,6 +20,7 @@ ANSWERS = {
     "separate": "starburst.clouds.sky.agent.separation",
     "close": "starburst.clouds.sky.agent.containers.egress",
     "retire": "starburst.clouds.sky.agent.dead_man_switch",
+    "uploads": "starburst.clouds.sky.agent.containers.uploads",
 }
 PROCESSES = {
     "run": "starburst.clouds.sky.agent.run_task",

@@ -12,17 +12,19 @@ looks whether it runs, and starts it again if not.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from starburst.clouds.sky.agent.containers.removal import remove_all
 from starburst.clouds.sky.agent.protocol import RetireAnswer, SwitchSettings
 from starburst.clouds.sky.agent.task_dirs import base, facts
 from starburst.runs.supervisor.files import try_lock, write_json
+from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 #: Seconds: between looks at the lease, between attempts to shut down, and for a new switch to come up.
 LOOK_S, AGAIN_S, START_S = 5.0, 60.0, 5.0
@@ -81,26 +83,27 @@ def switch() -> None:
         if time.monotonic() >= give_up:
             return
         time.sleep(0.1)
-    lease_until = time.time()  # before the first lease, and after the file was removed
+    lease = new_lease(0.0)  # before the first lease, and after the file was removed
     while True:
-        until = (facts(os.path.join(base(), "lease.json")) or {}).get("until")
-        if isinstance(until, (int, float)):
-            lease_until = until
-        if is_due(facts(os.path.join(base(), "switch.json")), lease_until, time.time()):
+        found = facts(os.path.join(base(), "lease.json"))
+        if lease_left_s(found) > -math.inf:
+            lease = cast("dict[str, Any]", found)
+        if is_due(facts(os.path.join(base(), "switch.json")), lease_left_s(lease)):
             shut_down()
             time.sleep(AGAIN_S)
         else:
             time.sleep(LOOK_S)
 
 
-def is_due(settings: dict[str, Any] | None, lease_until: float, now: float) -> bool:
-    """Whether the machine is to be shut down. Settings that a job has spoiled do not extend its life."""
+def is_due(settings: dict[str, Any] | None, left_s: float) -> bool:
+    """Whether the machine is to be shut down, with so many seconds left of its lease.
+
+    Settings that a job has spoiled do not extend its life.
+    """
     if settings is None:
         return False
     after_s = settings.get("after_s")
-    return bool(settings.get("now")) or now >= lease_until + (
-        after_s if isinstance(after_s, (int, float)) else 0
-    )
+    return bool(settings.get("now")) or left_s <= -(after_s if isinstance(after_s, (int, float)) else 0)
 
 
 def shut_down() -> None:

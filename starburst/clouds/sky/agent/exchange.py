@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from contextlib import suppress
 from itertools import chain
 
@@ -22,6 +21,7 @@ from starburst.clouds.sky.agent.start_task import start
 from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
 from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, rank_dir
 from starburst.runs.supervisor.files import write_json
+from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 
 def exchange(request: ExchangeRequest) -> ExchangeAnswer:
@@ -41,7 +41,7 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
     return {
         "booted_at": booted_at(),
         "ranks": ranks,
-        "lapsed": time.time() >= leased_until(),
+        "lapsed": left_s() <= 0,
         "armed": armed,
         "kept": stands("keeper"),
         "together": together(),
@@ -78,22 +78,19 @@ def together() -> str:
     return ("" if found is None else found["tasks"] or found["network"]) or why_open()
 
 
-def leased_until() -> float:
-    """Epoch seconds on the machine's clock; infinity before the first lease, 0 if the lease is unreadable."""
+def left_s() -> float:
+    """Seconds until the lease passes, however the wall's clock is set; infinity before the first lease."""
     path = os.path.join(base(), "lease.json")
-    if not os.path.lexists(path):
-        return float("inf")
-    until = (facts(path) or {}).get("until")
-    return float(until) if isinstance(until, (int, float)) else 0.0
+    return lease_left_s(facts(path)) if os.path.lexists(path) else float("inf")
 
 
 def renew(lease_s: float) -> None:
     """Extend the lease. One that has passed stays so: the machine's runs were told to end."""
     os.makedirs(base(), exist_ok=True)
-    if time.time() < leased_until():
-        until = time.time() + lease_s
-        write_json(os.path.join(base(), "lease.json"), {"until": until})
-        postpone(until)
+    if left_s() > 0:
+        lease = new_lease(lease_s)
+        write_json(os.path.join(base(), "lease.json"), lease)
+        postpone(lease["until"])
 
 
 def address() -> str:

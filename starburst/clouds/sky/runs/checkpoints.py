@@ -1,5 +1,7 @@
 """Copies checkpoints: to the machines of a run before it begins, and home when it is over.
 
+What a run wrote to stores that are mounted with a cache is waited for in the same way: until it is uploaded.
+
 Bringing checkpoints home is worth a wait, but not forever: a machine is paid for meanwhile, and may never
 deliver. So the transfer is bounded in time and in attempts; then the run's end is reported all the same, and
 the checkpoints from before stay. A run that was told to stop has less time, and a stop that comes during the
@@ -9,16 +11,18 @@ transfer leaves it no more than the grace of that stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
 from starburst.aio import Backoff, running
+from starburst.clouds.sky.access.answers import parse_uploads
 from starburst.clouds.sky.access.ports import LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.runs.files import directory_name
+from translator.carried import Bucket
 
 log = structlog.get_logger()
 
@@ -29,6 +33,8 @@ HOME_S, STOPPED_S = 3600.0, 600.0
 TRIES, FIRST_PAUSE_S, LAST_PAUSE_S = 5, 2.0, 30.0
 #: Wall seconds between looks whether there is still time.
 LOOK_S = 1.0
+#: Seconds that a machine waits for its uploads before it answers; half of what an answer may take.
+UPLOAD_LOOK_S = 15.0
 
 
 class CheckpointTransfer:
@@ -39,6 +45,12 @@ class CheckpointTransfer:
         self._home = context.settings.checkpoints
         self._clock = context.clock
         self._machines = machines
+        #: Paths on machines of what is mounted with a cache.
+        self._cached = {
+            path
+            for path, store in context.mounts
+            if isinstance(store, Bucket) and store.mode == "MOUNT_CACHED"
+        }
 
     async def supply(self, job: str, machine: RentedMachine, there: str) -> None:
         """Copy a job's checkpoints to a machine, if there are any.
@@ -53,23 +65,51 @@ class CheckpointTransfer:
 
     async def bring_home(self, entry: RunEntry, rank: RankEntry) -> str:
         """Copy the checkpoints of a task home; why they are lost, or ""."""
+        return await self._save(entry, rank, self._fetch, "checkpoint-not-home")
+
+    async def upload(self, entry: RunEntry, rank: RankEntry) -> str:
+        """Wait until its machine has uploaded what a task wrote to cached mounts; why it has not, or ""."""
+        if not self.caches(rank):
+            return ""
+        return await self._save(entry, rank, self._uploaded, "not-uploaded")
+
+    def caches(self, rank: RankEntry) -> bool:
+        """Whether a task may have written to a store that is mounted with a cache."""
+        container = rank.spec.get("docker") or {}
+        written = {volume["store"] for volume in container.get("volumes", ()) if not volume["read_only"]}
+        return bool(written & self._cached)
+
+    async def _save(
+        self,
+        entry: RunEntry,
+        rank: RankEntry,
+        attempt: Callable[[RunEntry, RankEntry, RentedMachine], Awaitable[None]],
+        event: str,
+    ) -> str:
+        """Try to save the work of a task while there is time; why it is lost, or ""."""
         if not rank.started:
             return ""
         tries, backoff, why = 0, Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), ""
         while self._is_up(rank):
             if self._left_s(entry) <= 0 or tries >= TRIES:
-                return why or "there was no time left to bring it home"
+                return why or "there was no time left"
             try:
-                await self._fetch(entry, rank, self._machines[rank.where])
-                log.info("checkpoint-kept", job=entry.job, attempt=entry.attempt, instance=rank.where)
+                await attempt(entry, rank, self._machines[rank.where])
+                log.info("work-saved", job=entry.job, attempt=entry.attempt, instance=rank.where)
                 return ""
             except (SkyUnreachableError, LocalError) as error:
                 why = str(error)
             except SkyError as error:
                 tries, why = tries + 1, str(error)
-            log.warning("checkpoint-not-home", job=entry.job, instance=rank.where, error=why)
+            log.warning(event, job=entry.job, instance=rank.where, error=why)
             await self._pause(entry, backoff.next_s())
         return why or "its machine is gone"
+
+    async def _uploaded(self, entry: RunEntry, _rank: RankEntry, machine: RentedMachine) -> None:
+        """One look; an upload that goes on fails no attempt, whatever time it takes."""
+        left = parse_uploads(await machine.call("uploads", {"wait_s": UPLOAD_LOOK_S}))
+        if left:
+            raise SkyUnreachableError(left)
 
     async def _fetch(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> None:
         here, there = self._home / directory_name(entry.job), rank.spec["checkpoints"]

@@ -3,18 +3,18 @@
 The journal is the truth and exchanges keep it so: a run is journaled before anything is asked of a machine,
 so `start` and `stop` return at once. A task is dead when its machine says so or when its cloud no longer has
 the machine; silence is neither. A gang ends as a whole when one of its tasks fails. The end of a run is
-reported after its checkpoints came home, because the next attempt starts from them.
+reported after its checkpoints came home and its uploads are over, because the next attempt starts from them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -34,6 +34,12 @@ from starburst.runs.outcome import verdict
 from starburst.runs.ports import Run
 
 log = structlog.get_logger()
+
+#: Saves the work of a task of a run; why it is lost, or "".
+Save: TypeAlias = Callable[[RunEntry, RankEntry], Awaitable[str]]
+#: What is told of a save that failed.
+NOT_HOME = "checkpoint lost: {why}; the one from before is kept"
+NOT_UPLOADED = "not all that it wrote to its volumes may be in their bucket: {why}"
 
 
 class Activity(str, Enum):
@@ -185,9 +191,11 @@ class RunTable:
     async def _finish(self, entry: RunEntry) -> None:
         """Bring the checkpoints home, then report the end; it is reported only once it is journaled."""
         lost = ""
-        if entry.checkpoint and self._context.settings.bucket is None:
-            for rank in reversed(entry.ranks):  # those of rank 0 come last and stay
-                lost = await self._bring_home(entry, rank) or lost
+        copies = entry.checkpoint and self._context.settings.bucket is None
+        for rank in reversed(entry.ranks):  # checkpoints of rank 0 come last and stay
+            lost = await self._lost(entry, rank, self.checkpoints.upload, NOT_UPLOADED) or lost
+            if copies:
+                lost = await self._lost(entry, rank, self.checkpoints.bring_home, NOT_HOME) or lost
         end = verdict(entry.key, [rank.exit for rank in entry.ranks], entry.stop)
         if lost:
             end = replace(end, message=f"{end.message}; {lost}" if end.message else lost)
@@ -200,17 +208,17 @@ class RunTable:
                 await asyncio.sleep(LAST_PAUSE_S)
         self._context.report(end)
 
-    async def _bring_home(self, entry: RunEntry, rank: RankEntry) -> str:
-        """Bring the checkpoints of a task home; what to tell the user if they are lost, else ""."""
+    async def _lost(self, entry: RunEntry, rank: RankEntry, save: Save, told: str) -> str:
+        """Save the work of a task; what to tell the user if it is lost, else ""."""
         try:
-            why = await self.checkpoints.bring_home(entry, rank)
+            why = await save(entry, rank)
         except Exception as error:  # the end is reported in any case
-            log.exception("checkpoint-not-home", job=entry.job)
+            log.exception("work-not-saved", job=entry.job)
             why = str(error)
         if not why:
             return ""
-        log.error("checkpoint-lost", job=entry.job, attempt=entry.attempt, instance=rank.where, error=why)
-        lost = f"checkpoint lost: {why}; the one from before is kept"
+        log.error("work-lost", job=entry.job, attempt=entry.attempt, instance=rank.where, error=why)
+        lost = told.format(why=why)
         self.logs.add(self.log_of(entry, rank), lost)
         return lost
 

@@ -1,0 +1,55 @@
+"""The verdict of a day in small (`make day`) sees what it is to see."""
+
+from __future__ import annotations
+
+import pytest
+
+from starburst.domain.job import Phase
+from tests.sky_lab.day.jobs import KINDS
+from tests.sky_lab.day.plan import PlannedJob
+from tests.sky_lab.day.verdict import bill, price_list, wrong_copies
+from tests.sky_lab.ec2 import Instance
+from tests.sky_lab.marks import Copy, twins
+
+pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
+
+
+def copy(attempt: int, vm: str = "i-1", *, at: float = 0.0, ended: bool = True) -> Copy:
+    return Copy("a", attempt, vm, at, at + 10.0, ended)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "copies", "silenced", "said"),
+    [
+        (1, [copy(1)], "", ""),
+        (2, [copy(1, ended=False), copy(2, at=20)], "", ""),
+        (1, [], "", "came to no end"),
+        (2, [copy(1)], "", "attempt 2 counts, and came to no end"),
+        (2, [copy(1), copy(2, at=20)], "", "came to its end 2 times"),
+        (2, [copy(1), copy(2, "i-2", at=20)], "i-1", ""),
+    ],
+)
+def test_a_job_that_is_lost_or_ends_twice_is_seen(
+    attempt: int, copies: list[Copy], silenced: str, said: str
+) -> None:
+    plain = PlannedJob("a", KINDS[0], 0.0, 10, None)
+    wrong = list(wrong_copies(Phase.SUCCEEDED.value, attempt, plain, copies, {silenced}))
+    assert bool(wrong) == bool(said)
+    assert all(said in what for what in wrong)
+
+
+def test_a_job_that_fails_is_tried_as_often_as_its_manifest_says() -> None:
+    fails = PlannedJob("a", next(kind for kind in KINDS if kind.name == "fails"), 0.0, 10, None)
+    tries = [copy(number, at=20.0 * number, ended=False) for number in range(1, 5)]
+    verdicts = [list(wrong_copies(Phase.FAILED.value, n, fails, tries[:n], set())) for n in (2, 3, 4)]
+    assert [bool(wrong) for wrong in verdicts] == [True, False, True]
+
+
+def test_two_copies_at_one_time_are_seen() -> None:
+    assert not list(twins([copy(1), copy(2, at=10.0)]))
+    assert len(list(twins([copy(1), copy(2, "i-2", at=9.0)]))) == 1
+
+
+def test_a_bill_is_seconds_by_the_price_of_the_type() -> None:
+    hour = Instance("i", "i-000001", "p3.8xlarge", True, 0.0, 3600.0)
+    assert bill(hour, price_list()) == 3_672_000
