@@ -14,6 +14,8 @@ class Slot:
     rank: int
     where: str
     resources: Resources
+    #: The machine within an instance of several, from 0.
+    node: int = 0
 
 
 @value
@@ -52,6 +54,8 @@ class LaunchInstance:
 
     instance_id: str
     offer_name: str
+    #: Number of machines of this offer that are launched as one.
+    nodes: int = 1
 
     @property
     def key(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from starburst.core.model.actions import Slot
@@ -108,7 +108,7 @@ class Capacity:
             return None if name is None else (Slot(0, name, job.tasks[0]),)
         slots: list[Slot] = []
         for rank, demand in enumerate(job.tasks):
-            name = self._best(demand, job)
+            name = self._best(demand, job, {slot.where for slot in slots} if job.spread else ())
             if name is None:
                 break
             slots.append(Slot(rank, name, demand))
@@ -122,7 +122,7 @@ class Capacity:
         taken: dict[str, Resources] = {}
         for demand in job.tasks:
             for name, state in self._states.items():
-                if not _suits(state.node, demand, job):
+                if not _suits(state.node, demand, job) or (job.spread and name in taken):
                     continue
                 room = self.free(name) + freed(name) - taken.get(name, NOTHING)
                 if demand.fits(room if state.others else replace(room, others=())):
@@ -181,7 +181,8 @@ class Capacity:
         twin._states = {name: replace(s, others=dict(s.others)) for name, s in self._states.items()}
         return twin
 
-    def _best(self, demand: Resources, job: Job) -> str | None:
+    def _best(self, demand: Resources, job: Job, besides: Collection[str] = ()) -> str | None:
+        """The node with the best score that has room, none of `besides`; None if none has room."""
         gpus, cpu, memory = want = amount(demand)
         score = self._score
         closed = self._kept if job.id != self._kept_for else ()
@@ -190,7 +191,7 @@ class Capacity:
             free = state.free
             if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
                 continue
-            if closed and name in closed:
+            if (closed and name in closed) or (besides and name in besides):
                 continue
             if state.others and state.lacks_others(demand):
                 continue
