@@ -13,6 +13,13 @@ from zlib import crc32
 
 from starburst.runs.ports import Run
 
+#: The variables of tasks that their user may set instead.
+PEER_VARIABLES = frozenset(
+    (
+        *("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"),
+        *("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NNODES", "NODE_RANK"),
+    )
+)
 #: Where rank 0 may listen: neither ports of outgoing connections nor those that Ray and SkyPilot take.
 FIRST_PORT, PORTS = 20_000, 10_000
 #: Where rank 0 listens in a network of its own, as a pod has it: PyTorch's default.

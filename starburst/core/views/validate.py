@@ -191,7 +191,7 @@ def _fleet(state: State) -> Iterator[str]:
 
 
 def _instances_of_gangs(state: State) -> Iterator[str]:
-    """An instance of several machines has one gang, which fits each of them; a gang has one instance."""
+    """An instance of several machines has one gang, whose tasks fit on each of them."""
     for instance in (i for i in state.fleet.instances.values() if i.offer.nodes > 1):
         if len(instance.job_ids) > 1:
             yield f"{instance.id} is of several machines and has several jobs"
@@ -199,9 +199,6 @@ def _instances_of_gangs(state: State) -> Iterator[str]:
         for node in {slot.node for slot in slots}:
             if not total(s.resources for s in slots if s.node == node).fits(instance.offer.resources):
                 yield f"machine {node} of {instance.id} is over its capacity"
-    for record in state.jobs.values():
-        if len({slot.where for slot in record.slots} & state.fleet.instances.keys()) > 1:
-            yield f"{record.id} is on several instances, which do not reach each other"
 
 
 def _cloud_slots(record: JobRecord) -> Iterator[Slot]:
