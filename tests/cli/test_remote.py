@@ -29,17 +29,24 @@ from tests.cli.manifests import manifest
 from tests.cli.past import NOON
 
 #: Compared by tests of their own.
-ELSEWHERE = [["submit", "--dry-run", "--hold", "--wait", "--apply-rest"]]
+ELSEWHERE = [
+    ["submit", "--dry-run", "--hold", "--wait", "--apply-rest", "--allow-unsatisfiable"],
+    ["cancel", "--array", "--all"],
+]
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],
     ["status", "--phase", "running", "--phase", "queued", "--user", "ada"],
+    ["status", "--queue", "papers", "--sort", "bill", "--limit", "3"],
+    ["status", "--site", "cloud", "--since", "90m"],
     ["status", "bad"],
     ["status", "map"],
     ["status", "sweep-b2c3d"],
     ["status", "map-1"],
     ["explain", "wait"],
     ["explain", "map-1"],
+    ["nodes"],
+    ["queues"],
     ["instances"],
     ["instances", "--all"],
     ["cost"],
@@ -54,6 +61,11 @@ OTHERS = [
     ["logs", "done"],
     ["logs", "done", "--rank", "1"],
     ["logs", "done", "-f"],
+    ["logs", "done", "--tail", "2"],
+    ["logs", "done", "--tail", "2", "-f"],
+    ["logs", "job/done-11111", "--tail", "0"],
+    ["cancel", "--user", "ada", "--queue", "default"],
+    ["cancel", "--user", "ada", "--yes"],
     ["logs", "done", "--attempt", "2"],
     ["logs", "done", "--rank", "7"],
     ["logs", "wait"],
@@ -78,6 +90,7 @@ OTHERS = [
     ["logs", "map-1"],
     ["cost", "--by", "day", "-o", "csv"],
     ["cost", "--caps"],
+    ["top", "--once"],
     ["events", "nobody", "--last", "0"],
     ["events", "map-1", "--last", "9999"],
     ["status", "--phase", "runing"],

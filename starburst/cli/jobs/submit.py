@@ -16,6 +16,7 @@ from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.jobs.apply_rest import apply_rest
+from starburst.cli.jobs.folding import array_members, array_title
 from starburst.cli.output import Format, OutputOption, print_data, say
 from starburst.domain.job import Phase, is_over
 from starburst.visible import visible
@@ -33,6 +34,9 @@ def submit(
     ] = False,
     hold: Annotated[
         bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
+    ] = False,
+    allow_unsatisfiable: Annotated[
+        bool, typer.Option("--allow-unsatisfiable", help="Also what no node and no offer could ever hold.")
     ] = False,
     apply: Annotated[
         bool,
@@ -52,7 +56,7 @@ def submit(
             backend.submit(sources, dry_run=True, hold=hold)  # nothing is applied for jobs that are refused
             for name in apply_rest(sources):
                 say(f"{name} applied", sys.stderr)
-        rows = backend.submit(sources, dry_run=dry_run, hold=hold)
+        rows = backend.submit(sources, dry_run=dry_run, hold=hold, allow_unsatisfiable=allow_unsatisfiable)
         if apply:
             rows = [_without_note(row) for row in rows]
         if dry_run:
@@ -94,9 +98,13 @@ def _say(
     elif not output.for_people:
         print_data(rows, output)
     else:
-        for row in rows:
-            say(text(row))
-            for note in row["notes"]:
+        for members in array_members(rows):
+            if len(members) > 1:
+                title = array_title([str(row["id"]) for row in members])
+                say(f"job/{title} submitted: an array of {len(members):,} jobs")
+            else:
+                say(text(members[0]))
+            for note in dict.fromkeys(note for row in members for note in row["notes"]):
                 say(f"  note: {note}", sys.stderr)
     sys.stdout.flush()
 
