@@ -253,6 +253,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     limit_s = spec.at("activeDeadlineSeconds").whole(1)
     template = spec.at("template")
     template.check(_TEMPLATE)
+    template.at("metadata").check(_METADATA)
     refuse_hints(template.at("metadata"))
     refuse_shares(template.at("metadata"))
     _bound_labels(template.at("metadata"))

@@ -13,9 +13,10 @@ from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY
 from translator.field import AWAY, Field
 from translator.tasks.storage.cloud_volumes import stand_in
+from translator.tasks.storage.csi_buckets import bucket_of
 
 #: Kinds of volumes that the config may map to storage.
-MAPPED = ("persistentVolumeClaim", "nfs")
+MAPPED = ("persistentVolumeClaim", "nfs", "csi")
 #: The word for a type of volume, and the field of its source that has the name.
 _TITLES = {
     "configMap": ("ConfigMap", "name"),
@@ -75,6 +76,8 @@ def _volume(
             yield from _stored(source, mounts, *found, in_container=in_container)
         elif kind == "hostPath":
             volume.note(f"{NOT_MOUNTED} in the cloud")
+        elif not key:
+            source.stay(volume_name(volume))
         else:
             mend = f"name what stands in for {key} under cloud.volumes, or {STAY}"
             source.stay(volume_name(volume), AWAY, mend)
@@ -118,6 +121,9 @@ def told(store: CloudStorage) -> str:
 
 def volume_name(volume: Field) -> str:
     """A volume as it is named to users, such as "PVC data"; the volume's own name if its source has none."""
+    bucket = bucket_of(volume.at("csi"))
+    if bucket is not None:
+        return f"the bucket {bucket}"
     for kind, (what, key) in _TITLES.items():
         name = volume.at(kind).at(key).text() if isinstance(volume.at(kind).value, dict) else None
         if name:
