@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim import array_engine
-from sim.core_engine import simulate
+from sim.engines import array_engine
+from sim.engines.core_engine import simulate
 from sim.readers.columns import trace_of
 from sim.spec import Spec
 from sim.trace import Trace

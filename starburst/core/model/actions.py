@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starburst.domain.job import Site
 from starburst.domain.resources import Resources
 from starburst.domain.value import value
@@ -16,6 +18,11 @@ class Slot:
     resources: Resources
     #: The machine within an instance of several, from 0.
     node: int = 0
+
+
+def places(slots: Sequence[Slot]) -> Sequence[str]:
+    """The nodes or instances of some slots, each once; most jobs have one slot."""
+    return [slots[0].where] if len(slots) == 1 else list(dict.fromkeys([slot.where for slot in slots]))
 
 
 @value

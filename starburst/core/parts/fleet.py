@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from starburst.core.model.actions import Slot
+from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
@@ -242,10 +242,10 @@ class Fleet:
         fitting = [
             instance
             for instance in self.instances.values()
-            if instance.is_sound
+            if busy_until.get(instance.id, 0.0) >= leaver.until
+            and instance.is_sound
             and instance.offer.nodes == 1
             and instance.held.keys() == set(instance.job_ids)
-            and busy_until.get(instance.id, 0.0) >= leaver.until
             and instance.id not in leaver.shuns
             and leaver.job.offer_rules.admits(instance.offer)
             and leaver.job.resources.fits(instance.free)
@@ -279,7 +279,7 @@ class Fleet:
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """Remove the job from the instances of these slots; returns those that it held."""
         left = []
-        for name in dict.fromkeys([slot.where for slot in slots]):
+        for name in places(slots):
             record = self.instances.get(name)
             if record is None or job_id not in record.job_ids:
                 continue
