@@ -7,7 +7,7 @@ import pytest
 from starburst.core.model.events import OffersChanged, RunEnd
 from starburst.core.views.explain import explain, foretell, ordinal
 from starburst.domain.money import Money
-from tests.builders import HOUR, MINUTE, Desk, job, offer
+from tests.builders import HOUR, MINUTE, Desk, job, offer, split_gang
 
 P3 = offer("p3.2xlarge", 2, 2.04, gpu_type="V100")
 P3_BIG = offer("p3.8xlarge", 4, 12.24)
@@ -77,7 +77,7 @@ def test_a_wait_with_a_limit_names_need_end_sum_place_and_price():
         (
             job("a", gang=(1, 4), max_wait_s=HOUR),
             "waits for 5 GPUs (1 GPU + 4 GPUs) on the cluster until 13:00 (its starburst.io/max-wait = 1 h); "
-            "1st in line for 5 GPUs; would then cost about $14.28 on p3.2xlarge and p3.8xlarge",
+            "1st in line for 5 GPUs; would then cost about $24.48 on 2 × p3.8xlarge",
         ),
         (
             job("a", 1, gpu_type="H100"),
@@ -205,8 +205,7 @@ def test_the_machines_of_a_gang_are_all_named():
     desk = Desk(offers=[P3])
     desk.submit(job("a", gang=(2, 2), cloud="only"))
     assert said(desk, "a").sentence == (
-        "leaves for the cloud: i-000001 (p3.2xlarge, $2.04/h), i-000002 (p3.2xlarge, $2.04/h), "
-        "asked for at 00:00, are coming up"
+        "leaves for the cloud: i-000001 (2 × p3.2xlarge, $4.08/h), asked for at 00:00, is coming up"
     )
 
 
@@ -235,6 +234,7 @@ def test_a_gang_that_lost_a_machine_is_stopped():
     desk = Desk(offers=[P3])
     desk.submit(job("a", gang=(2, 2), cloud="only"))
     desk.offload("a")
+    split_gang(desk, "a")
     desk.gone("i-000001", preempted=True)
     assert said(desk, "a").sentence == (
         "is being stopped on i-000001, i-000002: a machine of its gang is gone"

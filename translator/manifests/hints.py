@@ -31,6 +31,7 @@ KEYS = (
     "queue",
     "retries",
     "runtime-estimate",
+    "spread",
     "workload",
     *MACHINE_KEYS,
 )
@@ -141,6 +142,8 @@ class JobHints:
     retries: int | None = None
     workload: str = ""
     alone_per_s: float | None = None
+    #: Each task takes a node, or a rented machine, of its own.
+    spread: bool = False
     machine: MachineHints = MachineHints()
 
 
@@ -171,6 +174,7 @@ def read_hints(metadata: Field) -> JobHints:
         retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
         workload=_workload(found.get("workload", absent)),
         alone_per_s=_rate(found.get("iterations-per-s", absent)),
+        spread=found.get("spread", absent).choice(("node",)) == "node",
         machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
 

@@ -156,6 +156,7 @@ def _submission(
         offer_rules=_offer_rules(hints, pod),
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
+        spread=hints.spread,
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
     text = _as_json(manifest)

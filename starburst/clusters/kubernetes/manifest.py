@@ -12,6 +12,7 @@ from starburst.kube import names
 from starburst.kube.features import Features
 from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
+from starburst.runs.peers import POD_PORT, gang_variables
 from starburst.runs.ports import Run
 from translator.manifests.manifest import MANAGED_BY_US, SERVERS_METADATA
 from translator.manifests.tenancy import CHECKPOINT_VOLUME
@@ -88,7 +89,8 @@ def job_object(
     with_index = tasks > 1 and indexed and not in_turn
     if with_index:
         spec["completionMode"] = "Indexed"
-    _mark_template(spec["template"], run, controller, reporting, indexed=with_index, checkpoints=checkpoints)
+    marks: dict[str, Any] = {"indexed": with_index, "in_turn": in_turn, "checkpoints": checkpoints}
+    _mark_template(spec["template"], run, controller, reporting, **marks)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -203,6 +205,7 @@ def _mark_template(
     reporting: Mapping[str, str],
     *,
     indexed: bool,
+    in_turn: bool,
     checkpoints: Mapping[str, Any] | None,
 ) -> None:
     metadata = template.get("metadata") or {}
@@ -219,12 +222,15 @@ def _mark_template(
     spec["schedulerName"] = names.CHAKRA
     spec.setdefault("restartPolicy", "Never")
     ours = _environment(run, indexed=indexed, with_checkpoints=checkpoints is not None)
+    peers = {} if in_turn else _peers(run, spec.get("subdomain") if indexed else None)
     for container in spec["containers"]:
         taken = {variable["name"] for variable in ours}
         theirs = [variable for variable in container.get("env") or () if variable["name"] not in taken]
         if all(variable["name"] not in reporting for variable in theirs):
             theirs = [*_variables(reporting), *theirs]
-        container["env"] = [*ours, *theirs]  # ours first, so that theirs may refer to them
+        named = {variable["name"] for variable in theirs}
+        told = _variables({name: value for name, value in peers.items() if name not in named})
+        container["env"] = [*ours, *told, *theirs]  # ours first, so that theirs may refer to them
     if checkpoints is not None:
         spec["volumes"] = [*(spec.get("volumes") or ()), {"name": CHECKPOINT_VOLUME, **checkpoints}]
         mount = {
@@ -254,6 +260,23 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
     if with_checkpoints:
         variables["STARBURST_CHECKPOINT_DIR"] = CHECKPOINT_DIR
     return _variables(variables)
+
+
+def _peers(run: Run, subdomain: str | None) -> dict[str, Any]:
+    """What a task of a gang is told of the others, unless its user says so; of an array's job, nothing.
+
+    `subdomain`: the user's headless Service, in which pods of an Indexed Job have names; without one, nobody
+    knows the address of the first pod before it is there.
+    """
+    size = len(run.slots)
+    if size == 1:
+        return {}
+    rank = _field(f"metadata.annotations['{names.RANK}']")
+    first = f"{object_name(run.job.id, run.attempt)}-0.{subdomain}"
+    known: dict[str, Any] = {**gang_variables(first, POD_PORT, size, "")}
+    known |= {"RANK": rank, "NODE_RANK": rank, "SKYPILOT_NODE_RANK": rank, "SKYPILOT_NUM_NODES": str(size)}
+    known["SKYPILOT_NUM_GPUS_PER_NODE"] = str(run.slots[0].resources.gpus)
+    return known if subdomain else {name: value for name, value in known.items() if "MASTER" not in name}
 
 
 def _variables(variables: Mapping[str, Any]) -> list[Object]:

@@ -75,7 +75,8 @@ def _machines(n: Numbers) -> str:
     rate = f"{n['offers']} at {usd(n['rate'])}/h"
     if n.get("joins"):
         return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
-    return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}"
+    why = f": {n['gang']}" if n.get("gang") else ""
+    return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}{why}"
 
 
 def _company(n: Numbers) -> str:

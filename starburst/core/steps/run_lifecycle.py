@@ -11,7 +11,7 @@ from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
-from starburst.core.parts.fleet import OPEN_PHASES
+from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
 from starburst.core.steps.prerequisites import over, put_off, shut

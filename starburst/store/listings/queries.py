@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, RowMapping, Table, case, func, select, union_all
 
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Adopted, Submission, Workload, is_over
