@@ -46,8 +46,8 @@ class SubmittersFiles:
         archive = content.archive()
         names = ", ".join(dict.fromkeys(each.path for each in wanted))
         if len(archive) > MAX_PACKED:
-            raise content.too_large(f"{len(archive) / 1024:.0f} KiB packed")
-        size = f"{len(archive) / 1024:.0f} KiB packed"
+            raise content.too_large(f"{-(-len(archive) // 1024)} KiB packed")
+        size = f"{-(-len(archive) // 1024)} KiB packed"
         self.say(f"taking along {names}: {len(content.entries)} files, {size}")
         for note in content.notes:
             self.say(note)
@@ -80,8 +80,8 @@ class _Content:
     def _add_directory(self, root: Path, wanted: WantedPath) -> None:
         if root in (Path.home().resolve(), Path("/")):
             raise UserError(
-                f"{wanted.path}: is the whole of your home or of the disk, which does not go along; change to "
-                "the directory of the job, or give --no-workdir"
+                f"{wanted.path}: is the whole of your home or of the disk, which does not go along; change "
+                "to the directory of the job, or give --no-workdir"
             )
         for entry, below in _walk(root, wanted.ignore_files):
             self._take(Path(entry.path), f"{wanted.target}/{below}", entry.stat(follow_symlinks=False))
@@ -103,10 +103,10 @@ class _Content:
     def too_large(self, size: str) -> UserError:
         """The error that says what is large, and what to do."""
         largest = sorted(self.entries, key=lambda entry: -entry[2])[:_NAMED]
-        told = ", ".join(f"{path} ({bytes_ / 1024:.0f} KiB)" for path, _, bytes_ in largest)
+        told = ", ".join(f"{path} ({-(-bytes_ // 1024)} KiB)" for path, _, bytes_ in largest)
         return UserError(
-            f"{self.path}: {size}, and {MAX_PACKED >> 10} KiB go along with a job; the largest are {told}: name "
-            "what it does not need in .starburstignore, put data on a volume or into the image, or give "
+            f"{self.path}: {size}, and {MAX_PACKED >> 10} KiB go along with a job; the largest are {told}: "
+            "name what it does not need in .starburstignore, put data on a volume or into the image, or give "
             "--no-workdir"
         )
 

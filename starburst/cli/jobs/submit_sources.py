@@ -24,7 +24,7 @@ _NOTHING = "submit: name a file, or a command behind --, as in submit --gpus 1 -
 
 @dataclass(slots=True)
 class SubmitSources:
-    """Texts of manifests, and what was not kept of those that were something else, by the name of their job."""
+    """Texts of manifests, and what was not kept of those that were something else, by the job."""
 
     texts: list[ManifestText] = field(default_factory=list)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)

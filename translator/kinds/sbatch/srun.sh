@@ -42,7 +42,7 @@ run_task() {
     CUDA_VISIBLE_DEVICES=$(printf %s "$CUDA_VISIBLE_DEVICES" | cut -d , -f "$from-$to")
     export CUDA_VISIBLE_DEVICES
   fi
-  [ -z "$label" ] || exec >"$labels/$1" 2>&1
+  [ -z "$label" ] || exec >"$places/$1" 2>&1
   shift
   exec "$@"
 }
@@ -54,20 +54,20 @@ run_guarded() {
   trap 'kill "$child" 2>/dev/null' TERM
   wait "$child"
   code=$?
+  echo "$code" >"$places/code-$1"
   [ "$code" -eq 0 ] || kill -s USR1 $$
-  exit "$code"
 }
 
 if [ "$tasks" -eq 1 ] && [ -z "$label" ]; then
   run_task 0 "$@"
 fi
-[ -z "$label" ] || labels=$(mktemp -d) || exit 1
+[ -z "$label$kill_all" ] || places=$(mktemp -d) || exit 1
 processes= readers= task=0
 trap 'kill $processes 2>/dev/null' TERM INT USR1
 while [ "$task" -lt "$tasks" ]; do
   if [ -n "$label" ]; then
-    mkfifo "$labels/$task"
-    sed "s/^/$task: /" <"$labels/$task" &
+    mkfifo "$places/$task"
+    sed "s/^/$task: /" <"$places/$task" &
     readers="$readers $!"
   fi
   if [ -n "$kill_all" ]; then (run_guarded "$task" "$@") & else (run_task "$task" "$@") & fi
@@ -78,14 +78,18 @@ status=0
 for process in $processes; do
   wait "$process"
   code=$?
-  while [ "$code" -gt 128 ]; do  # a signal may have cut the wait short
-    wait "$process" 2>/dev/null
-    again=$?
-    if [ "$again" -eq 127 ] || [ "$again" -eq "$code" ]; then break; fi
-    code=$again
+  while [ "$code" -gt 128 ] && kill -0 "$process" 2>/dev/null; do  # a signal cut the wait short
+    wait "$process"
+    code=$?
   done
-  [ "$code" -le "$status" ] || status=$code
+  [ -n "$kill_all" ] || [ "$code" -le "$status" ] || status=$code
 done
 for process in $readers; do wait "$process"; done
-[ -z "$label" ] || rm -r "$labels"
+if [ -n "$kill_all" ]; then
+  for file in "$places"/code-*; do
+    read -r code <"$file"
+    [ "$code" -le "$status" ] || status=$code
+  done
+fi
+[ -z "$label$kill_all" ] || rm -r "$places"
 exit "$status"
