@@ -30,7 +30,7 @@ def test_a_command_is_a_job_with_the_directory_it_was_typed_in(cli: Cli, past: P
     words += ["--time", "2h", "--retries", "2", "--image", "me/train"]
     told = cli("submit", *words, "--", "python", "train.py", "--epochs", "3")
     assert told.code == 0
-    assert told.err.startswith(f"taking along {here}: 1 files, ")
+    assert told.err.startswith(f"taking along {here}: 1 file, ")
     (request,) = past.store.requests(9)
     job, workload = request.submission.job, request.submission.workload
     assert (job.name, job.tasks[0].gpus, job.tasks[0].gpu_type, job.retries) == ("train", 2, "A100", 2)

@@ -48,7 +48,7 @@ class SubmittersFiles:
         if len(archive) > MAX_PACKED:
             raise content.too_large(f"{-(-len(archive) // 1024)} KiB packed")
         size = f"{-(-len(archive) // 1024)} KiB packed"
-        self.say(f"taking along {names}: {len(content.entries)} files, {size}")
+        self.say(f"taking along {names}: {_files(len(content.entries))}, {size}")
         for note in content.notes:
             self.say(note)
         return archive
@@ -123,6 +123,10 @@ class _Content:
                 except OSError as error:
                     raise UserError(f"{path}: cannot be read ({error.strerror})") from None
         return packed.getvalue()
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
