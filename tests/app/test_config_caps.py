@@ -39,6 +39,14 @@ def test_a_machine_may_cost_so_much_an_hour(cloud: dict[str, str]) -> None:
     assert config.settings().max_rate == Money.of("12.5")
 
 
+@pytest.mark.parametrize(
+    ("written", "bound"), [({}, 25), ({"max_usd_on_failures": 3}, 3), ({"max_usd_on_failures": None}, None)]
+)
+def test_runs_that_fail_soon_may_cost_so_much(written: dict[str, int | None], bound: int | None) -> None:
+    config = parse_config({"cloud": {"kind": "skypilot", **written}}, "test")
+    assert config.settings().max_failing == (None if bound is None else Money.of(bound))
+
+
 @pytest.mark.parametrize("cluster", [{}, {"kind": "kubernetes"}])
 def test_the_cluster_has_a_price_for_reports(cluster: dict[str, str]) -> None:
     config = parse_config({"cluster": {**cluster, "usd_per_gpu_hour": 0.4}}, "test")

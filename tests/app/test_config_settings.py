@@ -12,7 +12,7 @@ from starburst.core.model.settings import Settings
 from starburst.policy.waiting import HOUR_S
 
 #: Set by other sections of the config.
-ELSEWHERE = {"caps", "max_rate", "queues"}
+ELSEWHERE = {"caps", "max_rate", "max_failing", "queues"}
 #: Not configurable: the unit of the simulator's clock, and constants of the core.
 FIXED = {"unit_s", "max_wait_s", "max_losses"}
 

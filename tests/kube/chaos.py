@@ -47,6 +47,8 @@ class Chaos:
         self.draw = random.Random(seed)
         self.marks = starburst.root / "marks"
         self.story: list[str] = []
+        #: When faults fell that delete pods or stop the API server, in seconds of uptime.
+        self.deletions: list[tuple[float, float]] = []
         self.jobs: list[ChaosJob] = []
 
     def begin(self, count: int) -> None:
@@ -69,8 +71,16 @@ class Chaos:
         while time.monotonic() < give_up:
             if not kinds:
                 kinds = self.draw.sample(FAULTS, len(FAULTS))
-            self.story.append(kinds.pop()(self))
+            began_s, fault = uptime_s(), kinds.pop()
+            self.story.append(f"{began_s:.0f} s: {fault(self)}")
+            if fault in DELETE:
+                self.deletions.append((began_s, uptime_s()))
             time.sleep(self.draw.uniform(0.0, 3.0))
+
+    def placements(self) -> str:
+        """The lines of the log about placements and ends, of all jobs."""
+        log = (self.starburst.root / "starburst.log").read_text()
+        return "\n".join(line for line in log.splitlines() if "chaos-" in line)
 
     def end(self) -> Verdict:
         """Wait until all jobs have ended, and read their marks."""
@@ -84,7 +94,7 @@ class Chaos:
             lambda: phases() <= {"succeeded", "failed", "cancelled"},
             CALM_S,
         )
-        return judge(self.jobs, self.marks)
+        return judge(self.jobs, self.marks, self.deletions)
 
     def unsuccessful(self) -> dict[str, str]:
         """Jobs that have not succeeded, with the reason."""
@@ -112,6 +122,11 @@ class Chaos:
                 if time.monotonic() > give_up:
                     raise
             time.sleep(1.0)
+
+
+def uptime_s() -> float:
+    """Seconds since the boot of the machine, as jobs mark them."""
+    return float(Path("/proc/uptime").read_text().split()[0])
 
 
 def kill_scheduler(chaos: Chaos) -> str:
@@ -225,6 +240,7 @@ FAULTS: Sequence[Callable[[Chaos], str]] = (
     meddle,
     intrude,
 )
+DELETE = (kill_api_server, drain, taint, delete_pods)
 
 
 def run(
@@ -258,7 +274,10 @@ def main() -> int:
             lab, Path(directory), jobs=asked.jobs, seconds=60 * asked.minutes, seed=asked.seed
         )
         took_s = time.monotonic() - began
-    print("\n".join(chaos.story))
+        print("\n".join(chaos.story))
+        if not verdict.sound:
+            print(f"uptime {uptime_s():.1f} s at {time.strftime('%H:%M:%S')}")
+            print(chaos.placements())
     print(f"{asked.jobs} jobs, {len(chaos.story)} faults, {took_s:.0f} s: {verdict}; not succeeded: {failed}")
     return 0 if verdict.sound and not failed else 1
 

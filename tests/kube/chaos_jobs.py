@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,9 @@ read now rest </proc/uptime; echo "end $HOSTNAME $now" >>{mark}
 """
 #: Seconds by which beats of two pods of one task may overlap: one beat and what a loaded machine adds.
 SLACK_S = 0.5
+#: Seconds around a fault that deletes pods or stops the API server in which an end may reach nobody: the pod
+#: is gone before the kubelet has written it, or before anybody could read it.
+UNSEEN_S = 6.0
 CLAIM = "chaos-marks"
 
 
@@ -78,8 +81,10 @@ class Verdict:
     """What the marks of all jobs say."""
 
     lost: tuple[str, ...]
-    #: Jobs of which more tasks came to their end than they have.
+    #: Jobs of which more tasks came to their end than they have, with the pods that did.
     twice: tuple[str, ...]
+    #: The same, of ends that nobody could see: the task is run again, as the Job controller of 1.20 does too.
+    unseen: tuple[str, ...]
     #: Jobs of which more pods lived at a time than they have tasks.
     together: tuple[str, ...]
     #: Pods that began, over those that would have done without faults.
@@ -91,24 +96,30 @@ class Verdict:
         return not (self.lost or self.twice or self.together)
 
 
-def judge(jobs: Iterable[ChaosJob], marks: Path) -> Verdict:
-    """Read the marks of jobs that all should have ended."""
-    lost, twice, together, restarts = [], [], [], 0
+def judge(jobs: Iterable[ChaosJob], marks: Path, deletions: Sequence[tuple[float, float]]) -> Verdict:
+    """Read the marks of jobs that all should have ended; `deletions`: when the faults of UNSEEN_S fell."""
+    lost, twice, unseen, together, restarts = [], [], [], [], 0
     for job in jobs:
         path = marks / job.name
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-        ends = sum(line[0] == "end" for line in lines)
+        ends = sorted((float(line[2]), line[1]) for line in lines if line[0] == "end")
         lives: dict[str, list[float]] = defaultdict(list)
         for _, pod, at in (line for line in lines if len(line) == 3):
             lives[pod].append(float(at))
         restarts += max(0, len(lives) - job.tasks)
-        if ends < job.tasks:
+        if len(ends) < job.tasks:
             lost.append(job.name)
-        if ends > job.tasks == 1:  # of a gang that lost a task the others begin anew
-            twice.append(job.name)
+        if len(ends) > job.tasks == 1:  # of a gang that lost a task the others begin anew
+            known = any(is_seen(at, deletions) for at, _ in ends[:-1])
+            (twice if known else unseen).append(f"{job.name}: {ends}")
         if most_at_once([(min(at), max(at)) for at in lives.values()]) > job.tasks:
             together.append(job.name)
-    return Verdict(tuple(lost), tuple(twice), tuple(together), restarts)
+    return Verdict(tuple(lost), tuple(twice), tuple(unseen), tuple(together), restarts)
+
+
+def is_seen(end_s: float, deletions: Iterable[tuple[float, float]]) -> bool:
+    """Whether an end came to the server and to those who watch it, for all that faults did."""
+    return not any(began_s - UNSEEN_S <= end_s <= over_s + UNSEEN_S for began_s, over_s in deletions)
 
 
 def most_at_once(lives: Iterable[tuple[float, float]]) -> int:

@@ -17,7 +17,7 @@ from starburst.store.listings import queries
 from tests.kube.lab import Lab
 from tests.kube.live import Live, give_gpus, job_manifest, live
 
-#: Ten times as fast, so that a pause of 10 s takes one.
+#: Ten times as fast, so that a pause of 10 s takes one; limits that let the pauses grow soon.
 CONFIG = """
 clock:
   speed: 10
@@ -25,8 +25,8 @@ policy:
   offload_cpu_only: false
 cluster:
   kind: kubernetes
-  bind_limit: 25s
-  start_limit: 30s
+  bind_limit: 12s
+  start_limit: 16s
 cloud:
   offers: []
 """
@@ -119,7 +119,8 @@ def test_sick_jobs_say_why_and_a_sound_one_passes_them(running: Live) -> None:
     def phases() -> dict[str, str]:
         return {job["name"]: job["phase"] for job in running.jobs()}
 
-    running.wait_for("the sound one ran", lambda: phases()["sound"] == "succeeded")
+    # It needs a whole node, which is free once the pauses of three sick ones are long.
+    running.wait_for("the sound one ran", lambda: phases()["sound"] == "succeeded", 400)
     assert set(phases().values()) - {"succeeded"} <= {"blocked", "starting", "stopping", "queued"}
     events = json.loads(running.kubectl("get", "events", "-A", "-o", "json"))["items"]
     said = {event["involvedObject"]["name"] for event in events if event["reason"] == "HeldUp"}

@@ -21,6 +21,8 @@ class Instance:
     id: str
     #: Of the store that asked for it.
     intent: str
+    type: str
+    spot: bool
     launched_at: float
     #: None while the cloud bills it.
     ended_at: float | None
@@ -59,4 +61,12 @@ def _read(one: dict[str, Any]) -> Instance:
         said = one["StateTransitionReason"].partition("(")[2].removesuffix(" UTC)")
         when = datetime.strptime(said, "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
         ended_at = when.timestamp()
-    return Instance(one["InstanceId"], _tags(one)[INTENT], one["LaunchTime"].timestamp(), ended_at)
+    spot = one.get("InstanceLifecycle") == "spot"
+    intent, launched_at = _tags(one)[INTENT], one["LaunchTime"].timestamp()
+    return Instance(one["InstanceId"], intent, one["InstanceType"], spot, launched_at, ended_at)
+
+
+def intent_of(vm: str) -> str:
+    """The intent by which a machine was rented."""
+    (group,) = ec2().describe_instances(InstanceIds=[vm])["Reservations"]
+    return _tags(group["Instances"][0])[INTENT]

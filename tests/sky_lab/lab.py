@@ -74,7 +74,7 @@ def kill_server() -> None:
     """kill -9 of SkyPilot's API server and all below it, as if its machine crashed; `lab("up")` mends it."""
     root = int(Path(os.environ["SKYLAB_HOME"], "state", "api.pid").read_text())
     stopped: set[int] = set()
-    while found := set(_family(root)) - stopped:  # whoever is stopped makes no new ones
+    while found := set(family(root)) - stopped:  # whoever is stopped makes no new ones
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
@@ -84,13 +84,13 @@ def kill_server() -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _family(pid: int) -> Iterator[int]:
+def family(pid: int) -> Iterator[int]:
     """A process and its descendants."""
     yield pid
     with suppress(OSError):  # gone meanwhile
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in children.read_text().split():
-                yield from _family(int(child))
+                yield from family(int(child))
 
 
 @dataclass(slots=True)

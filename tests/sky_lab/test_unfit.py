@@ -21,7 +21,7 @@ from starburst.core.model.events import (
     RunEnded,
     RunStarted,
 )
-from tests.sky_lab.lab import Life, _family, job, lab, vm_at
+from tests.sky_lab.lab import Life, family, job, lab, vm_at
 from tests.sky_lab.test_lab import of
 
 #: SkyPilot and its libraries warn of themselves.
@@ -91,7 +91,7 @@ def root_of(host: str) -> int:
 def kill_ray(root: int) -> None:
     """kill -9 of all that is Ray's on a machine: raylet, dashboard and its store."""
     killed = 0
-    for pid in _family(root):
+    for pid in family(root):
         with suppress(OSError):  # gone meanwhile
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if any(b"/ray/" in word or word.startswith(b"ray::") for word in words):

@@ -152,10 +152,17 @@ class Config(Section):
 
     def settings(self) -> Settings:
         """The settings of the core, in SI units."""
-        ceiling = self.cloud.max_usd_per_hour
-        max_rate = None if ceiling is None else Money.of(ceiling)
-        queues = queues_of(self.queues)
-        return replace(self.policy.settings(), caps=caps_of(self.caps), max_rate=max_rate, queues=queues)
+        return replace(
+            self.policy.settings(),
+            caps=caps_of(self.caps),
+            max_rate=_limit(self.cloud.max_usd_per_hour),
+            max_failing=_limit(self.cloud.max_usd_on_failures),
+            queues=queues_of(self.queues),
+        )
+
+
+def _limit(dollars: float | None) -> Money | None:
+    return None if dollars is None else Money.of(dollars)
 
 
 def load_config(path: Path | None) -> Config:

@@ -32,6 +32,7 @@ from starburst.app.config.fields import (
 )
 from starburst.app.config.run_as import RunsJobs
 from starburst.clouds.catalog import EC2_CATALOG, LocalOffer
+from starburst.clouds.sky.place_patterns import SKY_CLOUDS, WITHOUT_MOUNTS, known_cloud, pattern_of
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.node import Node
@@ -206,6 +207,11 @@ class PriceLimits(Section):
     max_usd_per_hour: NonNegative | None = Field(
         None, description="no machine that costs more, or nobody knows what, is rented; null is no limit"
     )
+    max_usd_on_failures: NonNegative | None = Field(
+        25.0,
+        description="a job whose command fails within 5 min of its start, try after try, has failed for good "
+        "once such tries cost this, whatever retries it has left; null is no limit",
+    )
 
 
 class ReapedCloud(PriceLimits):
@@ -283,7 +289,15 @@ class SkyConfig(ReapedCloud):
     """Real clouds, by SkyPilot."""
 
     kind: Literal["skypilot"] = Field("skypilot", description="skypilot: real machines, real bills")
-    clouds: list[str] = Field(["aws"], min_length=1, description="where to rent, by SkyPilot's names")
+    clouds: list[Annotated[str, AfterValidator(known_cloud)]] = Field(
+        ["aws"], min_length=1, description="where to rent, by SkyPilot's names"
+    )
+    allow: list[str] = Field(
+        [],
+        description="only there: CLOUD, CLOUD/REGION or CLOUD/REGION/TYPE, each part a pattern such as "
+        "*/us-*/p5.*; empty is everywhere",
+    )
+    deny: list[str] = Field([], description="never there, whatever allow says; patterns of the same form")
     regions: list[str] = Field([], description="only in these regions; empty is all")
     instance_types: list[str] = Field([], description="only these types; empty is all, which is a lot")
     spot: Literal["never", "also", "only"] = Field(
@@ -313,6 +327,19 @@ class SkyConfig(ReapedCloud):
     api_server: str | None = Field(
         None, description="address of SkyPilot's API server; null is SKYPILOT_API_SERVER_ENDPOINT, or its own"
     )
+
+    @field_validator("allow", "deny")
+    @classmethod
+    def _of_these_clouds(cls, patterns: list[str], info: ValidationInfo) -> list[str]:
+        return [pattern_of(pattern, info.data.get("clouds") or SKY_CLOUDS) for pattern in patterns]
+
+    @field_validator("bucket", "volumes")
+    @classmethod
+    def _can_be_mounted(cls, mounted: Any, info: ValidationInfo) -> Any:
+        unable = [cloud for cloud in info.data.get("clouds", ()) if cloud in WITHOUT_MOUNTS]
+        if mounted and unable:
+            raise ValueError(f"SkyPilot mounts nothing on {unable[0]}; leave it out, here or in cloud.clouds")
+        return mounted
 
     def stores(self) -> dict[str, CloudStorage]:
         """The object stores that replace volumes."""

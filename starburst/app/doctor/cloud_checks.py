@@ -32,6 +32,7 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.access.sdk import SdkApi
 from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import OfferName
+from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from translator.carried import Bucket
@@ -308,7 +309,7 @@ def _zones(config: SkyConfig) -> list[DoctorCheck]:
 
 
 #: Fields that filter the catalogs, with the remedy for each.
-WIDE: dict[str, Any] = {"regions": [], "instance_types": [], "spot": "also"}
+WIDE: dict[str, Any] = {"regions": [], "instance_types": [], "spot": "also", "allow": [], "deny": []}
 
 
 def _without(config: SkyConfig, *fields: str) -> list[Offer]:
@@ -341,6 +342,13 @@ def _strangers(config: SkyConfig, offers: list[Offer]) -> list[tuple[str, str]]:
                 close = get_close_matches(name, known, n=1, cutoff=0.85)
                 mend = f"did you mean {close[0]}?" if close else f"there are {_some(sorted(known))}"
                 found.append((f"cloud.{field}: no offer has {name}", mend))
+    if config.deny:
+        places = [OfferName.parse(offer.name) for offer in _without(config, "deny")]
+    for field in ("allow", "deny"):
+        for text in getattr(config, field):
+            pattern = PlacePattern.parse(text)
+            if not any(pattern.matches(at.cloud, at.region, at.instance_type) for at in places):
+                found.append((f"cloud.{field}: no offer is {text}", "write CLOUD/REGION/TYPE, * for any"))
     return found
 
 

@@ -18,6 +18,7 @@ from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
+from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
@@ -97,6 +98,8 @@ def _read(config: SkyConfig) -> list[Offer]:
         frozenset(config.regions),
         spot=config.spot != "never",
         on_demand=config.spot != "only",
+        allow=tuple(map(PlacePattern.parse, config.allow)),
+        deny=tuple(map(PlacePattern.parse, config.deny)),
     )
     if config.prices is not None:
         return read_offers(Path(config.prices), config.clouds[0], wanted)

@@ -19,6 +19,8 @@ import structlog
 
 from starburst.aio import in_thread
 from starburst.clouds.sky.access.sdk import load
+from starburst.clouds.sky.gcp_rows import built_in_gpus, whole_machines
+from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.clouds.sky.zones import ZoneNamer, ZoneNames, as_written, name_only
 from starburst.domain.cloud import Offer
 from starburst.domain.gpu_types import gpu_type, is_arm, maker
@@ -81,17 +83,26 @@ class OfferName:
 
 @dataclass(frozen=True, slots=True)
 class OfferFilter:
-    """Which rows of a catalog become offers; an empty set accepts all."""
+    """Which rows of a catalog become offers; an empty set or tuple accepts all."""
 
     instance_types: frozenset[str] = frozenset()
     regions: frozenset[str] = frozenset()
     spot: bool = True
     on_demand: bool = True
+    #: At least one of the first must match, and none of the second.
+    allow: tuple[PlacePattern, ...] = ()
+    deny: tuple[PlacePattern, ...] = ()
 
-    def accepts(self, row: Mapping[str, str]) -> bool:
-        """Whether a row may become an offer."""
+    def accepts(self, cloud: str, row: Mapping[str, str]) -> bool:
+        """Whether a row of a cloud's catalog may become an offer."""
         types, regions = self.instance_types, self.regions
-        return (not types or row["InstanceType"] in types) and (not regions or row["Region"] in regions)
+        place = cloud, row["Region"], row["InstanceType"]
+        return (
+            (not types or row["InstanceType"] in types)
+            and (not regions or row["Region"] in regions)
+            and (not self.allow or any(pattern.matches(*place) for pattern in self.allow))
+            and not any(pattern.matches(*place) for pattern in self.deny)
+        )
 
 
 def catalog_offers(cloud: str, wanted: OfferFilter, zones: ZoneNames) -> list[Offer]:
@@ -117,11 +128,13 @@ def read_offers(path: Path, cloud: str, wanted: OfferFilter, zones: ZoneNames | 
             missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
             if missing:
                 raise CatalogError(f"{path}: has no column {missing[0]!r}; it needs {', '.join(NEEDED)}")
-            rows = list(reader)
+            rows: list[Mapping[str, str]] = list(reader)
     except OSError as error:
         raise CatalogError(f"{path}: cannot be read ({error.strerror}); name an existing file") from None
     except UnicodeDecodeError:
         raise CatalogError(f"{path}: is not a text file; write CSV in UTF-8") from None
+    if cloud == "gcp" and not all(row["InstanceType"] for row in rows):
+        rows = list(whole_machines(rows, built_in_gpus()))
     name: ZoneNamer = name_only if cloud == "aws" else as_written
     if zones is not None:
         name = zones.namer(filter(None, (row.get("AvailabilityZone") for row in rows)))
@@ -160,12 +173,12 @@ def offers_of(
     prices: dict[tuple[str, str, bool], dict[str, Money | None]] = defaultdict(dict)
     sizes: dict[str, _InstanceType] = {}
     for number, row in enumerate(rows, start=2):  # the first line is the header
-        if not wanted.accepts(row):
+        if not wanted.accepts(cloud, row):
             continue
         try:
             machine = _machine(row)
             known = [(False, _money(row["Price"]))] if wanted.on_demand else []
-            if wanted.spot and (row.get("SpotPrice") or "").strip():
+            if wanted.spot and (row.get("SpotPrice") or "").strip().lower() not in ("", "nan"):
                 known.append((True, _money(row["SpotPrice"])))
             zone = zone_name(row.get("AvailabilityZone") or "")
         except ValueError as error:

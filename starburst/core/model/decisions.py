@@ -119,6 +119,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     ),
     "retries": lambda n: (
         f"fails (exit {n['exit_code']}); try {n['number']} of {n['of']} in {_span(n, 'pause_s')}"
+        f"{'; its tries that failed soon have cost ' + usd(n['micro_usd']) if n.get('micro_usd') else ''}"
     ),
     "cancelled": lambda n: (
         f"cancelled, as {n['other']}, which it comes after, did not succeed"

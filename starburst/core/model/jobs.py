@@ -35,6 +35,10 @@ class JobRecord:
     #: Failed runs that were followed by a retry, and the end of the present pause.
     failures: int = 0
     not_before: float = 0.0
+    #: Micro-dollars: its cost when it last left for the cloud, and that of its consecutive cloud runs that
+    #: failed soon after their start.
+    left_micro_usd: int = 0
+    failing_micro_usd: int = 0
     #: Consecutive starts refused by its site, and the last message; reset by a start.
     refusals: int = 0
     refusal: str = ""

@@ -9,6 +9,9 @@ from starburst.domain.money import Money
 from starburst.policy.caps import Cap
 from starburst.policy.fair import Queue
 
+#: Default of `Settings.max_failing`.
+MAX_FAILING = Money.of(25)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -84,6 +87,8 @@ class Settings:
     caps: tuple[Cap, ...] = ()
     #: Highest price per hour of an instance, which also excludes unknown prices; None is no limit.
     max_rate: Money | None = None
+    #: Most that consecutive cloud runs of a job that fail at once may cost (core/steps/retries.py).
+    max_failing: Money | None = MAX_FAILING
     #: The queues, with unique names; if empty, any queue name is valid and all queues are equal.
     queues: tuple[Queue, ...] = ()
 

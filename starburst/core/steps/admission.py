@@ -18,6 +18,7 @@ from starburst.core.parts.feasibility import Prospects
 from starburst.core.state import State
 from starburst.core.steps.budget import amount, cost_of, is_capped, short
 from starburst.core.steps.prerequisites import follow, shut
+from starburst.core.steps.retries import spent_on
 from starburst.core.steps.start_refusals import is_shut
 from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Job, Phase, Site
@@ -265,6 +266,7 @@ def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
     if record.id in state.queue:
         state.dequeue(record)
     to(state, record, Phase.OFFLOADING, leaving=why)
+    record.left_micro_usd = spent_on(state, record).micro_usd
     if why in (LeaveReason.EXPIRED, LeaveReason.HOPELESS):
         state.meter.cut_short(state.load.load)
 

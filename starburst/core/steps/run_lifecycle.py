@@ -15,6 +15,7 @@ from starburst.core.parts.fleet import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
 from starburst.core.steps.prerequisites import over, put_off
+from starburst.core.steps.retries import failed_in_cloud, try_again
 from starburst.core.steps.start_refusals import accepted, refused
 from starburst.core.steps.starvation import note_start
 from starburst.core.steps.transitions import to
@@ -174,8 +175,12 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
-    elif record.failures < record.job.retries and _worth_a_retry(record, event):
-        _try_again(state, record)
+    elif _worth_a_retry(record, event) and (too_dear := failed_in_cloud(state, record, runtime_s)):
+        finish(state, record, Phase.FAILED, "failed", message=too_dear, exit_code=event.exit_code)
+    elif _worth_a_retry(record, event):
+        state.unreserve(record)
+        try_again(state, record)
+        admit(state, record)
     else:
         message = event.message or f"its command ended with exit code {event.exit_code}"
         finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
@@ -183,18 +188,8 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
 
 def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
     """Whether a failed command is retried: not after a cancellation or at the time limit."""
-    return event.end is RunEnd.EXITED and record.stop_why is not StopReason.CANCEL
-
-
-def _try_again(state: State, record: JobRecord) -> None:
-    """Admit the job again after its command failed; it pauses first, longer after each failure."""
-    state.unreserve(record)
-    record.failures += 1
-    pause = state.settings.clock_s(pause_s(record.failures))
-    record.not_before = state.now + pause
-    tries = {"number": record.failures + 1, "of": record.job.retries + 1}
-    state.decide(record.id, "retries", exit_code=record.exit_code, pause_s=pause, **tries)
-    admit(state, record)
+    left = record.failures < record.job.retries
+    return left and event.end is RunEnd.EXITED and record.stop_why is not StopReason.CANCEL
 
 
 def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:

@@ -155,14 +155,23 @@ def _kept_out(state: State, record: JobRecord, clock: Clock, sees: Callable[[str
         more = f" and {len(seen) - SOME} more" if len(seen) > SOME else ""
         return f"{record.message}; {stand}{more}"
     if record.phase is Phase.BLOCKED and record.not_before > state.now:
-        return _pauses(record, clock)
+        return _pauses(state, record, clock)
     return f"{record.message}; since {clock(record.queued_at)}"
 
 
-def _pauses(record: JobRecord, clock: Clock) -> str:
+def _spent_on_failures(state: State, record: JobRecord) -> str:
+    """What cloud runs that failed soon have cost, and the bound on that."""
+    if not record.failing_micro_usd:
+        return ""
+    bound = state.settings.max_failing
+    most = "" if bound is None else f" of at most {bound} (cloud.max_usd_on_failures)"
+    return f"; its tries that failed soon have cost {usd(record.failing_micro_usd)}{most}"
+
+
+def _pauses(state: State, record: JobRecord, clock: Clock) -> str:
     """The pause of a job after a failed command or a refused start."""
     if not record.refusal:
-        return f"{record.message}; until {clock(record.not_before)}"
+        return f"{record.message}; until {clock(record.not_before)}{_spent_on_failures(state, record)}"
     times = f" {record.refusals} times in a row, at last" if record.refusals > 1 else ""
     if record.deadline < record.not_before:
         then = f"it leaves for the cloud at {clock(record.deadline)}, if it can"

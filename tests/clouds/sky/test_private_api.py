@@ -10,6 +10,7 @@ import pytest
 
 from starburst.clouds.sky.access.sdk import load
 from starburst.clouds.sky.agent.autostop import postpone
+from starburst.clouds.sky.gcp_rows import built_in_gpus
 
 pytestmark = [
     pytest.mark.skipif(find_spec("sky") is None, reason="needs the extra sky"),
@@ -49,3 +50,9 @@ def test_a_listing_has_credentials_and_fields_that_are_read_of_a_cluster() -> No
     for name in ("head_ip", "head_ssh_port"):
         assert isinstance(getattr(CloudVmRayResourceHandle, name), property)
     assert "cached_cluster_info" in inspect.getsource(CloudVmRayResourceHandle.__init__)
+
+
+def test_skypilot_knows_which_machines_of_gcp_have_gpus_built_in() -> None:
+    inside = built_in_gpus()
+    assert inside("a2-highgpu-1g") == {"A100": 1}
+    assert inside("n2-standard-8") is None

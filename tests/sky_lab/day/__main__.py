@@ -1,0 +1,46 @@
+"""Live through days in small: `python -m tests.sky_lab.day --jobs 100 --minutes 30 --seed 1 --times 3`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.sky_lab.day.day import Day
+from tests.sky_lab.day.plan import plan_day
+from tests.sky_lab.lab import environment
+
+#: Longest beat of jobs, seconds.
+LONGEST_S = 90.0
+
+
+def main() -> int:
+    """Live through days one after the other; 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--jobs", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=30.0, help="over which jobs and faults are spread")
+    parser.add_argument("--faults", type=int, default=36, help="things that go wrong")
+    parser.add_argument("--seed", type=int, default=1, help="of the first day; the others count on")
+    parser.add_argument("--times", type=int, default=1, help="days")
+    asked = parser.parse_args()
+    os.environ.update(environment())
+    root = Path(tempfile.mkdtemp(prefix="starburst-day-"))
+    broken = False
+    for seed in range(asked.seed, asked.seed + asked.times):
+        plan = plan_day(seed, asked.jobs, asked.minutes * 60, asked.faults, LONGEST_S)
+        day = Day(plan, root / str(seed))
+        wrong = day.run()
+        broken = broken or bool(wrong)
+        print("\n".join(day.report()), flush=True)
+    if broken:
+        print(f"logs are in {root}")
+        return 1
+    shutil.rmtree(root)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""A day: jobs are submitted and things go wrong as planned; then everything is counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from starburst.domain.job import is_over
+from tests.sky_lab.day import verdict
+from tests.sky_lab.day.faults import TYPES, Undo
+from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
+from tests.sky_lab.deployment import BrokenError, Deployment
+from tests.sky_lab.ec2 import REGIONS, ec2
+from tests.sky_lab.lab import lab
+
+#: Machines that may be rented at a time before more jobs are submitted.
+MACHINES = 8
+LOOK_S = 0.5
+LEASE_S, IDLE_MINUTES = 120, 1
+
+CONFIG = {
+    "policy": {"packer": "eva", "pack_window": "3s", "unreachable": "20s", "offer_pause": "10s"},
+    "cluster": {"nodes": [{"name": "node", "cpus": 1, "memory_gib": 1}]},
+    "cloud": {
+        "kind": "skypilot",
+        "regions": [REGIONS[0]],
+        "instance_types": list(TYPES),
+        "spot": "also",
+        "lease": f"{LEASE_S}s",
+        "idle_minutes": IDLE_MINUTES,
+        "reap_after": "60s",
+        "launch_limit": "300s",
+    },
+    "debug": {"validate": True},
+}
+
+
+@dataclass
+class Day:
+    """One day in a directory of its own."""
+
+    plan: DayPlan
+    root: Path
+    #: Jobs that may be on their way at a time, so that no more than `MACHINES` are rented.
+    at_once: int = 12
+    #: Wall seconds from the last submission until all jobs have to be over, and then until nothing is rented.
+    done_s: float = 900.0
+    gone_s: float = 300.0
+    story: list[str] = field(default_factory=list)
+    jobs: dict[str, PlannedJob] = field(default_factory=dict)
+    most_machines: int = 0
+    took_s: float = 0.0
+    _due: list[tuple[float, PlannedFault, Undo]] = field(default_factory=list)
+    _happened: set[str] = field(default_factory=set)
+    _silenced: set[str] = field(default_factory=set)
+    _cancelled: set[str] = field(default_factory=set)
+    _alive: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.at = Deployment(self.root, CONFIG)
+        self._jobs, self._faults = list(self.plan.jobs), list(self.plan.faults)
+        self._began = time.monotonic()
+
+    @property
+    def wrong(self) -> list[str]:
+        """What was found."""
+        return self.at.wrong
+
+    def run(self) -> list[str]:
+        """Live through it; what is wrong at its end."""
+        try:
+            self.at.up()
+            self._until("offers known", self.gone_s, self.at.has_offers)
+            self._began = time.monotonic()
+            self._until("all submitted", self.done_s * 4, lambda: not self._jobs)
+            self._until("all jobs over", self.done_s, self._done)
+            self._faults.clear()
+            self._until("all faults made good", 180.0, lambda: not self._due)
+            self._until("nothing rented", self.gone_s, lambda: not self._alive)
+            self._until("the store has no machine", self.gone_s, lambda: not self.at.records())
+            self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, self._silenced))
+            self.wrong.extend(verdict.wrong_bills(self.at))
+            self.wrong.extend(verdict.left_over(self.at))
+        except (BrokenError, subprocess.SubprocessError, ClientError, BotoCoreError) as error:
+            self.wrong.append(f"{type(error).__name__}: {error}")
+            open_rows = [row for row in self.at.rows() if not is_over(row.phase)]
+            self.wrong.extend(f"{row.id} is {row.phase}: {row.message}" for row in open_rows)
+        finally:
+            self._clear()
+        self.took_s = time.monotonic() - self._began
+        return self.wrong
+
+    def report(self) -> list[str]:
+        """What the day was, what went wrong with the world, and what is wrong with Starburst."""
+        return [
+            f"seed {self.plan.seed}: {len(self.jobs)} jobs, {len(self.at.seen)} machines, at most "
+            f"{self.most_machines} at a time; {len(self._happened)} kinds of faults; {self.took_s:.0f} s; "
+            f"wrong: {len(self.wrong)}",
+            *(f"  {line}" for line in self.story),
+            *(f"  WRONG {line}" for line in self.wrong),
+        ]
+
+    # --- what happens ------------------------------------------------------------------------------------
+
+    def _until(self, what: str, limit_s: float, holds: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + limit_s
+        while not holds():
+            if time.monotonic() > give_up:
+                raise BrokenError(f"not within {limit_s:.0f} s: {what}")
+            self._look()
+            self._make_good()
+            self._go_wrong()
+            self._submit()
+            self._cancel()
+            time.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        """See what the cloud bills, unless it answers nobody now."""
+        if not any(fault.fault.of_account for _at, fault, _undo in self._due):
+            with suppress(ClientError, BotoCoreError):
+                self._alive = self.at.alive()
+        self.most_machines = max(self.most_machines, len(self._alive))
+        self.at.supervise(may_refuse=True)
+
+    def _make_good(self) -> None:
+        for entry in [entry for entry in self._due if entry[0] <= time.monotonic()]:
+            self._due.remove(entry)
+            entry[2]()
+            self._say(f"over: {entry[1].fault.name}")
+
+    def _go_wrong(self) -> None:
+        """What is due, one fault of the account at a time, and one of a machine when a job runs there."""
+        if not self._faults or self._faults[0].at_s > self._now():
+            return
+        planned = self._faults[0]
+        if planned.fault.of_account and self._due:
+            return
+        if planned.fault.name in {fault.fault.name for _at, fault, _undo in self._due}:
+            return
+        vm = self._busy_machine() if planned.fault.of_machine else ""
+        if vm is None:
+            return
+        self._faults.pop(0)
+        undo = planned.fault.do(self.at, vm)
+        self._happened.add(planned.fault.name)
+        if planned.fault.silences:
+            self._silenced.add(vm)
+        self._due.append((time.monotonic() + planned.away_s, planned, undo))
+        self._say(f"{planned.fault.name}{' of ' if vm else ''}{vm} for {planned.away_s:.0f} s")
+
+    def _busy_machine(self) -> str | None:
+        """A machine on which a job has begun and that nothing has befallen yet."""
+        if any(fault.fault.of_account for _at, fault, _undo in self._due):
+            return None
+        busy = {copy.vm for copy in self.at.copies() if not copy.ended}
+        return min((self._alive & busy) - self._silenced, default=None)
+
+    def _submit(self) -> None:
+        if not self._jobs or len(self._alive) >= MACHINES or not self.at.has_offers():
+            return
+        due = [job for job in self._jobs if job.at_s <= self._now()]
+        due = due[: max(0, self.at_once - self._open())]
+        if not due:
+            return
+        del self._jobs[: len(due)]
+        ids = self.at.submit([job.kind.manifest(job.name, job.beats, job.spot) for job in due])
+        self.jobs |= dict(zip(ids, due, strict=True))
+
+    def _cancel(self) -> None:
+        waiting = {id_ for id_, job in self.jobs.items() if job.kind.cancelled} - self._cancelled
+        for job in {copy.job for copy in self.at.copies()} & waiting if waiting else ():
+            self.at.starburst("cancel", job)
+            self._cancelled.add(job)
+
+    def _clear(self) -> None:
+        """Whatever went wrong, nothing of this day stays."""
+        self.at.kill()
+        for _at, fault, undo in self._due:
+            if fault.fault.name != "scheduler killed":
+                with suppress(subprocess.SubprocessError):
+                    undo()
+        lab("fault", "off")
+        if left := self.at.alive():
+            ec2().terminate_instances(InstanceIds=sorted(left))
+
+    # --- how ---------------------------------------------------------------------------------------------
+
+    def _open(self) -> int:
+        over = {row.id for row in self.at.rows() if is_over(row.phase)}
+        return len(self.jobs.keys() - over)
+
+    def _done(self) -> bool:
+        return not self._jobs and not self._open()
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+    def _say(self, what: str) -> None:
+        self.story.append(f"{self._now():.0f} s: {what} (load {os.getloadavg()[0]:.0f})")

@@ -1,0 +1,121 @@
+"""What is wrong after a day: by the jobs' own marks, by the cloud's own seconds, by what is left there."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from starburst.clouds.sky.machines.naming import label
+from starburst.domain.job import Phase
+from starburst.runs.attempt_dir import log_path
+from starburst.store.listings import queries
+from starburst.store.store import Store
+from tests.references import SHARED
+from tests.sky_lab.day.jobs import LOG_BYTES, ORPHAN
+from tests.sky_lab.day.plan import PlannedJob
+from tests.sky_lab.deployment import Deployment
+from tests.sky_lab.ec2 import REGIONS, Instance, ec2, rented
+from tests.sky_lab.lab import tmp_dirs
+from tests.sky_lab.marks import Copy, twins
+
+#: Seconds per machine that a bill may be off: times of the cloud are whole seconds.
+OFF_S = 2
+#: Seconds after its job's end in which what a job left behind has ended.
+CLEARED_S = 15.0
+
+
+def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str]) -> Iterator[str]:
+    """Jobs that are lost, twice, or otherwise than they should be; ids with their plans.
+
+    Ends on `silenced` machines may not have been heard of, so those jobs may have run again.
+    """
+    copies = at.copies()
+    rows = {row.id: row for row in at.rows()}
+    for job_id, planned in jobs.items():
+        row, mine = rows.get(job_id), [copy for copy in copies if copy.job == job_id]
+        if row is None or row.phase not in {phase.value for phase in planned.kind.ends}:
+            yield f"{planned.name} is {row and row.phase}: {row and row.message}"
+        elif planned.kind.image is None:
+            yield from (f"{planned.name}: {what}" for what in _wrong_copies(row, planned, mine, silenced))
+        if planned.kind.name == "logs" and row is not None:
+            size = log_path(at.home.cloud / "runs", job_id, row.attempt or 0).stat().st_size
+            if not LOG_BYTES < size < LOG_BYTES * 1.1:
+                yield f"{planned.name}: its log has {size} bytes"
+    yield from twins(copies)
+    yield from _orphans(at, copies)
+
+
+def _wrong_copies(
+    row: queries.JobRow, planned: PlannedJob, mine: list[Copy], silenced: set[str]
+) -> Iterator[str]:
+    ended = [copy for copy in mine if copy.ended]
+    heard = [copy for copy in ended if copy.vm not in silenced]
+    if row.phase == Phase.SUCCEEDED.value and row.attempt not in {copy.attempt for copy in ended}:
+        yield f"attempt {row.attempt} counts, and came to no end: {mine}"
+    if len(heard) > 1:
+        yield f"came to its end {len(heard)} times: {heard}"
+    if planned.kind.name == "fails":
+        tries = [copy for copy in mine if copy.vm not in silenced]
+        if len(mine) < planned.kind.retries + 1 or len(tries) > planned.kind.retries + 1:
+            yield f"was tried {len(mine)} times, {len(tries)} of them heard of: {mine}"
+
+
+def _orphans(at: Deployment, copies: list[Copy]) -> Iterator[str]:
+    """Children that outlived their job."""
+    over = {(copy.vm, copy.job): copy.seen_at for copy in copies if copy.ended}
+    for vm in at.seen:
+        for tmp in tmp_dirs(vm):
+            beats = (tmp / ORPHAN).read_text().split() if (tmp / ORPHAN).exists() else []
+            marks = [path.name.rsplit(".", 2)[0] for path in (tmp / "marks").glob("*")]
+            for job in marks:
+                end = over.get((vm, job))
+                if end is not None and beats and float(beats[-1]) > end + CLEARED_S:
+                    yield f"a child of {job} lived {float(beats[-1]) - end:.0f} s longer on {vm}"
+
+
+def wrong_bills(at: Deployment) -> Iterator[str]:
+    """Machines whose bill is not the cloud's own seconds at the cloud's own price."""
+    prices = price_list()
+    theirs: dict[str, list[Instance]] = defaultdict(list)
+    for instance in rented(at.tag):
+        theirs[instance.intent].append(instance)
+    with Store.open(at.home.database) as store:
+        records = queries.instance_records(store, include_ended=True)
+    for record in records:
+        machines = theirs.pop(label(record.id), [])
+        due = sum(bill(machine, prices) for machine in machines)
+        rate = sum(prices[machine.type, machine.spot] for machine in machines)
+        if abs(record.micro_usd - due) > rate * OFF_S / 3600 + 1:
+            seconds = [(machine.id, (machine.ended_at or 0) - machine.launched_at) for machine in machines]
+            said_s = (record.ended_at or 0) - (record.launched_at or record.ended_at or 0)
+            yield f"{record.id}: billed {record.micro_usd} for {said_s:.1f} s, not {due:.0f}: {seconds}"
+    yield from (f"{intent} was rented and is in no books" for intent in theirs)
+
+
+def bill(machine: Instance, prices: Mapping[tuple[str, bool], int]) -> float:
+    """Micro-dollars that the cloud asks for a machine that has ended."""
+    assert machine.ended_at is not None, f"{machine.id} is still billed"
+    return (machine.ended_at - machine.launched_at) * prices[machine.type, machine.spot] / 3600
+
+
+def price_list() -> dict[tuple[str, bool], int]:
+    """Micro-dollars per hour by instance type, on demand and spot, as the laboratory has them."""
+    with (SHARED / "skylab" / "instance_types.csv").open(encoding="utf-8") as file:
+        return {
+            (row["name"], spot): int(Decimal(row[column]) * 1_000_000)
+            for row in csv.DictReader(file)
+            for spot, column in ((False, "usd_per_hour"), (True, "spot_usd_per_hour"))
+        }
+
+
+def left_over(at: Deployment) -> Iterator[str]:
+    """What of ours is still in the account: machines, security groups, keys, disks."""
+    yield from (f"{vm} is still rented" for vm in sorted(at.alive()))
+    part = at.naming.cluster("x").removesuffix("x")
+    for region in REGIONS:
+        client = ec2(region)
+        groups = [group["GroupName"] for group in client.describe_security_groups()["SecurityGroups"]]
+        keys = [key["KeyName"] for key in client.describe_key_pairs()["KeyPairs"]]
+        yield from (f"{name} is left in {region}" for name in groups + keys if part in name)

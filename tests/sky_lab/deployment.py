@@ -1,0 +1,144 @@
+"""A Starburst of its own on the laboratory: a home, a config, the processes, and the machines it rents."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from starburst.app.config.home import Home
+from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, Naming
+from starburst.store.listings import dashboard_queries, queries
+from starburst.store.store import Store
+from tests.sky_lab.ec2 import billed
+from tests.sky_lab.marks import Copy, copies_on
+
+OWNER = "starburst"
+#: Starts that may be refused while SkyPilot's API server is down, each after some seconds.
+REFUSALS = 30
+
+
+class BrokenError(Exception):
+    """A round or a day cannot go on."""
+
+
+@dataclass
+class Deployment:
+    """A home with its scheduler, in a directory of its own."""
+
+    root: Path
+    config: Mapping[str, Any]
+    #: Every machine that was ever seen, and what no cloud should ever show.
+    seen: set[str] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    process: subprocess.Popen[bytes] | None = None
+    _refused: int = 0
+
+    def __post_init__(self) -> None:
+        self.home = self.made("home")
+        (self.root / "starburst.yaml").write_text(yaml.safe_dump(dict(self.config)))
+        with Store.open(self.home.database) as store:
+            controller = str(store.fact("controller"))
+        self.naming = Naming(OWNER, controller)
+        self.tag = dict(self.naming.labels("x", 0.0))[CONTROLLER]
+
+    def made(self, name: str) -> Home:
+        """A new home beside the others."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        home = Home(self.root / name)
+        home.make()
+        return home
+
+    # --- its processes -----------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """Start the scheduler."""
+        with (self.root / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "starburst", "up", "--config", "starburst.yaml"],
+                env=_env(self.home),
+                cwd=self.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """kill -9 of the scheduler, if it runs."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def supervise(self, *, may_refuse: bool) -> None:
+        """A start that is refused because SkyPilot's API server is down is tried again, as services are."""
+        if self.process is None or self.process.poll() is None:
+            return
+        self._refused += 1
+        if self.process.returncode != 2 or self._refused > REFUSALS or not may_refuse:
+            raise BrokenError(f"the scheduler ended by itself, with {self.process.returncode}")
+        self.up()
+
+    def starburst(self, *args: str, home: Home | None = None, given: str | None = None) -> str:
+        """A starburst command that must succeed; what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "starburst", *args],
+            env=_env(home or self.home),
+            cwd=self.root,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if done.returncode:
+            raise BrokenError(
+                f"starburst {' '.join(args)} ended with {done.returncode}: {done.stdout}{done.stderr}"
+            )
+        return str(done.stdout)
+
+    def submit(self, manifests: list[dict[str, Any]]) -> list[str]:
+        """Submit jobs; their ids."""
+        said = self.starburst("submit", "-", "-o", "name", given=yaml.safe_dump_all(manifests))
+        return [line.removeprefix("job/") for line in said.split()]
+
+    # --- what there is -----------------------------------------------------------------------------------
+
+    def alive(self) -> set[str]:
+        """Machines of this store that are billed, by the cloud's own word; no intent may have two."""
+        tagged = {vm: tags for vm, tags in billed().items() if tags.get(CONTROLLER) == self.tag}
+        self.seen |= tagged.keys()
+        intents = [tags.get(INTENT, "") for tags in tagged.values()]
+        twice = sorted({intent for intent in intents if intents.count(intent) > 1})
+        if twice and f"two machines for {twice}" not in self.wrong:
+            self.wrong.append(f"two machines for {twice}")
+        return set(tagged)
+
+    def copies(self) -> list[Copy]:
+        """Every copy of a job that ever ran."""
+        return copies_on(self.seen)
+
+    def rows(self) -> list[queries.JobRow]:
+        """All jobs."""
+        with Store.open(self.home.database) as store:
+            return queries.jobs(store)
+
+    def has_offers(self) -> bool:
+        """Whether the scheduler knows what can be rented."""
+        with Store.open(self.home.database) as store, store.read() as conn:
+            return bool(dashboard_queries.offers(conn))
+
+    def records(self) -> list[Any]:
+        """Machines that the store still has."""
+        with Store.open(self.home.database) as store:
+            return queries.instance_records(store)
+
+
+def _env(home: Home) -> dict[str, str]:
+    return {**os.environ, "STARBURST_HOME": str(home.root)}
