@@ -31,7 +31,7 @@ def script(*options: str, body: str = BODY, shebang: str = "#!/bin/bash") -> str
         (["--gpus-per-node=2", "--constraint=v100"], Resources(2, gpu_type="V100")),
         (["-c4", "--mem-per-cpu=2G"], Resources(0, 4000, 8192)),
         (["--gres=gpu:2", "--mem-per-gpu=16G", "--cpus-per-gpu=4"], Resources(2, 8000, 32768)),
-        (["--ntasks-per-node 8"], Resources(0, 8000)),
+        (["--tasks-per-node 8"], Resources(0, 8000)),
         (["--mem=1000K", "-n1"], Resources(0, 1000, 1)),
     ],
 )

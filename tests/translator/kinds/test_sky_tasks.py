@@ -20,6 +20,7 @@ TASK = "name: train\nnum_nodes: 1\nrun: python train.py\nresources: "
     [
         ("{accelerators: 'A100:8'}", Resources(8, gpu_type="A100")),
         ("{accelerators: {H100: 4}, cpus: 16+, memory: 64+}", Resources(4, 16000, 65536, "H100")),
+        ("{accelerators: {'H100:2', 'A100:2'}}", Resources(2, gpu_type="H100")),
         ("{accelerators: L4}", Resources(1, gpu_type="L4")),
         ("{cpus: 2, memory: 512MB}", Resources(0, 2000, 512)),
         (
@@ -74,7 +75,7 @@ def test_what_is_not_kept_is_said(lines: str, note: str) -> None:
         ("run: a\nresources: {image_id: ami-123}\n", "resources.image_id: only images of containers"),
         (
             "run: a\nresources: {accelerators: 'A100:0.5'}\n",
-            "resources.accelerators: A100:0.5: write a number",
+            "resources.accelerators: A100:0.5: parts of a GPU are not given out",
         ),
         ("run: a\nresources: {instance_type: p3.2xlarge}\n", "says nothing of its size here"),
         ("run: a\nresources: {memory: 3x}\n", 'resources.memory: "3x": must be a size in GiB'),

@@ -23,6 +23,13 @@ LETTERS = {
     **{"B": "extra-node-info", "H": "hold", "k": "no-kill", "O": "overcommit", "s": "oversubscribe"},
     **{"Q": "quiet", "v": "verbose", "W": "wait", "h": "help", "V": "version"},
 }
+#: Other spellings of long names.
+_ALIASES = {
+    "tasks-per-node": "ntasks-per-node",
+    "tasks": "ntasks",
+    "workdir": "chdir",
+    "share": "oversubscribe",
+}
 #: Options without a value, or with one after = only.
 FLAGS = frozenset(
     (
@@ -105,6 +112,7 @@ def _options(words: list[str], line: int) -> Iterator[Directive]:
     for word in rest:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
+            name = _ALIASES.get(name.replace("_", "-"), name.replace("_", "-"))
             if not equals and name not in FLAGS:
                 value = _value(name, rest)
         elif word.startswith("-") and len(word) > 1:

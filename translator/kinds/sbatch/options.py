@@ -13,7 +13,16 @@ READ = frozenset(
 #: Without an effect on what the job does.
 HARMLESS = frozenset(
     (
-        *("comment", "get-user-env", "kill-on-invalid-dep", "no-kill", "parsable", "quiet", "verbose"),
+        *(
+            "comment",
+            "get-user-env",
+            "wait-all-nodes",
+            "kill-on-invalid-dep",
+            "no-kill",
+            "parsable",
+            "quiet",
+            "verbose",
+        ),
         *("open-mode", "oversubscribe", "profile", "acctg-freq", "wckey", "no-requeue", "tmp"),
     )
 )

@@ -87,12 +87,20 @@ def _accelerators(where: Field) -> GpuRequest:
     if len(options) > 1:
         where.note(f"the first of {len(options)} is asked for; a job has no alternatives")
     first = options[0] if options else ""
-    text = f"{first[0]}:{1 if first[1] is None else first[1]}" if isinstance(first, tuple) else str(first)
+    text = _named(*first) if isinstance(first, tuple) else str(first)
+    if "." in text.rpartition(":")[2].removesuffix(".0"):
+        where.refuse(f"{text}: parts of a GPU are not given out; ask for a whole one", show=False)
+        return GpuRequest()
     try:
         return GpuRequest.parse(text.removesuffix(".0"))
     except ValueError as bad:
         where.refuse(f"{text}: {bad}", show=False)
         return GpuRequest()
+
+
+def _named(name: str, count: object) -> str:
+    """An entry of a mapping: {A100: 8}, or of a set: {A100:8}."""
+    return name if count is None else f"{name}:{count}"
 
 
 def _cpus(where: Field) -> str:
