@@ -30,6 +30,10 @@ from tests.cli.past import NOON
 
 #: Compared by tests of their own.
 ELSEWHERE = [["submit", "--dry-run", "--hold", "--wait", "--apply-rest"]]
+#: What they say is in the text that either backend is given (test_submit_command.py).
+ELSEWHERE += [["--follow", "--workdir", "--no-workdir", "--name", "--gpus", "--cpus", "--memory", "--image"]]
+ELSEWHERE += [["--env", "--nodes", "--array", "--time", "--estimate", "--max-wait", "--after", "--queue"]]
+ELSEWHERE += [["--cloud", "--retries", "--checkpoint"]]
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],
