@@ -54,7 +54,7 @@ def require_matplotlib() -> None:
         SimulationError: matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
-        raise SimulationError("--out: figures need matplotlib: pip install starburst-scheduler[plots]")
+        raise SimulationError("--out: figures need matplotlib: pip install starburst-hybrid[plots]")
 
 
 def write_figures(points: Sequence[Point], out: Path) -> list[Path]:

@@ -95,7 +95,7 @@ def _array_engine(spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outc
     try:
         arrays = import_module("sim.array_engine")
     except ImportError:
-        return "needs numba: pip install starburst-scheduler[fast]", core_engine.simulate
+        return "needs numba: pip install starburst-hybrid[fast]", core_engine.simulate
     return arrays.why_not(spec), arrays.simulate
 
 

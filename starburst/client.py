@@ -77,13 +77,20 @@ class Client:
         dry_run: bool = False,
         hold: bool = False,
         user: str = "",
+        allow_unsatisfiable: bool = False,
     ) -> list[JsonRow]:
         """Submit all jobs of a manifest, or none if one is invalid.
 
         A Path or a text of one line names a file; a longer text is YAML; a mapping or a sequence of
         mappings are manifests. `user` sets the owner of the jobs; only an admin may set it.
+        `allow_unsatisfiable` takes jobs that no node and no offer could ever hold.
         """
-        asked = {"dry_run": dry_run, "hold": hold, "user": user}
+        asked = {
+            "dry_run": dry_run,
+            "hold": hold,
+            "user": user,
+            "allow_unsatisfiable": allow_unsatisfiable,
+        }
         if isinstance(manifest, Path) or (isinstance(manifest, str) and "\n" not in manifest):
             text = Path(manifest).read_text("utf-8")
             return self.submit_files([(str(manifest), text)], **asked)
@@ -219,6 +226,10 @@ class Client:
     def nodes(self) -> list[JsonRow]:
         """The nodes of the cluster and their free capacity."""
         return self._get("/nodes")
+
+    def queues(self) -> list[JsonRow]:
+        """The queues and the numbers of their jobs by phase."""
+        return self._get("/queues")
 
     def offers(self) -> list[JsonRow]:
         """The offers of the cloud."""

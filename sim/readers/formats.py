@@ -75,4 +75,7 @@ def _detect(path: Path) -> str:
         return "alibaba"
     if len(header) > 1:
         return "csv"
-    raise SimulationError(f"{path}: unknown format: say which it is: {', '.join(FORMATS)}")
+    columns = "job_id,arrival_h,duration_h,gpus"
+    raise SimulationError(
+        f"{path}: unknown format: the first line of a CSV names its columns, such as {columns}"
+    )

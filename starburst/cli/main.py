@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
 from starburst.cli.service.server import choose
+from starburst.cli.streams import safe_output
 from starburst.store.errors import StoreError
 from starburst.visible import visible
 
@@ -32,6 +32,9 @@ COMMANDS = {
     "cancel": "jobs.control",
     "hold": "jobs.control",
     "release": "jobs.control",
+    "top": "service.top",
+    "queues": "jobs.queues",
+    "nodes": "service.nodes",
     "instances": "service.instances",
     "reap": "service.reap",
     "cost": "jobs.cost",
@@ -120,22 +123,16 @@ def main(
 def run() -> None:
     """Entry point of the console script.
 
-    Exit codes: 2 for invalid input, with a line per problem; 130 for Ctrl-C; 1 for a closed output pipe.
+    Exit codes: 2 for invalid input, with a line per problem; 130 for Ctrl-C; 1 for output that nothing takes.
     """
     signal.signal(signal.SIGINT, _interrupted)
-    try:
+    with safe_output():
         try:
             app()
-        finally:
-            sys.stdout.flush()
-    except (UserError, StoreError, SimulationError) as error:
-        for line in str(error).splitlines():
-            print(visible(f"error: {line}"), file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        except (UserError, StoreError, SimulationError) as error:
+            for line in str(error).splitlines():
+                print(visible(f"error: {line}"), file=sys.stderr)
+            sys.exit(2)
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

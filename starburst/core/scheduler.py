@@ -203,8 +203,7 @@ def _serve_queue(state: State) -> None:
     deadlines, now = state.deadlines.heap, state.now
     if deadlines and deadlines[0][0] <= now:
         expire(state)
-    if state.joining:
-        _join_arrivals(state)
+    _join_arrivals(state)
     _place_queued(state)
     if state.prospects is not None:
         give_up(state, state.prospects)
@@ -215,6 +214,7 @@ def _serve_queue(state: State) -> None:
 
 
 def _join_arrivals(state: State) -> None:
+    state.capacity.end_promises()
     for record in state.joining:
         join(state, record)
     state.joining.clear()

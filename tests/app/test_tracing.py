@@ -349,7 +349,7 @@ def test_without_the_extra_a_start_and_the_doctor_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_module, "find_spec", lambda _: None)
-    says = "tracing.endpoint: needs the extra: pip install 'starburst-scheduler[otel]'"
+    says = "tracing.endpoint: needs the extra: pip install 'starburst-hybrid[otel]'"
     home, config = doctored(tmp_path, "http://127.0.0.1:1/v1/traces")
     with Store.open(home.database) as store, pytest.raises(UserError) as error:
         build(home, parse_config({"tracing": {"endpoint": "http://127.0.0.1:1/v1/traces"}}, "s"), store)

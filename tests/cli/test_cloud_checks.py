@@ -38,7 +38,7 @@ ROWS = (
     "g5.xlarge,A10G,1,4,16,,,us-west-2\n"
 )
 FULL = CloudAccess(frozenset({"compute", "storage"}), {})
-EXTRA = "cloud.kind: skypilot: needs the extra: pip install 'starburst-scheduler[sky]'"
+EXTRA = "cloud.kind: skypilot: needs the extra: pip install 'starburst-hybrid[sky]'"
 Change = Callable[[FakeSky], Any]
 
 

@@ -18,7 +18,7 @@ from starburst.kube import api as kube_api
 from tests.cli.conftest import Answer, Cli
 from tests.cli.past import NOON, Past
 
-EXTRA = "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
+EXTRA = "cluster.kind: kubernetes: needs the extra: pip install 'starburst-hybrid[kubernetes]'"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import yaml
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.core.model.events import InstanceFailed
 from starburst.domain.cloud import Instance, InstancePhase
-from starburst.domain.job import CloudChoice
+from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
 from tests.cli.past import NOON
 
@@ -70,20 +70,92 @@ def data(answer):
 def test_status_is_a_table(cli):
     assert lines(cli("status")) == [
         "JOB           PHASE      GPUS  ON        FOR  LEAVES   BILL",
-        "done-11111    succeeded  1     node      60m",
-        "bad-22222     failed     1     i-000001  60m          $2.04",
-        "render-33333  running    2     i-000002  60m",
-        "train-44444   running    4     node      60m",
         "wait-55555    queued     2                0s   12:14",
+        "train-44444   running    4     node      60m",
+        "render-33333  running    2     i-000002  60m",
+        "bad-22222     failed     1     i-000001  60m          $2.04",
+        "done-11111    succeeded  1     node      60m",
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--queue", "papers"], ["bad"]),
+        (["--queue", "papers", "--queue", "default", "--user", "bob"], ["bad"]),
+        (["--site", "cloud"], ["bad", "render"]),
+        (["--since", "90m"], ["render", "train", "wait"]),
+        (["--since", "2026-03-02T12:00"], ["wait"]),
+        (["--sort", "newest", "--limit", "2"], ["wait", "train"]),
+        (["--sort", "phase", "--site", "cluster"], ["train", "done"]),
+        (["--sort", "bill", "--limit", "1"], ["bad"]),
+        (["--sort", "user"], ["done", "render", "train", "wait", "bad"]),
+        (["--sort", "queue", "--limit", "0"], ["done", "render", "train", "wait", "bad"]),
+    ],
+    ids=" ".join,
+)
+def test_jobs_are_chosen_sorted_and_limited(cli, words, names):
+    assert [row["name"] for row in data(cli("status", "-o", "json", *words))] == names
+
+
+def test_a_time_that_is_none_is_one_line(cli):
+    told = cli("status", "--since", "yesterday")
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("error: --since: 'yesterday': write a duration such as 2h or 7d")
+
+
+def test_an_array_is_one_line_with_counts_and_a_table_has_fifty_rows(cli, past):
+    """Sixty more jobs: the four of an array are one line; programs get every job."""
+    for n in range(4):
+        past.submit(f"sweep-b2c3d-{n}", 4, name=f"sweep-{n}", array=Member("sweep-b2c3d", n, 4, 1))
+    told = cli("status")
+    assert lines(told)[1].split()[:5] == ["sweep-b2c3d[0-3]", "3", "blocked,", "1", "queued"]
+    for n in range(60):
+        past.submit(f"more{n}-66666")
+    told = cli("status")
+    assert len(lines(told)) == 51
+    assert "16 more: --limit 0 lists them all" in told.err
+    assert len(lines(cli("status", "--limit", "0"))) == 67
+    assert len(data(cli("status", "-o", "json"))) == 69
+
+
+def test_an_array_is_explained_by_phase_and_its_jobs_are_named_by_index(cli, past):
+    for n in range(3):
+        past.submit(f"sweep-b2c3d-{n}", 4, name=f"sweep-{n}", array=Member("sweep-b2c3d", n, 3, 1))
+    counts, queued, blocked = lines(cli("explain", "sweep"))
+    assert counts == "sweep-b2c3d[0-2]: 2 blocked, 1 queued"
+    assert queued.startswith("sweep-b2c3d-0 waits for 4 GPUs")
+    assert blocked.startswith("sweep-b2c3d-1 ")
+    assert lines(cli("explain", "sweep[0]")) == [queued]
+    assert lines(cli("cancel", "job/sweep[2]", "job/wait-55555")) == [
+        "job/sweep-b2c3d-2 is being cancelled",
+        "job/wait-55555 is being cancelled",
+    ]
+    told = cli("logs", "sweep[7]")
+    assert (told.code, told.err) == (2, "error: sweep has no job with the index 7\n")
+
+
+def test_many_jobs_are_cancelled_by_choice_and_never_without_consent(cli, past):
+    told = cli("cancel", "--all")
+    assert (told.code, told.out) == (2, "")
+    assert told.err == (
+        "error: would cancel 3 jobs of ada, 2 of them running; to do it without a question, add --yes\n"
+    )
+    assert past.store.requests(9) == []
+    assert "not both" in cli("cancel", "wait", "--user", "ada").err
+    assert "name the jobs to cancel" in cli("cancel").err
+    told = cli("cancel", "--user", "bob", "--yes")
+    assert (told.code, told.out, told.err.splitlines()[0]) == (0, "", "no such job is open")
+    assert len(lines(cli("cancel", "--user", "ada", "--queue", "default", "-y"))) == 3
+    assert {request.kind for request in past.store.requests(9)} == {"cancel"}
+
+
 def test_wide_adds_columns(cli):
-    head, *_, last = lines(cli("status", "-o", "wide"))
+    head, newest, *_ = lines(cli("status", "-o", "wide"))
     columns = "JOB PHASE GPUS ON FOR LEAVES BILL NEEDS USER QUEUE RUN SUBMITTED EXIT MESSAGE"
     assert head.split() == columns.split()
     row = ["wait-55555", "queued", "2", "0s", "12:14", "2", "GPUs", "ada", "default", "12:00:00"]
-    assert last.split() == row
+    assert newest.split() == row
 
 
 def test_jobs_have_stable_keys(cli):
@@ -151,7 +223,40 @@ def test_names_are_for_scripts(cli, words, names):
 def test_the_whole_table_is_piped_whatever_its_width(cli, past):
     name = "a" * 57 + "-66666"
     past.submit(name)
-    assert lines(cli("status"))[-1].startswith(f"{name}  queued")
+    assert lines(cli("status"))[1].startswith(f"{name}  queued")
+
+
+def test_nodes(cli, past):
+    assert lines(cli("nodes")) == [
+        "NODE  STATE  GPUS  TYPE  CPUS  MEMORY GIB",
+        "node  ready   4/4  V100  0/64       0/256",
+    ]
+    (row,) = data(cli("nodes", "-o", "json"))
+    assert (row["name"], row["free_gpus"], row["schedulable"]) == ("node", 0, True)
+
+
+def test_queues(cli, past):
+    assert lines(cli("queues")) == [
+        "QUEUE    WAITING  KEPT OUT  AT WORK  SUCCEEDED  FAILED",
+        "default        1         0        2          1       0",
+        "papers         0         0        0          0       1",
+    ]
+    assert data(cli("queues", "-o", "json"))[1] == {
+        "name": "papers",
+        "configured": False,
+        "share": 1.0,
+        "priority": 0,
+        "budget_percent": 25.0,
+        "jobs": {"failed": 1},
+    }
+
+
+def test_top(cli):
+    jobs, sites, head, *rows = lines(cli("top"))
+    assert jobs == "12:00:00  jobs: 1 queued, 2 running"
+    assert sites == "cluster: 4 of 4 GPUs in use on 1 node; cloud: 1 machine, $2.04/h"
+    assert head.startswith("JOB ")
+    assert [row.split()[0] for row in rows] == ["render-33333", "train-44444", "wait-55555"]
 
 
 def test_machines(cli):
@@ -300,7 +405,7 @@ def test_a_wait_past_every_calendar(cli, past):
     past.submit("long-66666", 2, max_wait_s=1e300)
     assert "on the cluster until the end of time (" in cli("explain", "long").out
     assert data(cli("explain", "long", "-o", "json"))["leaves_at"] is None
-    assert lines(cli("status"))[-1].split()[-1] == "time"
+    assert lines(cli("status"))[1].split()[-1] == "time"
 
 
 def test_times_are_the_schedulers(cli):

@@ -37,6 +37,14 @@ def test_lines_of_a_gang_begin_with_their_rank(cli, write):
     assert cli("logs", "done", "--rank", "1").out == "b\n"
 
 
+def test_the_last_lines_of_a_log(cli, write):
+    write("bad-22222", 0, "one\ntwo\nthree\nnot ended", cloud=True)
+    assert cli("logs", "bad", "--tail", "2").out == "three\nnot ended"
+    assert cli("logs", "bad", "--tail", "3", "-f").out == "two\nthree\nnot ended"
+    assert cli("logs", "bad", "--tail", "99").out == "one\ntwo\nthree\nnot ended"
+    assert cli("logs", "bad", "--tail", "0").out == ""
+
+
 def test_a_job_that_wrote_nothing(cli):
     told = cli("logs", "wait")
     assert (told.code, told.out, told.err) == (0, "", "job/wait-55555 has written nothing: queued\n")

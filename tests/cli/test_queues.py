@@ -103,11 +103,13 @@ def test_an_array_is_addressed_by_its_name_and_its_jobs_by_theirs(cli, past, wri
     told = cli(
         "submit", write("a.yaml", manifest("sweep", "true", array="0-11%2"), manifest("sweep-up", "true"))
     )
-    ids = [line.split()[0].removeprefix("job/") for line in told.out.splitlines()]
-    array = ids[0].removesuffix("-0")
+    line, _ = told.out.splitlines()
+    assert line.endswith("[0-11] submitted: an array of 12 jobs")
+    array = line.removeprefix("job/").partition("[")[0]
+    ids = [f"{array}-{n}" for n in range(12)]
     for name in ("sweep", array):
         rows = json.loads(cli("status", name, "-o", "json").out)
-        assert [row["id"] for row in rows] == ids[:12]
+        assert [row["id"] for row in rows] == ids
     assert len(cli("hold", "sweep").out.splitlines()) == 12
     assert cli("cancel", "sweep-3").out == f"job/{array}-3 is being cancelled\n"
     assert "sweep" in cli("status", "swee").err

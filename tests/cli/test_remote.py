@@ -29,7 +29,10 @@ from tests.cli.manifests import manifest
 from tests.cli.past import NOON
 
 #: Compared by tests of their own.
-ELSEWHERE = [["submit", "--dry-run", "--hold", "--wait", "--apply-rest"]]
+ELSEWHERE = [
+    ["submit", "--dry-run", "--hold", "--wait", "--apply-rest", "--allow-unsatisfiable"],
+    ["cancel", "--array", "--all"],
+]
 #: What they say is in the text that either backend is given (test_submit_command.py).
 ELSEWHERE += [["--follow", "--workdir", "--no-workdir", "--name", "--gpus", "--cpus", "--memory", "--image"]]
 ELSEWHERE += [["--env", "--nodes", "--array", "--time", "--estimate", "--max-wait", "--after", "--queue"]]
@@ -38,12 +41,16 @@ FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],
     ["status", "--phase", "running", "--phase", "queued", "--user", "ada"],
+    ["status", "--queue", "papers", "--sort", "bill", "--limit", "3"],
+    ["status", "--site", "cloud", "--since", "90m"],
     ["status", "bad"],
     ["status", "map"],
     ["status", "sweep-b2c3d"],
     ["status", "map-1"],
     ["explain", "wait"],
     ["explain", "map-1"],
+    ["nodes"],
+    ["queues"],
     ["instances"],
     ["instances", "--all"],
     ["cost"],
@@ -58,6 +65,11 @@ OTHERS = [
     ["logs", "done"],
     ["logs", "done", "--rank", "1"],
     ["logs", "done", "-f"],
+    ["logs", "done", "--tail", "2"],
+    ["logs", "done", "--tail", "2", "-f"],
+    ["logs", "job/done-11111", "--tail", "0"],
+    ["cancel", "--user", "ada", "--queue", "default"],
+    ["cancel", "--user", "ada", "--yes"],
     ["logs", "done", "--attempt", "2"],
     ["logs", "done", "--rank", "7"],
     ["logs", "wait"],
@@ -82,6 +94,7 @@ OTHERS = [
     ["logs", "map-1"],
     ["cost", "--by", "day", "-o", "csv"],
     ["cost", "--caps"],
+    ["top", "--once"],
     ["events", "nobody", "--last", "0"],
     ["events", "map-1", "--last", "9999"],
     ["status", "--phase", "runing"],

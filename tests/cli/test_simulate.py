@@ -227,7 +227,7 @@ def test_advice_needs_a_policy_with_a_budget(cli, jobs):
 def test_figures_are_asked_for_before_the_work(cli, jobs, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "find_spec", lambda name: None)
     told = one_line(cli("simulate", jobs, "--sweep", "budget=5", "--out", tmp_path / "out"))
-    assert told == "--out: figures need matplotlib: pip install starburst-scheduler[plots]"
+    assert told == "--out: figures need matplotlib: pip install starburst-hybrid[plots]"
 
 
 @pytest.mark.processes

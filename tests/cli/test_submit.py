@@ -89,7 +89,7 @@ spec:
 
 def test_a_job_whose_place_nobody_offers_stays_and_a_note_says_why(cli, write):
     why = "no offer that holds it has GPU type A100-80GB"
-    told = cli("submit", write("a.yaml", ON_A100))
+    told = cli("submit", "--allow-unsatisfiable", write("a.yaml", ON_A100))
     assert told.code == 0
     assert f"  note: stays on the cluster: {why}\n" in told.err
     assert why in cli("submit", "--dry-run", write("a.yaml", ON_A100)).out
@@ -304,3 +304,39 @@ def test_a_cluster_that_is_away_is_a_note_and_no_refusal(cli, past, write, monke
     told = cli("submit", write("a.yaml", manifest("a", "true")))
     assert told.code == 0
     assert "note: the cluster was not asked whether it takes it: " in told.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "lacks"),
+    [
+        ({"gpus": 1000}, "no node or offer has 1000 GPUs (the largest has "),
+        ({"gpus": 1, "gpu_type": "B9000"}, "no node or offer has GPUs of type B9000 (there are "),
+        ({"gpus": 1, "cpu": "9000"}, "no node or offer has 9000 CPUs (the largest has "),
+        ({"gpus": 1, "memory": "900Ti"}, "no node or offer has 9.216e+05 GiB of memory (the largest has "),
+        ({"gpus": 1000, "cloud": "never"}, "no node has 1000 GPUs (the largest has "),
+    ],
+    ids=["gpus", "gpu-type", "cpus", "memory", "never"],
+)
+def test_what_can_never_run_is_refused_and_the_resource_is_named(cli, write, asked, lacks):
+    text = json.loads(manifest("big", "true", gpus=asked["gpus"]))
+    spec = text["spec"]["template"]["spec"]
+    spec["containers"][0]["resources"]["limits"] |= {k: asked[k] for k in ("cpu", "memory") if k in asked}
+    if "gpu_type" in asked:
+        spec["nodeSelector"] = {"nvidia.com/gpu.product": asked["gpu_type"]}
+    if "cloud" in asked:
+        text["metadata"]["annotations"]["starburst.io/cloud"] = asked["cloud"]
+    file = write("big.yaml", json.dumps(text))
+    told = cli("submit", file)
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith(f"error: job big: {lacks}")
+    assert told.err.endswith("or submit it with --allow-unsatisfiable if such machines will come\n")
+    assert names(cli) == []
+    assert cli("submit", "--allow-unsatisfiable", file).code == 0
+    assert names(cli) == ["big"]
+
+
+def test_a_job_that_only_the_cloud_could_hold_and_may_not_leave_is_taken_with_a_warning(cli, write):
+    file = write("five.yaml", manifest("five", "true", gpus=8, cloud="never"))
+    told = cli("submit", file)
+    assert told.code == 0
+    assert "note: only the cloud could hold it, and its starburst.io/cloud says never: it waits\n" in told.err

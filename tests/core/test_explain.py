@@ -81,7 +81,7 @@ def test_a_wait_with_a_limit_names_need_end_sum_place_and_price():
         ),
         (
             job("a", 1, gpu_type="H100"),
-            "waits for 1 H100 GPU, to be had nowhere: the cluster could not hold it even if empty, "
+            "waits for 1 H100 GPU, which no site has: the cluster could not hold it even if empty, "
             "and no offer has H100 GPUs",
         ),
         (
@@ -90,7 +90,7 @@ def test_a_wait_with_a_limit_names_need_end_sum_place_and_price():
         ),
         (
             job("a", 0, cpus=100),
-            "waits for 100 CPUs, to be had nowhere: the cluster could not hold it even if empty, "
+            "waits for 100 CPUs, which no site has: the cluster could not hold it even if empty, "
             "and no offer has 100 CPUs (the largest has 64)",
         ),
     ],

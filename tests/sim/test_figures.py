@@ -110,7 +110,7 @@ def test_the_window_shows_a_stay_that_ended_with_a_return_and_the_waits_around_i
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "find_spec", lambda name: None)
-    with pytest.raises(SimulationError, match=r"pip install starburst-scheduler\[plots\]"):
+    with pytest.raises(SimulationError, match=r"pip install starburst-hybrid\[plots\]"):
         figures.require_matplotlib()
 
 

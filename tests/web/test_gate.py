@@ -24,7 +24,7 @@ from tests.web.test_api import ids, refused
 
 Make = Callable[..., str]
 READS = ["/jobs", "/jobs/wait", "/jobs/wait/explain", "/jobs/wait/events", "/jobs/wait/logs"]
-READS += ["/instances", "/cost", "/events", "/nodes", "/offers", "/summary"]
+READS += ["/queues", "/instances", "/cost", "/events", "/nodes", "/offers", "/summary"]
 
 
 def in_queue(name: str, queue: str) -> dict[str, Any]:

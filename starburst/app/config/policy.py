@@ -76,7 +76,9 @@ class PolicyConfig(Section):
     queue_limit: int | None = Field(
         None, ge=0, le=MOST, description="Q_max: beyond it the last job leaves at once; null is no limit"
     )
-    offload_cpu_only: bool = Field(True, description="jobs without GPUs leave at once")
+    offload_cpu_only: bool = Field(
+        True, description="jobs without GPUs leave at once, unless nodes without GPUs have room for them"
+    )
     cannot_leave: Literal["stay", "refuse"] = Field(
         "stay",
         description="what becomes of a job on Kubernetes that no cloud could run, for a volume that is not "

@@ -15,6 +15,7 @@ from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.jobs.dependencies import resolved
+from starburst.app.jobs.satisfiable import refuse_unsatisfiable
 from starburst.app.jobs.serializers import Keys, explanation_keys
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.reading import requests
@@ -152,19 +153,25 @@ def held(submissions: Iterable[Submission]) -> list[Submission]:
 
 
 def submit(
-    store: Store, submissions: Sequence[Submission], snapshots: SnapshotCache | None = None
+    store: Store,
+    submissions: Sequence[Submission],
+    snapshots: SnapshotCache | None = None,
+    *,
+    allow_unsatisfiable: bool = False,
 ) -> list[Keys]:
     """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each.
 
     `snapshots` is the cache of the calling process, if it has one.
 
     Raises:
-        UserError: one demands machines that nobody offers.
+        UserError: one demands machines that no offer has, or what neither cluster nor cloud could hold.
         QuotaError: more jobs would wait than may.
     """
     snapshots = snapshots or SnapshotCache(store)
     _refuse_barred(snapshots, submissions)
     submissions = _with_places(snapshots, submissions)
+    if not allow_unsatisfiable:
+        submissions = refuse_unsatisfiable(store, submissions)
     config = stored_config(store)
     store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]

@@ -296,7 +296,7 @@ def need_otel() -> None:
     except ModuleNotFoundError:
         there = False
     if not there:
-        raise UserError("tracing.endpoint: needs the extra: pip install 'starburst-scheduler[otel]'")
+        raise UserError("tracing.endpoint: needs the extra: pip install 'starburst-hybrid[otel]'")
 
 
 def _pace(store: Store, config: Config) -> Pace:

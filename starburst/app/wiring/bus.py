@@ -52,7 +52,7 @@ def bus_of(
         UserError: the extra is not installed.
     """
     if find_spec("aiomqtt") is None:
-        raise UserError("bus.kind: mqtt: needs the extra: pip install 'starburst-scheduler[mqtt]'")
+        raise UserError("bus.kind: mqtt: needs the extra: pip install 'starburst-hybrid[mqtt]'")
     from starburst.bus.mqtt import Broker, MqttBus  # noqa: PLC0415 - an optional dependency
 
     def path(name: str | None) -> Path | None:

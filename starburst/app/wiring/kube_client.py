@@ -34,5 +34,5 @@ def need_kubernetes() -> None:
     """
     if find_spec("kubernetes") is None:
         raise UserError(
-            "cluster.kind: kubernetes: needs the extra: pip install 'starburst-scheduler[kubernetes]'"
+            "cluster.kind: kubernetes: needs the extra: pip install 'starburst-hybrid[kubernetes]'"
         )

@@ -120,4 +120,4 @@ def need_sky() -> None:
         UserError: it is not installed.
     """
     if find_spec("sky") is None:
-        raise UserError("cloud.kind: skypilot: needs the extra: pip install 'starburst-scheduler[sky]'")
+        raise UserError("cloud.kind: skypilot: needs the extra: pip install 'starburst-hybrid[sky]'")

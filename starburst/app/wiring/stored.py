@@ -33,6 +33,16 @@ def live_core(store: Store) -> Scheduler:
     return scheduler
 
 
+def idle_core(store: Store) -> Scheduler:
+    """A scheduler with the nodes and offers of the running one, or of its config, and without any job."""
+    config = stored_config(store)
+    scheduler = Scheduler(config.settings())
+    nodes = queries.nodes(store)
+    offers = queries.offers(store) if nodes else config.cloud.known_offers()
+    scheduler.handle([NodesChanged(nodes or config.cluster.known_nodes()), OffersChanged(offers)], 0.0)
+    return scheduler
+
+
 def stored_config(store: Store) -> Config:
     """The config that `starburst up` last ran with here; the default if it never did."""
     data = store.fact("config")

@@ -57,6 +57,12 @@ class Backend(Protocol):
     def caps(self) -> list[Keys]:
         """The spending caps and their present state."""
 
+    def nodes(self) -> list[Keys]:
+        """The nodes of the cluster and their free capacity."""
+
+    def queues(self) -> list[Keys]:
+        """The queues and the numbers of their jobs by phase."""
+
     def log(
         self,
         row: JobRow,
@@ -68,8 +74,18 @@ class Backend(Protocol):
     ) -> bool:
         """Write a job's log, with `follow` until the job ends; whether there was any log."""
 
-    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
-        """Submit all or nothing, possibly held; the keys of `starburst submit`, or of its dry run."""
+    def submit(
+        self,
+        sources: Sequence[ManifestText],
+        *,
+        dry_run: bool,
+        hold: bool = False,
+        allow_unsatisfiable: bool = False,
+    ) -> list[Keys]:
+        """Submit all or nothing, possibly held; the keys of `starburst submit`, or of its dry run.
+
+        `allow_unsatisfiable`: also what no node and no offer could ever hold.
+        """
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
         """Request cancellation, possibly without a grace; the jobs as they were before."""

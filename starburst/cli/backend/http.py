@@ -82,6 +82,12 @@ class HttpBackend:
     def caps(self) -> list[Keys]:
         return self.client.caps()
 
+    def nodes(self) -> list[Keys]:
+        return self.client.nodes()
+
+    def queues(self) -> list[Keys]:
+        return self.client.queues()
+
     def log(
         self,
         row: JobRow,
@@ -101,12 +107,22 @@ class HttpBackend:
             raise UserError(str(error)) from None
         return found
 
-    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+    def submit(
+        self,
+        sources: Sequence[ManifestText],
+        *,
+        dry_run: bool,
+        hold: bool = False,
+        allow_unsatisfiable: bool = False,
+    ) -> list[Keys]:
         problems = [source.problem for source in sources if source.problem]
         if problems:
             raise UserError("\n".join(problems))
         return self.client.submit_files(
-            [(source.name, source.text) for source in sources], dry_run=dry_run, hold=hold
+            [(source.name, source.text) for source in sources],
+            dry_run=dry_run,
+            hold=hold,
+            allow_unsatisfiable=allow_unsatisfiable,
         )
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from starburst.app.config.home import Home
-from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows
+from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows, node_keys
 from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
@@ -70,6 +70,17 @@ class LocalBackend:
 
         return cap_rows(live_core(self.store))
 
+    def nodes(self) -> list[Keys]:
+        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
+
+        capacity = live_core(self.store).state.capacity
+        return [node_keys(node, capacity.free(node.name)) for node in capacity.nodes]
+
+    def queues(self) -> list[Keys]:
+        from starburst.app.jobs.queue_rows import queue_rows  # noqa: PLC0415 - reads the config
+
+        return queue_rows(self.store)
+
     def log(
         self,
         row: JobRow,
@@ -84,12 +95,21 @@ class LocalBackend:
 
         return asyncio.run(read_log(self.store, self.home, row.id, part, hand_on, follow=follow, note=note))
 
-    def submit(self, sources: Sequence[ManifestText], *, dry_run: bool, hold: bool = False) -> list[Keys]:
+    def submit(
+        self,
+        sources: Sequence[ManifestText],
+        *,
+        dry_run: bool,
+        hold: bool = False,
+        allow_unsatisfiable: bool = False,
+    ) -> list[Keys]:
         from starburst.app.jobs import submitting  # noqa: PLC0415 - reads manifests, which few commands do
 
         found = submitting.read_sources(self.store, sources, submitting.this_user(), submitter=OWNER)
         found = submitting.held(found) if hold else found
-        return submitting.dry_run(self.store, found) if dry_run else submitting.submit(self.store, found)
+        if dry_run:
+            return submitting.dry_run(self.store, found)
+        return submitting.submit(self.store, found, allow_unsatisfiable=allow_unsatisfiable)
 
     def cancel(self, names: Sequence[str], *, now: bool = False) -> list[JobRow]:
         from starburst.app.jobs import submitting  # noqa: PLC0415

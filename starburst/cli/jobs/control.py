@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
+from starburst.app.errors import UserError
+from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
+from starburst.cli.completion import complete_jobs, complete_queues
+from starburst.cli.jobs.names import job_ids
+from starburst.cli.jobs.selection import PHASES, Selection
 from starburst.cli.output import say
 from starburst.domain.job import Phase, is_over
-from starburst.store.listings.queries import SUBMITTED
+from starburst.store.listings.queries import SUBMITTED, JobRow
 
-Jobs = Annotated[list[str], typer.Argument(help="Ids, names or unique beginnings of them.")]
+Jobs = Annotated[
+    list[str],
+    typer.Argument(
+        help="Ids, names or unique beginnings of them; of arrays, all their jobs.",
+        autocompletion=complete_jobs,
+    ),
+]
+OpenJobs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Ids, names or unique beginnings of them; of arrays, all their jobs.",
+        autocompletion=complete_jobs,
+    ),
+]
 
 
 def cancel(
-    jobs: Jobs,
+    jobs: OpenJobs = None,
+    *,
+    user: Annotated[str | None, typer.Option("--user", help="All jobs of this user.")] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", help="All jobs of this queue.", autocompletion=complete_queues),
+    ] = None,
+    array: Annotated[
+        list[str] | None,
+        typer.Option("--array", help="All jobs of this array.", autocompletion=complete_jobs),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All jobs that have not ended.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before many are cancelled.")] = False,
     now: Annotated[
         bool,
         typer.Option("--now", help="Give no grace; over HTTP for admins. Also for jobs that stop already."),
@@ -23,16 +54,45 @@ def cancel(
 ) -> None:
     """Cancel jobs, wherever they are. A running one gets SIGTERM and its grace first."""
     with open_backend() as backend:
-        for row in backend.cancel(jobs, now=now):
+        names = job_ids(backend, [*(jobs or ()), *(array or ())])
+        if names and (user or queue or all_):
+            raise UserError("name jobs, or choose them with --user, --queue or --all; not both")
+        if not names:
+            if not (user or queue or all_):
+                raise UserError(
+                    "name the jobs to cancel, or choose them with --user, --queue, --array or --all"
+                )
+            names = _confirmed(_open_jobs(backend, user, queue or ()), yes=yes)
+        for row in backend.cancel(names, now=now) if names else ():
             said = f"is over already: {row.phase}" if is_over(row.phase) else "is being cancelled"
             say(f"job/{row.id} {said}")
         backend.note_if_down()
 
 
+def _open_jobs(backend: Backend, user: str | None, queues: list[str] | tuple[()]) -> list[JobRow]:
+    """The jobs that have not ended, of a user and of queues if given."""
+    return Selection([phase for phase in PHASES if not is_over(phase)], user, queues).rows(backend)
+
+
+def _confirmed(rows: list[JobRow], *, yes: bool) -> list[str]:
+    """The ids of these jobs, once the user agrees to cancel them."""
+    if not rows:
+        say("no such job is open", sys.stderr)
+        return []
+    if not yes:
+        alive = sum(row.phase in (Phase.RUNNING.value, Phase.STARTING.value) for row in rows)
+        of_users = ", ".join(sorted({row.user or "nobody" for row in rows}))
+        what = f"cancel {len(rows)} job{'s' if len(rows) > 1 else ''} of {of_users}, {alive} of them running"
+        if not sys.stdin.isatty():
+            raise UserError(f"would {what}; to do it without a question, add --yes")
+        typer.confirm(f"{what}?", abort=True)
+    return [row.id for row in rows]
+
+
 def hold(jobs: Jobs) -> None:
     """Keep jobs that wait out of the queue until they are released."""
     with open_backend() as backend:
-        for row in backend.hold(jobs):
+        for row in backend.hold(job_ids(backend, jobs)):
             say(f"job/{row.id} {_hold_answer(row.phase)}")
         backend.note_if_down()
 
@@ -40,7 +100,7 @@ def hold(jobs: Jobs) -> None:
 def release(jobs: Jobs) -> None:
     """Let held jobs wait again; their waits begin anew."""
     with open_backend() as backend:
-        for row in backend.release(jobs):
+        for row in backend.release(job_ids(backend, jobs)):
             held = row.phase in (SUBMITTED, Phase.HELD.value)
             say(f"job/{row.id} {'is being released' if held else f'is not held: it is {row.phase}'}")
         backend.note_if_down()

@@ -11,6 +11,8 @@ from starburst.app.jobs.serializers import decision_keys
 from starburst.app.times import local_clock
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
+from starburst.cli.completion import complete_jobs
+from starburst.cli.jobs.names import one_job
 from starburst.cli.output import Column, Format, Listing, OutputOption
 from starburst.domain.job import is_over
 from starburst.store.listings.queries import DecisionRow
@@ -18,7 +20,10 @@ from starburst.store.listings.queries import DecisionRow
 
 def events(
     subject: Annotated[
-        str | None, typer.Argument(metavar="[JOB|INSTANCE]", help="Only about this one; all if absent.")
+        str | None,
+        typer.Argument(
+            metavar="[JOB|INSTANCE]", help="Only about this one; all if absent.", autocompletion=complete_jobs
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on as they come; a job's until it ends.")
@@ -40,7 +45,7 @@ def _subject(backend: Backend, text: str) -> str:
     """The id of a machine or job."""
     if any(machine.id == text for machine in backend.instances(include_ended=True)):
         return text
-    return backend.job(text).id
+    return one_job(backend, text).id
 
 
 def _follow(backend: Backend, about: str | None, rows: list[DecisionRow], output: Format) -> None:

@@ -6,24 +6,29 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import job_keys, story_keys
 from starburst.app.times import age, local_clock
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.notes import note_if_forgotten
 from starburst.cli.backend.session import open_backend
+from starburst.cli.completion import complete_jobs, complete_phases, complete_queues
+from starburst.cli.jobs.folding import folded
+from starburst.cli.jobs.names import job_ids
+from starburst.cli.jobs.selection import PHASES, Selection, SiteName, SortKey, check_phases, since_time
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
 from starburst.core.model.decisions import usd
-from starburst.domain.job import Phase, is_over
+from starburst.domain.job import is_over
 from starburst.store.listings import queries
 from starburst.store.listings.queries import JobRow
 
 WATCH_S = 0.5
-PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+#: Rows of a table without `--limit`.
+MOST_ROWS = 50
 COLOURS = {
     "succeeded": "green",
     "failed": "red",
@@ -36,24 +41,51 @@ COLOURS = {
 
 
 def status(
-    job: Annotated[str | None, typer.Argument(help="One job: all about it, with its story.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            help="One job: all about it, with its decisions; an array: its jobs.",
+            autocompletion=complete_jobs,
+        ),
+    ] = None,
+    *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on: redrawn, or a line a change.")] = False,
     phases: Annotated[
-        list[str] | None, typer.Option("--phase", help="Only jobs in this phase; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--phase", help="Only jobs in this phase; may be repeated.", autocompletion=complete_phases
+        ),
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only this user's jobs.")] = None,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue", help="Only jobs of this queue; may be repeated.", autocompletion=complete_queues
+        ),
+    ] = None,
+    site: Annotated[SiteName | None, typer.Option("--site", help="Only jobs that run or ran there.")] = None,
+    since: Annotated[
+        str, typer.Option("--since", help="Only jobs submitted since: 2h, 7d, 2026-03-02, 2026-03-02T09:00.")
+    ] = "",
+    sort: Annotated[
+        SortKey | None, typer.Option("--sort", help="Order; tables: newest first, for programs: oldest.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help="At most so many rows, 0: all. Tables: 50, for programs: all."),
+    ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """List jobs, or tell one job's story."""
-    for phase in phases or ():
-        if phase not in PHASES:
-            raise UserError(f"--phase: {phase!r} is not a phase; choose one of {', '.join(PHASES)}")
+    check_phases(phases or ())
     with open_backend() as backend:
+        oldest = since_time(since, backend.now()) if since else None
+        chosen = Selection(phases or (), user, queues or (), site, oldest, sort)
         if output.for_people:
             backend.note_if_down()
             note_if_forgotten()
         if job is not None:
-            rows = backend.named([job])
+            rows = backend.named(job_ids(backend, [job]))
             if len(rows) == 1:
                 _tell(backend, rows[0], output, watch=watch)
             elif watch:
@@ -61,10 +93,22 @@ def status(
             else:
                 listing(backend.now()).print(rows, output)
         elif watch:
-            _watch(backend, lambda: backend.jobs(phases=phases, user=user), output)
+            _watch(backend, lambda: chosen.rows(backend), output)
         else:
-            rows = backend.jobs(phases=phases, user=user)
-            listing(backend.now()).print(rows, output)
+            _list(backend, chosen, output, limit)
+
+
+def _list(backend: Backend, chosen: Selection, output: Format, limit: int | None) -> None:
+    """Print the chosen jobs: for people the newest, with a row per array, and how many more there are."""
+    if not output.for_people:
+        rows = chosen.rows(backend)
+        listing(backend.now()).print(rows[: limit or None], output)
+        return
+    rows = folded(replace(chosen, sort=chosen.sort or SortKey.NEWEST).rows(backend))
+    most = MOST_ROWS if limit is None else limit or len(rows)
+    listing(backend.now()).print(rows[:most], output)
+    if len(rows) > most:
+        print(f"{len(rows) - most} more: --limit 0 lists them all, --phase or --since fewer", file=sys.stderr)
 
 
 def listing(now: float) -> Listing[JobRow]:

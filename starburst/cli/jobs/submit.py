@@ -16,6 +16,7 @@ from starburst.app.logs.sites import LogPart
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.jobs.apply_rest import apply_rest
+from starburst.cli.jobs.folding import array_members, array_title
 from starburst.cli.jobs.logs import show_log
 from starburst.cli.jobs.submit_options import COMMAND, SubmitOptions
 from starburst.cli.jobs.submit_sources import read_submission
@@ -55,7 +56,12 @@ def submit(options: SubmitOptions) -> None:
             backend.submit(found.texts, dry_run=True, hold=options.hold)
             for name in apply_rest(found.texts):
                 say(f"{name} applied", sys.stderr)
-        rows = backend.submit(found.texts, dry_run=options.dry_run, hold=options.hold)
+        rows = backend.submit(
+            found.texts,
+            dry_run=options.dry_run,
+            hold=options.hold,
+            allow_unsatisfiable=options.allow_unsatisfiable,
+        )
         if options.apply:
             rows = [_without_note(row) for row in rows]
         rows = [_with_notes(row, found.notes_of(row["name"])) for row in rows]
@@ -102,9 +108,13 @@ def _say(
     elif not output.for_people:
         print_data(rows, output)
     else:
-        for row in rows:
-            say(text(row))
-            for note in row["notes"]:
+        for members in array_members(rows):
+            if len(members) > 1:
+                title = array_title([str(row["id"]) for row in members])
+                say(f"job/{title} submitted: an array of {len(members):,} jobs")
+            else:
+                say(text(members[0]))
+            for note in dict.fromkeys(note for row in members for note in row["notes"]):
                 say(f"  note: {note}", sys.stderr)
     sys.stdout.flush()
 

@@ -131,6 +131,9 @@ class SubmitOptions:
     hold: Annotated[
         bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
     ] = False
+    allow_unsatisfiable: Annotated[
+        bool, typer.Option("--allow-unsatisfiable", help="Also what no node and no offer could ever hold.")
+    ] = False
     apply: Annotated[
         bool,
         typer.Option(

@@ -26,6 +26,9 @@ REMOTE = (
     "instances",
     "cost",
     "events",
+    "nodes",
+    "queues",
+    "top",
 )
 #: Local commands that users may expect to ask the server.
 OF_THE_HOME = ("reap", "token", "doctor")

@@ -67,6 +67,9 @@ class Capacity:
         self._ever: dict[Shape, bool] = {}
         #: Nodes on which more was in use than they had when they were last reported.
         self.shrunk: frozenset[str] = frozenset()
+        #: Nodes without GPUs: jobs without GPUs are placed there first.
+        self._plain: dict[str, _NodeState] = {}
+        self._promised: list[Slot] = []
         #: Nodes reserved for one job (core/steps/starvation.py).
         self._kept_for = ""
         self._kept: frozenset[str] = frozenset()
@@ -99,6 +102,7 @@ class Capacity:
                 left = replace(state.node, schedulable=False)
                 states[name] = replace(state, node=left, left=True)
         self._states = states
+        self._plain = {name: state for name, state in states.items() if not state.node.capacity.gpus}
         self.shrunk = frozenset(name for name, state in states.items() if min(state.free) < 0)
 
     def place(self, job: Job) -> tuple[Slot, ...] | None:
@@ -115,6 +119,24 @@ class Capacity:
             self.take(slots[-1:])  # the next tasks of the gang must not use the same resources
         self.give(slots)
         return tuple(slots) if len(slots) == len(job.tasks) else None
+
+    def promise_plain(self, job: Job) -> bool:
+        """Set room on nodes without GPUs aside for a job without GPUs; returns whether they have it now.
+
+        The room is free again after `end_promises`, when the job is in the queue.
+        """
+        slots = self.place(job) if self._plain else None
+        if slots is None or any(slot.where not in self._plain for slot in slots):
+            return False
+        self.take(slots)
+        self._promised += slots
+        return True
+
+    def end_promises(self) -> None:
+        """Free the room that was set aside for jobs that have joined the queue."""
+        if self._promised:
+            self.give(self._promised)
+            self._promised.clear()
 
     def would_hold(self, job: Job, freed: Callable[[str], Resources]) -> tuple[str, ...]:
         """Nodes for a job's tasks if `freed(node)` were free as well; empty if not all of them fit."""
@@ -165,6 +187,7 @@ class Capacity:
             state.add(slot.resources, 1)
             if state.left and not state.held:
                 del self._states[slot.where]
+                self._plain.pop(slot.where, None)
 
     def ever(self, job: Job) -> bool:
         """Whether the job would fit an empty cluster with every node schedulable; cached by shape."""
@@ -179,14 +202,22 @@ class Capacity:
         """An independent copy for trial placements."""
         twin = Capacity((), self._score)
         twin._states = {name: replace(s, others=dict(s.others)) for name, s in self._states.items()}
+        twin._plain = {name: twin._states[name] for name in self._plain}
         return twin
 
     def _best(self, demand: Resources, job: Job) -> str | None:
+        if self._plain and not demand.gpus:
+            plain = self._best_of(self._plain, demand, job)
+            if plain is not None:
+                return plain
+        return self._best_of(self._states, demand, job)
+
+    def _best_of(self, states: dict[str, _NodeState], demand: Resources, job: Job) -> str | None:
         gpus, cpu, memory = want = amount(demand)
         score = self._score
         closed = self._kept if job.id != self._kept_for else ()
         best_name, best_score = None, None
-        for name, state in self._states.items():
+        for name, state in states.items():
             free = state.free
             if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
                 continue

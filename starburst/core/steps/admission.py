@@ -85,7 +85,8 @@ def _leaves_at_once(state: State, job: Job) -> LeaveReason | None:
         return None
     if job.cloud is CloudChoice.ONLY:
         return LeaveReason.ONLY
-    if state.settings.offload_cpu_only and not job.resources.gpus:
+    # Nodes without GPUs are no other job's: each job of an array is promised room of its own there.
+    if state.settings.offload_cpu_only and not job.resources.gpus and not state.capacity.promise_plain(job):
         return LeaveReason.CPU_ONLY
     if state.settings.short_job_s and state.runtime_s(job) < state.settings.short_job_s:
         return LeaveReason.SHORT

@@ -127,7 +127,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
     names: tuple[str, ...] = ()
     position = _position(state, record) if in_line else None
     if job.cloud is CloudChoice.AUTO and never_fits and isinstance(offers, str):
-        nowhere = "to be had nowhere: the cluster could not hold it even if empty"
+        nowhere = "which no site has: the cluster could not hold it even if empty"
         parts = [f"waits for {_need(job)}, {nowhere}, and {offers}"]
     else:
         parts = [_wait(record, clock)]

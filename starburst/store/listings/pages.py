@@ -172,6 +172,20 @@ def counts(store: Store, queues: QueueScope) -> dict[str, int]:
     return {SUBMITTED: asked, **found} if asked else found
 
 
+def counts_by_queue(store: Store, queues: QueueScope) -> dict[str, dict[str, int]]:
+    """Numbers of jobs by queue and phase; phases without jobs are missing."""
+    j, r = t.jobs.c, t.requests.c
+    taken = _of(t.jobs, select(j.queue, j.phase, func.count()).group_by(j.queue, j.phase), None, queues)
+    asked = _of(t.requests, select(r.queue, func.count()).group_by(r.queue), None, queues).where(_REQUESTED)
+    found: dict[str, dict[str, int]] = {}
+    with store.read() as conn:
+        for queue, phase, count in conn.execute(taken):
+            found.setdefault(queue, {})[phase] = count
+        for queue, count in conn.execute(asked):
+            found.setdefault(queue, {})[SUBMITTED] = count
+    return found
+
+
 def _named(store: Store, text: str, queues: QueueScope) -> list[JobRow]:
     try:
         return [find(store, text, queues)]

@@ -16,7 +16,9 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, selec
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord
 from starburst.domain.clock import Pace
+from starburst.domain.cloud import Offer
 from starburst.domain.job import Adopted, Submission, Workload, is_over
+from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
@@ -240,6 +242,16 @@ def machines(conn: Connection, *, include_ended: bool = False) -> list[InstanceR
     return [codec.decode(InstanceRecord, text) for text in conn.scalars(chosen)]
 
 
+def nodes(store: Store) -> tuple[Node, ...]:
+    """The nodes of the cluster as last reported to the scheduler."""
+    return _document(store, "nodes", tuple[Node, ...]) or ()
+
+
+def offers(store: Store) -> tuple[Offer, ...]:
+    """The offers of the cloud as last reported to the scheduler."""
+    return _document(store, "offers", tuple[Offer, ...]) or ()
+
+
 def pace(store: Store) -> Pace:
     """The scheduler's clock; the wall clock in a new store."""
     with store.read() as conn:
@@ -275,6 +287,12 @@ def _requested(conn: Connection, conditions: list[ColumnElement[bool]], limit: i
     found = conn.execute(chosen.order_by(r.seq.desc()).limit(limit)).all()
     pace = _pace(conn)
     return [JobRow(*row[:5], SUBMITTED, pace.scheduler_time(row[5])) for row in found]
+
+
+def _document(store: Store, key: str, kind: type[codec.T]) -> codec.T | None:
+    with store.read() as conn:
+        body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == key))
+    return None if body is None else codec.decode(kind, body)
 
 
 def _pace(conn: Connection) -> Pace:

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from starburst import __version__
 from starburst.app.jobs.caps_view import cap_rows
+from starburst.app.jobs.queue_rows import queue_rows
 from starburst.app.jobs.serializers import (
     InstanceRow,
     cost_keys,
@@ -84,6 +85,12 @@ def nodes(context: ViewerContext) -> JSONResponse:
         return JSONResponse(
             [node_keys(node, core.state.capacity.free(node.name)) for node in core.state.capacity.nodes]
         )
+
+
+@router.get("/queues", summary="The queues and their jobs by phase", tags=["jobs"])
+def queues(context: ViewerContext) -> JSONResponse:
+    """An array of what `starburst queues -o json` shows; with a scoped token its queues only."""
+    return JSONResponse(queue_rows(context.store, context.principal.queues))
 
 
 @router.get("/offers", summary="What the cloud sells", tags=["machines"])

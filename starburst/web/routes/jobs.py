@@ -45,6 +45,9 @@ def submit(
     dry_run: Annotated[bool, Query(description="say what would happen; submit nothing")] = False,
     hold: Annotated[bool, Query(description="keep them out of the queue until they are released")] = False,
     user: Annotated[str, Query(max_length=MAX_USER, description="whose jobs; an admin may say so")] = "",
+    allow_unsatisfiable: Annotated[
+        bool, Query(description="also what no node and no offer could ever hold")
+    ] = False,
 ) -> JSONResponse:
     """Answers `id`, `name` and `notes` of each; of a dry run what `starburst submit --dry-run` does.
 
@@ -72,7 +75,8 @@ def submit(
         found = submitting.held(found)
     if dry_run:
         return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
-    return JSONResponse(submitting.submit(context.store, found, context.snapshots), 201)
+    rows = submitting.submit(context.store, found, context.snapshots, allow_unsatisfiable=allow_unsatisfiable)
+    return JSONResponse(rows, 201)
 
 
 @router.get("", summary="List jobs in order of arrival")

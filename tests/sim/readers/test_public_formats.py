@@ -149,7 +149,10 @@ def test_swf_errors(tmp_path: Path) -> None:
 def test_a_format_that_is_not_told(tmp_path: Path) -> None:
     path = tmp_path / "jobs"
     known = "csv, philly, helios, alibaba, swf, spec"
-    assert error(path, "hello\n") == f"jobs: unknown format: say which it is: {known}"
+    assert error(path, "hello\n") == (
+        "jobs: unknown format: the first line of a CSV names its columns, such as "
+        "job_id,arrival_h,duration_h,gpus"
+    )
     assert error(path, " \n") == "jobs: empty: give a file with jobs"
     with pytest.raises(SimulationError, match=f"jobs: format: xml: must be one of {known}"):
         read(path, "xml")

@@ -75,6 +75,14 @@
     next.scrollIntoView({ block: "nearest" });
   }
 
+  // What was searched for is on the screen.
+  function showHits() {
+    const jobs = document.querySelector('[data-part="jobs"]');
+    if (!jobs || !location.search) return;
+    const top = jobs.getBoundingClientRect().top;
+    if (top < 0 || top > innerHeight / 2) jobs.scrollIntoView({ block: "start" });
+  }
+
   // The search.
   const find = document.getElementById("q");
   function search() {
@@ -83,7 +91,7 @@
     if (find.value.trim()) asked.set("q", find.value.trim()); else asked.delete("q");
     const text = asked.toString();
     history.replaceState(null, "", text ? `/?${text}` : "/");
-    ask();
+    ask().then(showHits);
   }
   let typing = 0;
   find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 150); });
@@ -124,12 +132,13 @@
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
     history.pushState(null, "", link.getAttribute("href"));
-    ask();
+    ask().then(showHits);
   });
   addEventListener("popstate", () => {
     if (find && !body.dataset.back) find.value = new URLSearchParams(location.search).get("q") || "";
     ask();
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+  showHits();
   timer = setTimeout(ask, EVERY_MS);
 })();

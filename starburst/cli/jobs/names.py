@@ -1,0 +1,36 @@
+"""Jobs as arguments: what `-o name` prints (`job/ID`), and members of an array (`sweep[3]`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from starburst.app.errors import UserError
+from starburst.cli.backend.backend import Backend
+from starburst.store.listings.queries import JobRow
+
+_MEMBER = re.compile(r"(.+)\[([0-9]{1,6})\]")
+
+
+def one_job(backend: Backend, text: str) -> JobRow:
+    """The job that an argument names.
+
+    Raises:
+        UserError: an array has no job of this index.
+        StoreError: no job or several jobs have this name.
+    """
+    name = text.removeprefix("job/")
+    member = _MEMBER.fullmatch(name)
+    if member is None:
+        return backend.job(name)
+    array, index = member.groups()
+    found = [row for row in backend.named([array]) if row.id.endswith(f"-{int(index)}")]
+    if not found:
+        raise UserError(f"{array} has no job with the index {int(index)}")
+    return found[0]
+
+
+def job_ids(backend: Backend, texts: Iterable[str]) -> list[str]:
+    """The arguments as ids and names that the backend knows; the name of an array is kept."""
+    names = [text.removeprefix("job/") for text in texts]
+    return [one_job(backend, name).id if _MEMBER.fullmatch(name) else name for name in names]

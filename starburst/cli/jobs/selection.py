@@ -1,0 +1,101 @@
+"""Which jobs a command is about: the options that choose, sort and limit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from starburst.app.errors import UserError
+from starburst.cli.backend.backend import Backend
+from starburst.domain.job import Phase
+from starburst.store.listings.queries import SUBMITTED, JobRow
+from translator.duration import seconds
+
+PHASES = (SUBMITTED, *(phase.value for phase in Phase))
+
+
+class SortKey(str, Enum):
+    """The values of `--sort`."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    USER = "user"
+    QUEUE = "queue"
+    PHASE = "phase"
+    BILL = "bill"
+
+
+class SiteName(str, Enum):
+    """The values of `--site`."""
+
+    CLUSTER = "cluster"
+    CLOUD = "cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A choice of jobs; empty fields choose all."""
+
+    phases: Sequence[str] = ()
+    user: str | None = None
+    queues: Sequence[str] = ()
+    site: SiteName | None = None
+    #: Submitted at or after this time, scheduler seconds.
+    since: float | None = None
+    sort: SortKey | None = None
+
+    def rows(self, backend: Backend) -> list[JobRow]:
+        """The chosen jobs, sorted; in order of arrival without a sort key."""
+        rows = [row for row in backend.jobs(phases=self.phases, user=self.user) if self._chooses(row)]
+        if self.sort is SortKey.NEWEST:
+            rows.reverse()
+        elif self.sort is not None:
+            rows.sort(key=_KEYS[self.sort])
+        return rows
+
+    def _chooses(self, row: JobRow) -> bool:
+        return (
+            (not self.queues or row.queue in self.queues)
+            and (self.site is None or row.site == self.site.value)
+            and (self.since is None or row.submitted_at >= self.since)
+        )
+
+
+_KEYS: dict[SortKey, Callable[[JobRow], Any]] = {
+    SortKey.OLDEST: lambda row: 0,
+    SortKey.USER: lambda row: row.user,
+    SortKey.QUEUE: lambda row: row.queue,
+    SortKey.PHASE: lambda row: PHASES.index(row.phase),
+    SortKey.BILL: lambda row: -row.cloud_micro_usd,
+}
+
+
+def check_phases(phases: Sequence[str]) -> None:
+    """Refuse an unknown phase.
+
+    Raises:
+        UserError: it is none.
+    """
+    for phase in phases:
+        if phase not in PHASES:
+            raise UserError(f"--phase: {phase!r} is not a phase; choose one of {', '.join(PHASES)}")
+
+
+def since_time(text: str, now: float) -> float:
+    """The time that `--since` means: a duration before `now`, or a date or time of the local zone.
+
+    Raises:
+        UserError: the text is neither.
+    """
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        pass
+    try:
+        return now - seconds(text)
+    except ValueError:
+        mend = "write a duration such as 2h or 7d, or a time such as 2026-03-02"
+        raise UserError(f"--since: {text!r}: {mend}") from None
