@@ -144,7 +144,7 @@ def test_an_alias_may_repeat_much_in_a_large_document() -> None:
 
 def test_a_script_that_sbatch_would_take_without_options_is_named() -> None:
     (chunk,) = chunks("#!/bin/bash\npython train.py\n#SBATCH --gres=gpu:1\n")
-    with pytest.raises(ManifestErrors, match="is a script without #SBATCH lines at its top"):
+    with pytest.raises(ManifestErrors, match="starburst submit takes it if #SBATCH lines are at its top"):
         load(chunk, "train.sbatch", 1)
 
 

@@ -10,18 +10,19 @@ from typing import Any
 
 from translator.errors import ManifestErrors
 from translator.field import Field, ManifestReport
+from translator.intake.kinds import TASK_KEYS
 from translator.kinds.command_job import CommandJob
 from translator.kinds.local_files import NO_FILES, LocalFiles
 from translator.kinds.overrides import NONE, Overrides
 from translator.kinds.prelude import Prelude
 from translator.kinds.sbatch.directives import is_batch_script, read_script
 from translator.kinds.sbatch.script import SbatchReader
-from translator.kinds.sky.task import KEYS, is_task, read_task
+from translator.kinds.sky.task import is_task, read_task
 from translator.kinds.workdir import with_directory
 from translator.manifests.documents import chunks, load
 
 #: A line that a SkyPilot task has and no manifest; it spares most texts a second reading.
-_TASK_LINE = re.compile(rf"^(?:{'|'.join(sorted(KEYS))})[ \t]*:", re.MULTILINE)
+_TASK_LINE = re.compile(rf"^(?:{'|'.join(sorted(TASK_KEYS))})[ \t]*:", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,10 +99,8 @@ def load(chunk: Chunk, source: str, document: int, scalars: type[yaml.CSafeLoade
         return ManifestErrors([ManifestError(source, document, field, value, mend)])
 
     if _SCRIPT.match(chunk.text):
-        mend = (
-            "is a script without #SBATCH lines at its top; submit its command: starburst submit -- sh SCRIPT"
-        )
-        raise error("", None, mend)
+        mend = "starburst submit takes it if #SBATCH lines are at its top, else as a command: -- sh SCRIPT"
+        raise error("", None, f"is a script, no manifest; {mend}")
     try:
         _measure(chunk.text)
         loader = scalars(chunk.text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from translator.field import Field, Fields
+from translator.intake.kinds import TASK_KEYS
 from translator.kinds.command_job import CommandJob, job_name
 from translator.kinds.local_files import LocalFiles, WantedPath
 from translator.kinds.overrides import Overrides
@@ -12,8 +13,6 @@ from translator.kinds.prelude import MOUNTS, WORK, Prelude
 from translator.kinds.sky.resources import read_resources
 from translator.manifests.arrays import read_span
 
-#: Keys by which a document without a kind is known to be a task.
-KEYS = frozenset({"run", "setup", "resources", "num_nodes", "file_mounts", "workdir", "envs"})
 #: Files whose patterns SkyPilot applies to a workdir: the first that is there.
 IGNORE_FILES = (".skyignore", ".gitignore", ".starburstignore")
 MAX_NODES = 1000
@@ -60,7 +59,7 @@ def is_task(document: Field) -> bool:
     """Whether a document is a SkyPilot task: it has keys of one, and neither kind nor apiVersion."""
     value = document.value
     has_kind = isinstance(value, dict) and (value.get("kind") is not None or value.get("apiVersion"))
-    return isinstance(value, dict) and not has_kind and bool(KEYS & value.keys())
+    return isinstance(value, dict) and not has_kind and bool(TASK_KEYS & value.keys())
 
 
 def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJob:
