@@ -57,28 +57,29 @@ def require_matplotlib() -> None:
         raise SimulationError("--out: figures need matplotlib: pip install starburst-hybrid[plots]")
 
 
-def write_figures(points: Sequence[Point], out: Path) -> list[Path]:
-    """Write the figures of a sweep into a directory; returns the files."""
-    written = _save(cost_against_jct(points), out / "cost-jct")
+def write_figures(points: Sequence[Point], out: Path, title: str = "") -> list[Path]:
+    """Write the figures of a sweep into a directory, under this title; returns the files."""
+    written = _save(cost_against_jct(points, title), out / "cost-jct")
     if any(axis in points[0].changed for axis in LOAD_AXES):
-        written += _save(cost_against_load(points), out / "cost-load")
+        written += _save(cost_against_load(points, title), out / "cost-load")
     gantt = out / "gantt.svg"
     gantt.write_text(points[knee([_cost_and_jct(p) for p in points])].gantt, encoding="utf-8")
     return [*written, gantt]
 
 
-def cost_against_jct(points: Sequence[Point]) -> Figure:
-    """All points of the grid, and a Pareto front including No-Wait for each cluster."""
-    figure, axes = _figure("mean completion time (h)", "cloud cost (GPU-hours)")
+def cost_against_jct(points: Sequence[Point], title: str = "") -> Figure:
+    """All points of the grid; for each cluster No-Wait, the Pareto front and the advised point."""
+    figure, axes = _figure("mean completion time (h)", "cloud cost ($)", title)
     clusters = _series(points, *(name for name in points[0].changed if name not in LOAD_AXES))
     # The axis whose values label the points; with several clusters there is no room for labels.
     policies = [name for name in points[0].changed if name not in LOAD_AXES]
-    beside = policies[-1] if policies and len(clusters) == 1 else ""
+    numbers = [name for name in policies if isinstance(points[0].changed[name], int | float)]
+    beside = (numbers or policies)[-1] if policies and len(clusters) == 1 else ""
     for number, (name, series) in enumerate(_series(points, *LOAD_AXES, beside)):
         axes.plot(
             [p.result.mean_jct_h for p in series],
-            [p.result.cloud_cost for p in series],
-            linestyle="",
+            [p.result.cloud_cost_usd for p in series],
+            linewidth=0.8,
             marker=MARKS[number % len(MARKS)],
             markersize=7,
             markeredgecolor="white",
@@ -91,7 +92,7 @@ def cost_against_jct(points: Sequence[Point]) -> Figure:
     if beside:
         named = [(p, shown(p.changed[beside])) for p in fronts[0][1]]
         _label(axes, named, (-5, -11), "right")
-        axes.set_title(f"numbers on the front: {beside}", loc="left", fontsize=9, color="#555")
+        axes.set_title(f"beside the points of the front: {beside}", loc="left", fontsize=9, color="#555")
     elif len(clusters) > 1:
         _label(axes, [(front[0], name) for name, front in fronts if front], (8, -3), "left")
     _legend(figure, axes)
@@ -101,28 +102,33 @@ def cost_against_jct(points: Sequence[Point]) -> Figure:
 def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
     """Draw one cluster's Pareto front and its No-Wait; returns the points on the front, by cost."""
     base = points[0].no_wait
-    pairs = [*map(_cost_and_jct, points), (base.cloud_cost, base.mean_jct_h)]
+    pairs = [*map(_cost_and_jct, points), (base.cloud_cost_usd, base.mean_jct_h)]
     front = pareto_front(pairs)
+    cost_usd, jct_h = pairs[knee(pairs)]
+    ring: dict[str, Any] = {"facecolors": "none", "edgecolors": "#c00", "linewidths": 1.6, "zorder": 4}
+    axes.scatter(jct_h, cost_usd, s=170, label="advised", **ring)
     style: dict[str, Any] = {"color": "#999", "linewidth": 1.2, "zorder": 1, "label": "Pareto front"}
     axes.plot([pairs[i][1] for i in front], [pairs[i][0] for i in front], **style)
-    axes.scatter(base.mean_jct_h, base.cloud_cost, marker="x", s=50, color="#222", label="No-Wait", zorder=2)
+    axes.scatter(
+        base.mean_jct_h, base.cloud_cost_usd, marker="x", s=50, color="#222", label="No-Wait", zorder=2
+    )
     return [points[i] for i in front if i < len(points)]
 
 
-def cost_against_load(points: Sequence[Point]) -> Figure:
+def cost_against_load(points: Sequence[Point], title: str = "") -> Figure:
     """Cost over offered load: a line per combination of the other swept fields, and No-Wait."""
-    figure, axes = _figure("load (GPU-hours arriving per GPU-hour of the cluster)", "cloud cost (GPU-hours)")
+    figure, axes = _figure("load (GPU-hours arriving per GPU-hour of the cluster)", "cloud cost ($)", title)
     for number, (name, series) in enumerate(_series(points, *LOAD_AXES)):
         along = sorted(series, key=lambda p: p.load)
         axes.plot(
             [p.load for p in along],
-            [p.result.cloud_cost for p in along],
+            [p.result.cloud_cost_usd for p in along],
             marker=MARKS[number % len(MARKS)],
             markeredgecolor="white",
             color=COLOURS[number % len(COLOURS)],
             label=name,
         )
-    bases = sorted({(p.load, p.no_wait.cloud_cost) for p in points})
+    bases = sorted({(p.load, p.no_wait.cloud_cost_usd) for p in points})
     axes.plot(*zip(*bases, strict=True), linestyle="--", marker="x", color="#222", label="No-Wait")
     axes.set_ylim(bottom=0)
     _legend(figure, axes)
@@ -130,7 +136,7 @@ def cost_against_load(points: Sequence[Point]) -> Figure:
 
 
 def _cost_and_jct(point: Point) -> tuple[float, float]:
-    return point.result.cloud_cost, point.result.mean_jct_h
+    return point.result.cloud_cost_usd, point.result.mean_jct_h
 
 
 def _series(points: Sequence[Point], *without: str) -> list[tuple[str, list[Point]]]:
@@ -144,17 +150,19 @@ def _series(points: Sequence[Point], *without: str) -> list[tuple[str, list[Poin
     return [(name or "simulated", list(group)) for name, group in groupby(ordered, common)]
 
 
-def _figure(x: str, y: str) -> tuple[Figure, Axes]:
+def _figure(x: str, y: str, title: str) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and slow to import
 
     figure = Figure(figsize=(7.6, 4.6), layout="constrained")
     axes = figure.add_subplot()
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(color="#e6e6e6")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("${x:,.0f}")
     return figure, axes
 
 
@@ -168,7 +176,7 @@ def _label(
     axes.autoscale_view()
     taken: list[tuple[float, float]] = []
     for point, name in named:
-        at = (point.result.mean_jct_h, point.result.cloud_cost)
+        at = (point.result.mean_jct_h, point.result.cloud_cost_usd)
         x, y = axes.transData.transform(at)
         if all(abs(x - u) > 7 * len(name) or abs(y - v) > 14 for u, v in taken):
             axes.annotate(name, at, offset, textcoords="offset points", ha=side, fontsize=8, color="#333")

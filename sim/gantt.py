@@ -14,7 +14,7 @@ COLOURS = (
     *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2"),
     *("#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#86bcb6"),
 )
-INK, FAINT, CLOUD = "#222", "#bbb", "#f3f7fc"
+INK, FAINT, CLOUD = "#222", "#bbbbbb", "#f3f7fc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,8 @@ class _Rows:
             f'fill="{self._colour.get(span.job_id, FAINT)}"{style}><title>{escape(tip)}</title></rect>'
         )
         if label and x2 - x1 > 6.0 * len(span.job_id):
-            self._text(x1 + 3, y + ROW - 4, span.job_id, "start", "#fff")
+            ink = ink_on(self._colour.get(span.job_id, FAINT))
+            self._text(x1 + 3, y + ROW - 4, span.job_id, "start", INK if span.cut else ink)
 
     def _axis(self, y: int) -> None:
         step = _tick(self._length)
@@ -138,6 +139,12 @@ class _Rows:
         self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}">{escape(text)}</text>'
         )
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever is the more readable on a colour `#rrggbb`; by its relative luminance."""
+    red, green, blue = ((int(colour[i : i + 2], 16) / 255) ** 2.2 for i in (1, 3, 5))
+    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 else "#000000"
 
 
 def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from multiprocessing import active_children, get_context
@@ -200,7 +202,8 @@ def _over_the_cores(
     )
     with pool:
         try:
-            futures = {pool.submit(_work, spec): spec for spec in specs}
+            with _interrupts_ignored():
+                futures = {pool.submit(_work, spec): spec for spec in specs}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException:
@@ -214,6 +217,19 @@ def _over_the_cores(
 def _one(trace: Trace, spec: Spec, engine: str) -> _Done:
     done = run(trace, spec, engine)
     return _Done(done.result, done.as_dict(spec), picture(trace, done.outcomes, spec))
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C while worker processes are started: they inherit that before they can ask for it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 #: Trace and engine of a worker process.

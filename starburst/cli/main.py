@@ -40,6 +40,8 @@ COMMANDS = {
     "cost": "jobs.cost",
     "events": "jobs.events",
     "token": "service.token",
+    "backup": "service.backup",
+    "restore": "service.backup",
     "doctor": "service.doctor",
     "config": "service.config",
     "simulate": "tools.simulate",
@@ -136,4 +138,6 @@ def run() -> None:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)  # the shell's prompt goes to a line of its own, behind ^C
     sys.exit(130)

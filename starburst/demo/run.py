@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -27,7 +28,7 @@ from starburst.demo.jobs import SPEED, DemoJob, demo_jobs
 from starburst.demo.record import history, lost, ran_twice, worked_s
 from starburst.demo.view import View, line
 from starburst.domain.cloud import InstancePhase
-from starburst.domain.job import Phase
+from starburst.domain.job import Phase, is_over
 from starburst.domain.money import Money
 from starburst.policy.waiting import hours
 from starburst.runs.ports import Cloud
@@ -37,6 +38,8 @@ from starburst.store.store import Store
 #: Wall seconds after which the demo is aborted.
 LIMIT_S = 85.0
 FRAMES_PER_S = 6
+#: Longest wait for the ends of jobs after Ctrl-C, wall seconds.
+END_S = 15.0
 DEMO_CONFIG = {
     "policy": {"budget_percent": 50, "prior_gpus": 1.7, "prior_runtime": "1h", "t_max": "40m"},
     "cluster": {
@@ -83,7 +86,15 @@ def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
     with home.lock(), Store.open(home.database) as store:
         demo = _Demo(home, config, store, jobs, console)
         asyncio.run(demo.run())
+        if demo.interrupted:
+            raise DemoInterruptedError(
+                f"interrupted; its jobs were ended, and their files are in {home.root}"
+            )
         return _summarise(demo, out, store, seed=seed, wall_s=time.monotonic() - began)
+
+
+class DemoInterruptedError(Exception):
+    """The user ended the demo with Ctrl-C."""
 
 
 class _Demo:
@@ -99,19 +110,36 @@ class _Demo:
         self._console = console
         self.controller: Controller = build(home, config, store, observers=[self])
         self._start = self.controller.now()
+        self.interrupted = False
         self._view = View(self.controller.scheduler, self._start, len(jobs))
 
     async def run(self) -> None:
         stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         async with running(self.controller.run(stop), "controller") as controller:
             try:
                 async with running(self._submit(), "submitter") as submitter:
                     with self._screen() as live, fail_after(LIMIT_S):
                         await self._until_done(controller, live)
-                    await submitter
+                    if not self.interrupted:
+                        await submitter
+                if self.interrupted:
+                    await self._end_jobs()
             finally:
                 stop.set()
                 await controller
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+
+    async def _end_jobs(self) -> None:
+        """Cancel all jobs without a grace, and wait until nothing of them is alive; END_S at most."""
+        with Store.open(self._database) as store:
+            live = [row.id for row in queries.jobs(store) if not is_over(row.phase)]
+            store.cancel(live, time.time(), now=True)
+        give_up = time.monotonic() + END_S
+        while self.controller.scheduler.state.jobs and time.monotonic() < give_up:
+            await asyncio.sleep(1 / FRAMES_PER_S)
 
     async def _submit(self) -> None:
         """Submit the jobs over a separate connection, as another process would."""
@@ -122,7 +150,7 @@ class _Demo:
                 store.submit([job.submission], time.time())
 
     async def _until_done(self, controller: asyncio.Task[None], live: Live | None) -> None:
-        while not self._done():
+        while not (self.interrupted or self._done()):
             if controller.done():
                 controller.result()
             if live is not None:

@@ -53,7 +53,7 @@ def trouble(error: BaseException, path: Path | None) -> StoreError | None:
     if said.startswith(LOCKED):
         return BusyError(f"{where}: {_busy(path)}; wait for that to end, and ask again")
     if said.startswith(DAMAGED):
-        mend = "stop what uses it, then put a good copy in its place or move it away, which forgets its jobs"
+        mend = "stop what uses it, then starburst restore a backup, or move it away, which forgets its jobs"
         return DamagedError(f"{where}: is damaged ({said}); {mend}")
     if said.startswith((*FULL, *OUT_OF_REACH)):
         full = "" if path is None else no_room(path)

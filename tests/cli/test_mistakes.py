@@ -80,8 +80,8 @@ def test_a_database_that_is_damaged_inside(cli, home, past):
     told = cli("status")
     assert told.code == 2
     said = (
-        f"{file}: is damaged (database disk image is malformed); stop what uses it, then put a good copy in "
-        "its place or move it away, which forgets its jobs"
+        f"{file}: is damaged (database disk image is malformed); stop what uses it, then starburst restore "
+        "a backup, or move it away, which forgets its jobs"
     )
     assert told.err.splitlines()[-1] == f"error: {said}"
 

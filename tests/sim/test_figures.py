@@ -12,6 +12,7 @@ import pytest
 from sim import figures
 from sim.errors import SimulationError
 from sim.figures import cost_against_jct, cost_against_load, knee, pareto_front, write_figures
+from sim.gantt import COLOURS, ink_on
 from sim.run import run
 from sim.spec import Spec
 from sim.sweep import Point, parse_axis, sweep
@@ -69,11 +70,14 @@ def test_cost_is_drawn_against_load_only_where_load_was_swept(points: list[Point
 def test_lines_hold_the_results(points: list[Point]) -> None:
     (axes,) = cost_against_jct(points).axes
     drawn = {(float(x), float(y)) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)}
-    assert {(p.result.mean_jct_h, p.result.cloud_cost) for p in points} <= drawn
+    assert {(p.result.mean_jct_h, p.result.cloud_cost_usd) for p in points} <= drawn
     (axes,) = cost_against_load(points).axes
     *policies, base = axes.lines
     assert base.get_label() == "No-Wait"
-    assert list(base.get_ydata()) == [points[4].no_wait.cloud_cost, points[0].no_wait.cloud_cost]
+    assert list(base.get_ydata()) == [
+        points[4].no_wait.cloud_cost_usd,
+        points[0].no_wait.cloud_cost_usd,
+    ]
     assert {line.get_label() for line in policies} == {
         f"waiting {name}, budget {p}" for name in ("compute", "constant") for p in (10, 100)
     }
@@ -83,8 +87,32 @@ def test_axes_have_units_and_a_legend(points: list[Point]) -> None:
     for figure in (cost_against_jct(points), cost_against_load(points)):
         (axes,) = figure.axes
         assert "(" in axes.get_xlabel()
-        assert axes.get_ylabel() == "cloud cost (GPU-hours)"
+        assert axes.get_ylabel() == "cloud cost ($)"
         assert "No-Wait" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_the_title_names_the_trace_and_the_advised_point_is_marked(points: list[Point]) -> None:
+    figure = cost_against_jct(points, "jobs.csv, 300 jobs on 4 × 8 GPUs")
+    assert figure.get_suptitle() == "jobs.csv, 300 jobs on 4 × 8 GPUs"
+    (axes,) = figure.axes
+    rings = [ring for ring in axes.collections if ring.get_label() == "advised"]
+    assert len(rings) == 2, "one for each cluster"
+    marked = {tuple(map(float, ring.get_offsets()[0])) for ring in rings}
+    base = [(p.no_wait.mean_jct_h, p.no_wait.cloud_cost_usd) for p in points]
+    assert marked <= {*base, *((p.result.mean_jct_h, p.result.cloud_cost_usd) for p in points)}
+
+
+def test_labels_are_readable_on_every_colour() -> None:
+    """A contrast of at least 4.5 (WCAG 2, AA) between each bar and its label."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colour in COLOURS:
+        dark, light = sorted((luminance(colour), luminance(ink_on(colour))))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, colour
 
 
 def test_the_window_shows_a_short_trace_whole() -> None:

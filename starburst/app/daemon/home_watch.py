@@ -70,7 +70,7 @@ async def _read(database: Path, look_through: Callable[[Path], str]) -> None:
         return
     if found:
         raise DamagedError(
-            f"{database}: is damaged ({found}); put a good copy in its place or move it away, which forgets "
+            f"{database}: is damaged ({found}); starburst restore a backup, or move it away, which forgets "
             "its jobs; those that run go on meanwhile"
         )
 

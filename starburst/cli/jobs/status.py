@@ -170,7 +170,7 @@ def _redraw(backend: Backend, look: Callable[[], list[JobRow]], output: Format) 
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+    with Live(auto_refresh=False, screen=True) as live:
         while True:
             rows = look()
             counts = Counter(row.phase for row in rows)

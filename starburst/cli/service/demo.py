@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 
 from starburst.app.errors import UserError
-from starburst.demo.run import run_demo, tell
+from starburst.demo.run import DemoInterruptedError, run_demo, tell
 
 
 def demo(
@@ -31,6 +32,9 @@ def demo(
         tell(summary, console)
         if json_file is not None:
             json_file.write_text(json.dumps(asdict(summary), indent=2) + "\n")
+    except DemoInterruptedError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        raise typer.Exit(130) from None
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; choose another --out or --json") from None
     if summary.lost or summary.ran_twice or summary.leaked_instances or summary.failed:

@@ -31,7 +31,7 @@ REMOTE = (
     "top",
 )
 #: Local commands that users may expect to ask the server.
-OF_THE_HOME = ("reap", "token", "doctor")
+OF_THE_HOME = ("reap", "token", "doctor", "backup", "restore")
 
 
 def choose(server: str, command: str, *, typed: bool, insecure: bool = False) -> None:

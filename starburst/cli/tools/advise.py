@@ -31,11 +31,14 @@ from starburst.cli.tools.traces import (
     check_all,
     jobs_of,
     make_directory,
+    title_of,
 )
 from starburst.core.model.settings import Settings
 from starburst.domain.node import Node
 
 DEFAULT = Spec()
+#: With fewer jobs the knee of the curve is mostly noise.
+FEW_JOBS = 500
 #: Policies that a budget has no effect on.
 WITHOUT_BUDGET = ("no-wait", "infinite")
 WITH_BUDGET = "|".join(name for name in CHOICES["waiting"] if name not in WITHOUT_BUDGET)
@@ -120,7 +123,10 @@ def advise(options: AdviseOptions) -> None:
     with at_work(f"simulating {len(trace):,} jobs") as progress:
         points = sweep(trace, spec, [BUDGETS], progress=progress)
     if out is not None:
-        write_figures(points, out)
+        write_figures(points, out, title_of(options.jobs, trace, [spec]))
+    if len(trace) < FEW_JOBS:
+        few = f"{len(trace)} jobs are few: the advice may be chance; from {FEW_JOBS} jobs on it is sounder"
+        print(f"note: {few}", file=sys.stderr)
     _print(points, options.output)
 
 

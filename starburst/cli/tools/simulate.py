@@ -13,7 +13,7 @@ from starburst.cli.tools.options import command, typed
 from starburst.cli.tools.packed import simulate_packed_cloud
 from starburst.cli.tools.simulate_options import SimulateOptions
 from starburst.cli.tools.simulate_report import outcomes_csv, points_csv, points_listing, summary
-from starburst.cli.tools.traces import at_work, check_all, jobs_of, make_directory, write
+from starburst.cli.tools.traces import at_work, check_all, jobs_of, make_directory, title_of, write
 
 
 @command(SimulateOptions)
@@ -67,5 +67,5 @@ def _grid(options: SimulateOptions, spec: Spec, texts: list[str]) -> None:
     listing = points_listing(points)
     if options.out is not None:
         write("--out", options.out / "results.csv", points_csv(points))
-        write_figures(points, options.out)
+        write_figures(points, options.out, title_of(options.jobs, trace, [cell for _, cell in cells]))
     listing.print(points, options.output)

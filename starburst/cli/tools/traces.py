@@ -57,6 +57,15 @@ def check_all(trace: Trace, specs: list[Spec]) -> None:
         check_fits(trace, spec)
 
 
+def title_of(file: str | None, trace: Trace, specs: list[Spec]) -> str:
+    """The title of a figure: which jobs, and on which cluster."""
+    given = "finished jobs of this home" if file is None else Path(file).name
+    name = "generated jobs" if "{" in given else given
+    sizes = {f"{spec.nodes} × {spec.gpus_per_node} GPUs" for spec in specs}
+    cluster = "several clusters" if len(sizes) > 1 else min(sizes)
+    return f"{name}: {len(trace):,} jobs on {cluster}"
+
+
 def make_directory(out: Path) -> None:
     """Make the directory of `--out`."""
     try:

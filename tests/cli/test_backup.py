@@ -1,0 +1,52 @@
+"""`starburst backup` and `restore`: one consistent file, and the way back."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from starburst.app.config.home import Home
+from tests.cli.answers import one_line
+from tests.cli.conftest import Cli
+from tests.cli.past import Past
+
+
+def test_what_was_backed_up_comes_back_and_what_was_there_is_kept(
+    cli: Cli, past: Past, home: Path, tmp_path: Path
+) -> None:
+    past.morning()
+    copy = tmp_path / "copy.db"
+    assert cli("backup", copy).out == f"{copy}: 5 jobs, of {home}\n"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert not list(tmp_path.glob("copy.db-*"))
+    past.submit("late-66666")
+    past.store.close()
+    told = cli("restore", copy, "--yes")
+    assert told.code == 0
+    assert f"{home / 'starburst.db'}: restored, 5 jobs; what was there is starburst.db.before-" in told.out
+    assert cli("status", "late").code == 2
+    assert cli("status", "wait").code == 0
+    (before,) = [
+        file for file in home.glob("starburst.db.before-*") if not file.name.endswith(("-wal", "-shm"))
+    ]
+    again = cli("restore", before, "-y")
+    assert "restored, 6 jobs" in again.out
+
+
+def test_a_restore_asks_and_needs_the_scheduler_to_be_down(
+    cli: Cli, past: Past, tmp_path: Path, home: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    assert cli("backup", copy).code == 0
+    assert one_line(cli("restore", copy)).endswith("to do it without a question, add --yes")
+    with Home(home).lock():
+        assert "another starburst runs here" in one_line(cli("restore", copy, "-y"))
+
+
+def test_files_that_will_not_do(cli: Cli, past: Past, tmp_path: Path, home: Path) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("no database" * 100)
+    assert one_line(cli("backup", text)).endswith("cannot be made (File exists); name a new file")
+    assert "is no store of Starburst" in one_line(cli("restore", text, "-y"))
+    assert "there is no such file" in one_line(cli("restore", tmp_path / "none.db", "-y"))
+    assert cli("status").code == 0
