@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_is_a_job_with_the_directory_it_was_typed_in(cli: Cli, past: Past, here: Path) -> None:
     words = ["--gpus", "A100:2", "--cpus", "4", "--memory", "8Gi", "--env", "LR=0.1", "--max-wait", "1h"]
     words += ["--time", "2h", "--retries", "2", "--image", "me/train"]
-    told = cli("submit", *words, "--", "python", "train.py", "--epochs", "3")
+    told = cli("submit", "--allow-unsatisfiable", *words, "--", "python", "train.py", "--epochs", "3")
     assert told.code == 0
     assert told.err.startswith(f"taking along {here}: 1 file, ")
     (request,) = past.store.requests(9)
