@@ -27,7 +27,8 @@ sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with 
 	$(BIN)/python tests/translator/skypilot/check_schema.py
 	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid tests/security $(ARGS)
 
-fuzz: $(VENV)/.dev  ## bent manifests through submit, translate and adoption; ARGS="--minutes 60" for longer
+fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; then bent ones, for five minutes; ARGS="--minutes 60" for longer
+	$(BIN)/python -m tests.translator.executed.test_executed
 	$(BIN)/python -m tests.translator.fuzz $(ARGS)
 
 soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour

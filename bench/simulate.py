@@ -108,7 +108,7 @@ def one(what: str, engine: str, jobs: int) -> dict[str, Any]:
     """Simulate; the array engine a second time, for the first call compiles or loads what it has compiled."""
     trace = synthetic(jobs) if what == "synthetic" else philly()
     spec = SPECS[what]
-    simulate = import_module(f"sim.{engine}_engine").simulate
+    simulate = import_module(f"sim.engines.{engine}_engine").simulate
     seconds = []
     for _ in range(2 if engine == "array" else 1):
         begin = time.process_time()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sim import core_engine
+from sim.engines import core_engine
 from sim.errors import SimulationError
 from sim.outcomes import Outcomes, QueueResult, Result, measure, measure_queues
 from sim.spec import Spec
@@ -23,7 +23,7 @@ ENGINES = ("auto", "core", "array")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """Results and resource use of one simulation."""
 
     outcomes: Outcomes
@@ -37,7 +37,7 @@ class Run:
     def as_dict(self, spec: Spec) -> dict[str, Any]:
         """Stable keys, as in `-o json`; infinity becomes null."""
         jobs = len(self.outcomes.start_h)
-        told = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
+        parameters = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
         return {
             **self.result.as_dict(),
             "queues": [asdict(queue) for queue in self.queues],
@@ -46,11 +46,11 @@ class Run:
             "jobs_per_cpu_second": jobs / self.cpu_seconds if self.cpu_seconds else None,
             "max_rss_mb": self.max_rss_mb,
             "seed": spec.seed,
-            "spec": told,
+            "spec": parameters,
         }
 
 
-def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
+def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
     """Simulate the trace, by the array engine if possible unless an engine is named.
 
     Raises:
@@ -65,7 +65,7 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> Run:
     outcomes = simulate(trace, estimate_h, spec)
     cpu_seconds = time.process_time() - began
     queues = measure_queues(trace, outcomes, spec)
-    return Run(outcomes, measure(trace, outcomes, spec), queues, name, cpu_seconds, max_rss_mb())
+    return SimulationRun(outcomes, measure(trace, outcomes, spec), queues, name, cpu_seconds, max_rss_mb())
 
 
 def estimates(trace: Trace, spec: Spec) -> Floats:
@@ -93,7 +93,7 @@ def _engine(asked: str, spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec]
 def _array_engine(spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
     """Why the array engine cannot simulate this spec ("" if it can), and its `simulate`."""
     try:
-        arrays = import_module("sim.array_engine")
+        arrays = import_module("sim.engines.array_engine")
     except ImportError:
         return "needs numba: pip install starburst-hybrid[fast]", core_engine.simulate
     return arrays.why_not(spec), arrays.simulate

@@ -17,10 +17,10 @@ import numpy as np
 
 from sim.errors import SimulationError
 from sim.outcomes import Result
+from sim.reports.window import picture
 from sim.run import run
 from sim.spec import Spec, option
 from sim.trace import Trace
-from sim.window import picture
 
 Value = str | int | float | bool | None
 
@@ -50,7 +50,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """One simulation of a grid."""
 
     #: Swept fields, by their names on the command line.
@@ -145,7 +145,7 @@ def sweep(
     engine: str = "auto",
     workers: int | None = None,
     progress: Progress = lambda done, total: None,
-) -> list[Point]:
+) -> list[SweepPoint]:
     """Simulate a grid, and No-Wait for each cluster in it; results are in the order of `grid`.
 
     Raises:
@@ -159,7 +159,7 @@ def sweep(
         done[spec] = what
         progress(len(done), len(tasks))
     return [
-        Point(
+        SweepPoint(
             changed=changed,
             spec=spec,
             result=done[spec].result,

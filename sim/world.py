@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
-from math import isinf
+from math import inf
 
 from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
 from starburst.core.model.events import (
@@ -60,13 +60,18 @@ class World:
         """Times in scheduler seconds.
 
         `boot_s`: time from launch to ready by offer name (0 if absent); `cloud_extra_s`: additional run time
-        in the cloud; `on_step` is called after each step.
+        in the cloud; `on_step` is called after each instant.
         """
         self.scheduler = scheduler
         self._boot_s = boot_s or {}
         self._cloud_extra_s = cloud_extra_s
         self._on_step = on_step
+        self._now = -inf
+        #: Jobs that have not arrived, the next one last.
+        self._arrivals: list[SimJob] = []
         self._heap: list[tuple[float, int, Event | Later]] = []
+        #: What happens at the present instant, in order: most answers to actions are immediate.
+        self._answers: list[Event | Later] = []
         self._seq = count()
         self._work_s: dict[str, float] = {}
         self._launched: dict[str, tuple[str, float]] = {}
@@ -77,52 +82,62 @@ class World:
 
     def at(self, when: float, event: Event | Later) -> None:
         """Schedule an event or a callback."""
-        heappush(self._heap, (when, next(self._seq), event))
+        if when <= self._now:
+            self._answers.append(event)
+        else:
+            heappush(self._heap, (when, next(self._seq), event))
 
     def submit(self, jobs: Iterable[SimJob]) -> None:
-        """Schedule the arrivals of jobs; the event heap holds one of them at a time, to stay small."""
-        self._expect(iter(sorted(jobs, key=lambda item: item.arrival_s)))
-
-    def _expect(self, jobs: Iterator[SimJob]) -> None:
-        """Schedule the arrival of the next job."""
-        item = next(jobs, None)
-        if item is None:
-            return
-
-        def arrive(_: float) -> Event:
-            self._work_s[item.job.id] = item.duration_s
-            self._expect(jobs)
-            return JobSubmitted(item.job)
-
-        self.at(item.arrival_s, Later(arrive))
+        """Schedule the arrivals of jobs; those of one instant arrive in the given order."""
+        arrivals = sorted([*self._arrivals[::-1], *jobs], key=lambda job: job.arrival_s)
+        self._arrivals = arrivals[::-1]
 
     def run(self) -> float:
-        """Process events until none is left; returns the time of the last one."""
-        now, heap, due = 0.0, self._heap, self._due
-        while True:
-            scheduler = self.scheduler  # another one after a restart
-            wakeup = scheduler.next_wakeup()
-            if not heap and isinf(wakeup):
-                return now
-            now = min(heap[0][0], wakeup) if heap else wakeup
-            batch: list[Event] = []
-            while heap and heap[0][0] == now:
-                event = due(heappop(heap)[2], now)
-                if event is not None:
-                    batch.append(event)
-            for action in scheduler.handle(batch or Tick(), now):
-                self._perform(action, now)
-            changes = scheduler.take_changes()
+        """Process events until none is left; returns the time of the last one.
+
+        An instant may take several steps, as sites answer actions at once; `on_step` follows the last.
+        """
+        while (now := self._next_instant()) < inf:
+            self._now = now
+            events = self._due(now)
+            while True:
+                for action in self.scheduler.handle(events or Tick(), now):
+                    self._perform(action, now)
+                if not self._answers:
+                    break
+                events = self._due(now)
+            changes = self.scheduler.take_changes()
             if self._on_step is not None:
                 self._on_step(now, changes)
+        return self._now
 
-    def _due(self, event: Event | Later, now: float) -> Event | None:
+    def _next_instant(self) -> float:
+        """Time of the next event, arrival or decision; infinity if there is none."""
+        now = self.scheduler.next_wakeup()
+        if self._heap and self._heap[0][0] < now:
+            now = self._heap[0][0]
+        if self._arrivals and self._arrivals[-1].arrival_s < now:
+            now = self._arrivals[-1].arrival_s
+        return now
+
+    def _due(self, now: float) -> list[Event]:
+        """What happens at `now`, as events for the scheduler."""
+        heap, arrivals = self._heap, self._arrivals
+        items, self._answers = self._answers, []
+        while heap and heap[0][0] <= now:
+            items.append(heappop(heap)[2])
+        events = [event for item in items if (event := self._event(item, now)) is not None]
+        while arrivals and arrivals[-1].arrival_s <= now:
+            arrival = arrivals.pop()
+            self._work_s[arrival.job.id] = arrival.duration_s
+            events.append(JobSubmitted(arrival.job))
+        return events
+
+    def _event(self, item: Event | Later, now: float) -> Event | None:
         """The event to pass to the scheduler; None for the planned end of a run that was stopped before."""
-        if isinstance(event, Later):
-            return event.happen(now)
-        if type(event) is RunEnded and self._running.pop((event.job_id, event.attempt), None) is None:
-            return None
-        return event
+        if type(item) is RunEnded:
+            return None if self._running.pop((item.job_id, item.attempt), None) is None else item
+        return item.happen(now) if isinstance(item, Later) else item
 
     def _perform(self, action: Action, now: float) -> None:
         match action:

@@ -29,7 +29,7 @@ from starburst.core.model.events import (
 )
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
-from starburst.core.scheduler import Scheduler
+from starburst.core.scheduler import Scheduler, is_settled, schedule
 from starburst.core.state import Changes
 from starburst.core.views.snapshot import Snapshot, facts
 from starburst.core.views.validate import validate
@@ -97,6 +97,11 @@ class Watched(Scheduler):
                 assert action.job_id not in self.live, f"{action.job_id} has two live attempts"
                 self.live[action.job_id] = action.attempt, {slot.where for slot in action.slots}
         validate(self.state)
+        if is_settled(self.state):
+            before = self.state.decided, len(self.state.changes.actions)
+            schedule(self.state)
+            left_out = self.state.decided, len(self.state.changes.actions)
+            assert left_out == before, "a step that leaves the passes out had something to decide"
         return actions
 
     def take_changes(self) -> Any:

@@ -1,1 +1,1 @@
-"""The core's event loop over columns, compiled by Numba; the entry point is `sim.array_engine`."""
+"""The core's event loop over columns, compiled by Numba; the entry point is `sim.engines.array_engine`."""

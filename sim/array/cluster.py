@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.array.columns import Columns
+from sim.array.columns import JobColumns
 from sim.array.compiled import compiled
 from sim.spec import Spec
 from sim.trace import Bools, Ints
@@ -24,7 +24,7 @@ FIRST_FIT, BEST_FIT, WORST_FIT, TETRIS = range(4)
 CODES = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "worst-fit": WORST_FIT, "tetris": TETRIS}
 
 
-class Cluster(NamedTuple):
+class NodeArrays(NamedTuple):
     """Nodes by index; amounts are rows of GPUs, milli-CPUs and MiB."""
 
     capacity: Ints
@@ -37,14 +37,14 @@ class Cluster(NamedTuple):
     ever: Bools
 
 
-def cluster(spec: Spec, jobs: Columns) -> Cluster:
+def cluster(spec: Spec, jobs: JobColumns) -> NodeArrays:
     """The cluster with all nodes empty."""
     capacity = np.array([amount(node.capacity) for node in spec.cluster()], np.int64).reshape(-1, 3)
     width = np.diff(jobs.task_first)[jobs.shape]
     slot_first = np.cumsum(width) - width
     slots = np.zeros(int(np.sum(width)), np.int64)
     example = np.unique(jobs.shape, return_index=True)[1]
-    return Cluster(capacity, capacity.copy(), slots, slot_first, example, np.zeros(len(example), bool))
+    return NodeArrays(capacity, capacity.copy(), slots, slot_first, example, np.zeros(len(example), bool))
 
 
 @compiled
@@ -65,7 +65,7 @@ def _row(amounts: Ints, row: int) -> Amount:
 
 
 @compiled
-def _best(placement: int, demand: Amount, nodes: Cluster) -> int:
+def _best(placement: int, demand: Amount, nodes: NodeArrays) -> int:
     """The node for one task, or -1."""
     best, than = -1, (demand, demand)
     for node in range(len(nodes.free)):
@@ -79,7 +79,7 @@ def _best(placement: int, demand: Amount, nodes: Cluster) -> int:
 
 
 @compiled
-def take(placement: int, jobs: Columns, job: int, nodes: Cluster) -> bool:
+def take(placement: int, jobs: JobColumns, job: int, nodes: NodeArrays) -> bool:
     """Place a job's tasks in turn, all or none; returns whether they were placed."""
     first = jobs.task_first[jobs.shape[job]]
     count = jobs.task_first[jobs.shape[job] + 1] - first
@@ -97,7 +97,7 @@ def take(placement: int, jobs: Columns, job: int, nodes: Cluster) -> bool:
 
 
 @compiled
-def give(jobs: Columns, job: int, nodes: Cluster) -> None:
+def give(jobs: JobColumns, job: int, nodes: NodeArrays) -> None:
     """Free a job's resources."""
     first = jobs.task_first[jobs.shape[job]]
     count = jobs.task_first[jobs.shape[job] + 1] - first
@@ -105,7 +105,7 @@ def give(jobs: Columns, job: int, nodes: Cluster) -> None:
 
 
 @compiled
-def _give(jobs: Columns, first: int, slots: Ints, nodes: Cluster) -> None:
+def _give(jobs: JobColumns, first: int, slots: Ints, nodes: NodeArrays) -> None:
     for rank in range(len(slots)):
         for kind in range(3):
             nodes.free[slots[rank], kind] += jobs.tasks[first + rank, kind]

@@ -23,7 +23,7 @@ from starburst.policy.ordering import ORDERS, Candidate
 from starburst.policy.waiting import WAITING, Ask, Load
 
 
-class Columns(NamedTuple):
+class JobColumns(NamedTuple):
     """Jobs, in order of arrival; hours."""
 
     arrival: Floats
@@ -47,7 +47,7 @@ def learns_run_times(spec: Spec) -> bool:
     return spec.factor is None and isnan(WAITING[spec.waiting].factor(spec.budget_percent, Load(1.0, nan)))
 
 
-def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> Columns:
+def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> JobColumns:
     """Evaluate all policies for all jobs."""
     settings = spec.settings()
     shape, shapes = _shapes(trace, spec.gpus_per_node)
@@ -63,7 +63,7 @@ def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> Columns:
     if settings.short_job_s:
         leaves |= estimate_h < settings.short_job_s
     rank = _ranks(settings, estimate_h, deadline)
-    return Columns(
+    return JobColumns(
         arrival=np.array(trace.arrival_h, np.float64),
         duration=np.array(trace.duration_h, np.float64),
         cloud_duration=trace.duration_h + spec.data_gravity_h,

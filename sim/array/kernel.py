@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.array import cluster, columns, compiled, heaps, queue, sets
-from sim.array.cluster import Cluster, give, take
-from sim.array.columns import Columns
+from sim.array.cluster import NodeArrays, give, take
+from sim.array.columns import JobColumns
 from sim.array.heaps import pop, prune, push
-from sim.array.queue import Queue, first_blocked, first_of, join, remove, try_all
+from sim.array.queue import QueueArrays, first_blocked, first_of, join, remove, try_all
 from sim.trace import Bools, Floats, Ints
 from starburst.policy import placement
 
 
-class Rules(NamedTuple):
+class KernelRules(NamedTuple):
     """Parameters of the simulation."""
 
     placement: int
@@ -46,11 +46,11 @@ def runs(n: int) -> Runs:
 class Simulation(NamedTuple):
     """The complete state of a simulation."""
 
-    jobs: Columns
-    nodes: Cluster
-    waiting: Queue
+    jobs: JobColumns
+    nodes: NodeArrays
+    waiting: QueueArrays
     out: Runs
-    rules: Rules
+    rules: KernelRules
 
 
 @compiled.compiled

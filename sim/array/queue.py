@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.array import sets
-from sim.array.columns import Columns
+from sim.array.columns import JobColumns
 from sim.array.compiled import compiled
 from sim.array.heaps import prune, push, sweep
 from sim.trace import Bools, Ints
 
 
-class Queue(NamedTuple):
+class QueueArrays(NamedTuple):
     """Waiting jobs by index in the trace."""
 
     waits: Bools
@@ -40,12 +40,12 @@ class Queue(NamedTuple):
     heads: Ints
 
 
-def queue(jobs: Columns, out_of_order: bool) -> Queue:
+def queue(jobs: JobColumns, out_of_order: bool) -> QueueArrays:
     """The empty queue."""
     n, groups = len(jobs.arrival), len(jobs.task_first) - 1 if out_of_order else 1
     group = jobs.shape if out_of_order else np.zeros(n, np.int64)
     heap_sizes = 1 + np.bincount(group, minlength=groups)
-    return Queue(
+    return QueueArrays(
         waits=np.zeros(n, bool),
         length=np.zeros(1, np.int64),
         group=group,
@@ -62,18 +62,18 @@ def queue(jobs: Columns, out_of_order: bool) -> Queue:
 
 
 @compiled
-def _heap(waiting: Queue, group: int) -> Ints:
+def _heap(waiting: QueueArrays, group: int) -> Ints:
     return waiting.heaps[waiting.heap_first[group] : waiting.heap_first[group + 1]]
 
 
 @compiled
-def first_of(waiting: Queue, group: int) -> int:
+def first_of(waiting: QueueArrays, group: int) -> int:
     """The first job of a non-empty group."""
     return int(waiting.heaps[waiting.heap_first[group] + 1])
 
 
 @compiled
-def join(jobs: Columns, waiting: Queue, job: int) -> None:
+def join(jobs: JobColumns, waiting: QueueArrays, job: int) -> None:
     """Add a job to the queue."""
     group = waiting.group[job]
     waiting.waits[job] = True
@@ -88,7 +88,7 @@ def join(jobs: Columns, waiting: Queue, job: int) -> None:
 
 
 @compiled
-def remove(jobs: Columns, waiting: Queue, job: int) -> None:
+def remove(jobs: JobColumns, waiting: QueueArrays, job: int) -> None:
     """Remove a job from the queue."""
     group = waiting.group[job]
     waiting.waits[job] = False
@@ -102,7 +102,7 @@ def remove(jobs: Columns, waiting: Queue, job: int) -> None:
 
 
 @compiled
-def try_all(waiting: Queue) -> None:
+def try_all(waiting: QueueArrays) -> None:
     """Unblock all groups and mark those with waiting jobs to be tried."""
     sets.clear(waiting.blocked)
     for spot in range(1, waiting.present[0, 0] + 1):
@@ -110,7 +110,7 @@ def try_all(waiting: Queue) -> None:
 
 
 @compiled
-def first_blocked(jobs: Columns, waiting: Queue) -> int:
+def first_blocked(jobs: JobColumns, waiting: QueueArrays) -> int:
     """Least rank of the first jobs of blocked groups; beyond all ranks if there is none."""
     rank = len(jobs.rank)
     for spot in range(1, waiting.blocked[0, 0] + 1):

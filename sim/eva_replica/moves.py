@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from sim.eva_replica.state import Machine, Member, Run, amounts
+from sim.eva_replica.state import JobProgress, Machine, SimulatedTask, amounts
 
 
-def movable(movers: Iterable[Member]) -> list[Run]:
+def movable(movers: Iterable[SimulatedTask]) -> list[JobProgress]:
     """Jobs whose moving tasks all have room on their targets, or get it when other movable jobs leave.
 
     Other jobs keep running where they are; in particular no job stops for an instance that is not ready. Jobs
     that want each other's places on running instances move at the same time; a plan never assigns more to an
     instance than it holds.
     """
-    moves: dict[Run, list[Member]] = {}
+    moves: dict[JobProgress, list[SimulatedTask]] = {}
     for member in movers:
         moves.setdefault(member.run, []).append(member)
     stuck = {run for run, members in moves.items() if not all(m.target and m.target.ready for m in members)}
@@ -29,7 +29,7 @@ def movable(movers: Iterable[Member]) -> list[Run]:
         stuck |= more
 
 
-def _has_place(machine: Machine, stuck: Collection[Run]) -> bool:
+def _has_place(machine: Machine, stuck: Collection[JobProgress]) -> bool:
     """Whether the assigned tasks fit beside the tasks that should leave but are stuck."""
     free = amounts(machine.type.offer.resources)
     stay = [member for member in machine.on.values() if member.moving and member.run in stuck]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.eva_replica.state import Machine, Member, Run, amounts
+from sim.eva_replica.state import JobProgress, Machine, SimulatedTask, amounts
 from sim.packing.results import JobOutcome, PackedResult
 from starburst.policy.packing.plan import Plan
 
@@ -14,7 +14,7 @@ _MICRO = 1e6
 
 
 @dataclass(slots=True)
-class Meter:
+class UsageMeter:
     """Accumulates costs, usage and outcomes during the simulation."""
 
     #: Micro-dollars per hour × seconds.
@@ -47,7 +47,7 @@ class Meter:
         for k, amount in enumerate(amounts(machine.type.offer.resources)):
             self.paid[k] += amount * lasted
 
-    def left(self, member: Member, machine: Machine, now: float) -> None:
+    def left(self, member: SimulatedTask, machine: Machine, now: float) -> None:
         """A task left an instance."""
         lasted = now - member.since
         self.task_s += lasted
@@ -68,7 +68,7 @@ class Meter:
             self.bound = None
         self._bound_rate, self._bound_since = rate or 0, now
 
-    def ended(self, run: Run, now: float) -> None:
+    def ended(self, run: JobProgress, now: float) -> None:
         """A job has ended."""
         arrival = run.job.arrival_s
         moves = sum(member.task.moves for member in run.members)

@@ -7,7 +7,8 @@ from time import process_time
 
 from sim.errors import SimulationError
 from sim.eva_replica.world import PackedWorld
-from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
+from sim.packing.cloud import CloudModel
+from sim.packing.inputs import Kind, PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from starburst.policy.packing.plan import Packer
 from starburst.policy.packing.throughput import Throughput
@@ -15,9 +16,7 @@ from starburst.policy.packing.throughput import Throughput
 
 def simulate_packed(
     trace: Sequence[PackedJob],
-    catalog: Sequence[MachineType],
-    workloads: Mapping[str, Kind],
-    colocation: Throughput,
+    cloud: CloudModel,
     packer: Packer,
     *,
     period_s: float = 300.0,
@@ -29,7 +28,7 @@ def simulate_packed(
     """Run the trace to its end with this packer.
 
     `migration_delay`: factor on the duration of moves (Eva, section 6.5). `uniform_throughput`: true
-    throughput of every pair, instead of `colocation` (section 6.4). `sees`: the throughputs given to the
+    throughput of every pair, instead of `cloud.truth` (section 6.4). `sees`: the throughputs given to the
     packer; None uses a table learnt during the simulation. `estimates`: whether the packer gets the remaining
     time of tasks.
 
@@ -38,11 +37,11 @@ def simulate_packed(
         PlanError: the packer made a plan that cannot be carried out.
     """
     before = process_time()
-    _check(trace, workloads, period_s, migration_delay, uniform_throughput)
-    truth = colocation if uniform_throughput is None else Pairs(default=uniform_throughput)
-    kinds = {name: kind.slowed(migration_delay) for name, kind in workloads.items()}
+    _check(trace, cloud.kinds, period_s, migration_delay, uniform_throughput)
+    truth = cloud.truth if uniform_throughput is None else PairThroughput(default=uniform_throughput)
+    kinds = {name: kind.slowed(migration_delay) for name, kind in cloud.kinds.items()}
     world = PackedWorld(
-        trace, catalog, kinds, truth, packer, period_s=period_s, sees=sees, estimates=estimates
+        trace, cloud.catalog, kinds, truth, packer, period_s=period_s, sees=sees, estimates=estimates
     )
     world.run()
     order = [job.id for job in trace]
@@ -56,7 +55,7 @@ def _check(
     migration_delay: float,
     uniform_throughput: float | None,
 ) -> None:
-    for name, value, possible, mend in (
+    for name, value, possible, remedy in (
         ("period_s", period_s, 0 < period_s < float("inf"), "must be more than 0"),
         ("migration_delay", migration_delay, 0 <= migration_delay < float("inf"), "must be 0 or more"),
         (
@@ -67,7 +66,7 @@ def _check(
         ),
     ):
         if not possible:
-            raise SimulationError(f"{name}: {value}: {mend}")
+            raise SimulationError(f"{name}: {value}: {remedy}")
     for job in trace:
         if job.workload not in workloads:
             raise SimulationError(f"job {job.id}: workload: {job.workload}: is not among the workloads")

@@ -25,12 +25,12 @@ ACTIVE = (Stage.STARTING, Stage.RUNNING)
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class SimulatedTask:
     """A task of a job during the simulation."""
 
     #: The task as given to packers.
     task: Task
-    run: Run
+    run: JobProgress
     #: Instance assigned by the last plan.
     target: Machine | None = None
     #: Current instance.
@@ -58,14 +58,14 @@ class Member:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class JobProgress:
     """A job during the simulation. Work is in seconds of undisturbed run time."""
 
     job: PackedJob
     kind: Kind
     work_s: float
     left_s: float
-    members: list[Member] = field(default_factory=list)
+    members: list[SimulatedTask] = field(default_factory=list)
     #: Rate (work per second), and the time of the last settlement.
     rate: float = 0.0
     since: float = 0.0
@@ -105,8 +105,8 @@ class Machine:
     billed_from: float
     ready: bool = False
     #: Tasks assigned to it, and tasks that occupy it.
-    held: dict[TaskKey, Member] = field(default_factory=dict)
-    on: dict[TaskKey, Member] = field(default_factory=dict)
+    held: dict[TaskKey, SimulatedTask] = field(default_factory=dict)
+    on: dict[TaskKey, SimulatedTask] = field(default_factory=dict)
     #: Time at which its image is built; None until a task needs it.
     image_at: float | None = None
     #: Free GPUs, milli-CPUs and MiB.

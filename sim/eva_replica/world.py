@@ -17,8 +17,8 @@ from time import process_time
 
 from sim.eva_replica.check import check_plan
 from sim.eva_replica.moves import movable
-from sim.eva_replica.outcomes import Meter
-from sim.eva_replica.state import ACTIVE, Machine, Member, Run, Stage
+from sim.eva_replica.outcomes import UsageMeter
+from sim.eva_replica.state import ACTIVE, JobProgress, Machine, SimulatedTask, Stage
 from sim.packing.inputs import Kind, MachineType, PackedJob
 from starburst.domain.job import Task
 from starburst.policy.packing.colocation import Colocation
@@ -49,7 +49,7 @@ class PackedWorld:
 
         `estimates`: give the packer the remaining time of tasks.
         """
-        self.meter = Meter()
+        self.meter = UsageMeter()
         self.packer_cpu_seconds = 0.0
         self._types = {machine.offer.name: machine for machine in machine_types}
         self._offers = tuple(machine.offer for machine in machine_types)
@@ -62,13 +62,13 @@ class PackedWorld:
         self._memory = Memory()
         self._heap: list[tuple[float, int, int, Callable[[float], None]]] = []
         self._seq = count()
-        self._members: dict[TaskKey, Member] = {}
+        self._members: dict[TaskKey, SimulatedTask] = {}
         self._machines: dict[str, Machine] = {}
         #: Tasks that occupy an instance other than their target.
-        self._movers: dict[Member, None] = {}
+        self._movers: dict[SimulatedTask, None] = {}
         self._rates: dict[Company, dict[str, float]] = {}
         #: Jobs whose neighbours have changed since they were last observed.
-        self._fresh: dict[Run, None] = {}
+        self._fresh: dict[JobProgress, None] = {}
         self._version = 0
         self._changed = False
         self._next_round = 0
@@ -126,7 +126,7 @@ class PackedWorld:
         self.meter.planned(plan, now)
         self._carry_out(plan, now)
 
-    def _task(self, member: Member, now: float) -> Task:
+    def _task(self, member: SimulatedTask, now: float) -> Task:
         if not self._estimates:
             return member.task
         left_s = member.run.left_s - member.run.rate * (now - member.run.since)
@@ -176,14 +176,14 @@ class PackedWorld:
 
     # Tasks
 
-    def _arrive(self, run: Run, now: float) -> None:
+    def _arrive(self, run: JobProgress, now: float) -> None:
         self._to_come -= 1
         self._changed = True
         for member in run.members:
             self._members[member.task.key] = member
 
     def _step(
-        self, member: Member, stage: Stage, seconds: float, now: float, then: Callable[..., None]
+        self, member: SimulatedTask, stage: Stage, seconds: float, now: float, then: Callable[..., None]
     ) -> None:
         """Enter a stage, and call `then` after `seconds` unless the stage is interrupted."""
         member.stage = stage
@@ -196,7 +196,7 @@ class PackedWorld:
 
         self._at(now + seconds, happen)
 
-    def _start(self, member: Member, now: float) -> None:
+    def _start(self, member: SimulatedTask, now: float) -> None:
         """Start a task on its target instance, if that is ready and has room."""
         machine = member.target
         if machine is None or not machine.ready or not machine.has_room(member.demand(machine)):
@@ -206,7 +206,7 @@ class PackedWorld:
         member.machine, member.since = machine, now
         self._step(member, Stage.LAUNCHING, member.run.kind.fetch_s, now, self._fetched)
 
-    def _fetched(self, member: Member, now: float) -> None:
+    def _fetched(self, member: SimulatedTask, now: float) -> None:
         """The first task to get here starts the build of the instance's image."""
         machine = member.machine
         assert machine is not None
@@ -214,12 +214,12 @@ class PackedWorld:
             machine.image_at = now + member.run.kind.build_s
         self._step(member, Stage.LAUNCHING, max(machine.image_at - now, 0.0), now, self._built)
 
-    def _built(self, member: Member, now: float) -> None:
+    def _built(self, member: SimulatedTask, now: float) -> None:
         self._step(member, Stage.STARTING, member.run.kind.init_s, now, self._up)
         assert member.machine is not None
         self._company_changed(member.machine, now)
 
-    def _up(self, member: Member, now: float) -> None:
+    def _up(self, member: SimulatedTask, now: float) -> None:
         member.stage = Stage.RUNNING
         self._fresh[member.run] = None
         self._pace(member.run, now)
@@ -239,13 +239,13 @@ class PackedWorld:
                         self._company_changed(member.machine, now)
             self._pace(run, now)
 
-    def _left(self, member: Member, now: float) -> None:
+    def _left(self, member: SimulatedTask, now: float) -> None:
         """A task that was told to leave has left its instance."""
         machine = self._take_off(member, now)
         self._start(member, now)
         self._fill(machine, now)
 
-    def _take_off(self, member: Member, now: float) -> Machine:
+    def _take_off(self, member: SimulatedTask, now: float) -> Machine:
         machine = member.machine
         assert machine is not None
         del machine.on[member.task.key]
@@ -265,13 +265,13 @@ class PackedWorld:
             self._fresh[member.run] = None
             self._pace(member.run, now)
 
-    def _true_rates(self, active: Sequence[Member]) -> Mapping[str, float]:
+    def _true_rates(self, active: Sequence[SimulatedTask]) -> Mapping[str, float]:
         company = tuple(sorted(member.task.workload for member in active))
         if company not in self._rates:
             self._rates[company] = dict(zip(company, throughputs(self._truth, company), strict=True))
         return self._rates[company]
 
-    def _pace(self, run: Run, now: float) -> None:
+    def _pace(self, run: JobProgress, now: float) -> None:
         """A job progresses when all its tasks run, at the rate of the slowest."""
         run.watch_active(now)
         running = all(member.stage is Stage.RUNNING for member in run.members)
@@ -290,7 +290,7 @@ class PackedWorld:
 
             self._at(max(now, ceil(now + run.left_s / rate - _SLACK_S)), happen)
 
-    def _end(self, run: Run, now: float) -> None:
+    def _end(self, run: JobProgress, now: float) -> None:
         run.settle(now)
         self._changed = True
         homes = []
@@ -332,15 +332,17 @@ class PackedWorld:
         self._changed |= table.version != self._version
 
 
-def _beside(member: Member) -> list[str]:
+def _beside(member: SimulatedTask) -> list[str]:
     """The workloads active beside a task."""
     assert member.machine is not None
     return [m.task.workload for m in member.machine.on.values() if m.stage in ACTIVE and m is not member]
 
 
-def _run_of(job: PackedJob, kind: Kind, arrive: Callable[[Run, float], None]) -> Callable[[float], None]:
+def _run_of(
+    job: PackedJob, kind: Kind, arrive: Callable[[JobProgress, float], None]
+) -> Callable[[float], None]:
     """The arrival event of a job, whose work is a whole number of iterations."""
     iterations = int(job.duration_s * kind.pace) if job.iterations is None else job.iterations
-    run = Run(job, kind, iterations / kind.pace, iterations / kind.pace)
-    run.members = [Member(replace(task, move_s=kind.move_s), run) for task in job.tasks]
+    run = JobProgress(job, kind, iterations / kind.pace, iterations / kind.pace)
+    run.members = [SimulatedTask(replace(task, move_s=kind.move_s), run) for task in job.tasks]
     return lambda now: arrive(run, now)

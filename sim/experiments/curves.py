@@ -1,4 +1,4 @@
-"""Figures of the experiments: a few panels side by side, a line per policy, in the style of `sim.figures`."""
+"""Figures of the experiments: panels side by side, a line per policy, styled as in `sim.reports.figures`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sim.experiments.shared import RESULTS
-from sim.figures import MARKS
-from sim.gantt import COLOURS
+from sim.reports.figures import MARKS
+from sim.reports.gantt import COLOURS
 
 Line = Sequence[tuple[float, float]]
 #: Policies keep colour and mark from figure to figure.

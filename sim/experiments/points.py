@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim import array_engine, core_engine
+from sim.engines import array_engine, core_engine
 from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Floats, Trace

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from sim.artifact_backfill import ArtifactBackfill
+from sim.engines.artifact_backfill import ArtifactBackfill
 from sim.outcomes import Outcomes, measure, measure_queues
-from sim.packing.cloud import Cloud
+from sim.packing.cloud import CloudModel
 from sim.packing.demands import JobOf
 from sim.packing.inputs import PackedJob
 from sim.packing.results import JobOutcome, PackedResult
-from sim.run import Run, estimates, max_rss_mb
-from sim.shared_cloud import SharedCloud
+from sim.packing.shared_cloud import SharedCloud
+from sim.run import SimulationRun, estimates, max_rss_mb
 from sim.spec import CLOCK_S, Spec
 from sim.trace import Floats, Trace
 from sim.world import SimJob
@@ -40,7 +40,7 @@ class Both:
     """Statistics of a cluster and the shared instances of its cloud, over the counted jobs."""
 
     #: All jobs; its bill is in GPU-hours, as if each job had its own instances.
-    front: Run
+    front: SimulationRun
     packed: PackedResult
     #: Completion time of each counted job.
     jct_h: Floats
@@ -70,7 +70,7 @@ class Both:
     def as_dict(self) -> dict[str, Any]:
         """Stable keys, as in `-o json`."""
         figures, result = self.packed.as_dict(), self.front.result
-        told = {
+        parameters = {
             "cloud_cost_usd": figures.pop("cost"),
             "mean_jct_h": self.mean_jct_h,
             "no_wait_jct_h": self.no_wait_jct_h,
@@ -85,7 +85,7 @@ class Both:
             "waiting_cpu_seconds": self.front.cpu_seconds,
         }
         del figures["jobs_counted"]
-        return told | figures
+        return parameters | figures
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ def simulate_burst(
     trace: Trace,
     job_of: JobOf,
     spec: Spec,
-    cloud: Cloud,
+    cloud: CloudModel,
     packer_name: str,
     *,
     period_s: float = 300.0,
@@ -160,7 +160,7 @@ def simulate_burst(
     world.run()
     outcomes = _outcomes(trace, journal)
     seconds = time.process_time() - began - counting.cpu_seconds
-    front = Run(
+    front = SimulationRun(
         outcomes,
         measure(trace, outcomes, spec),
         measure_queues(trace, outcomes, spec),
@@ -173,7 +173,7 @@ def simulate_burst(
     return Both(front, packed, (outcomes.end_h - trace.arrival_h)[rows], no_wait_jct_h)
 
 
-def _sim_job(trace: Trace, row: int, packed: PackedJob, estimate_h: Floats, cloud: Cloud) -> SimJob:
+def _sim_job(trace: Trace, row: int, packed: PackedJob, estimate_h: Floats, cloud: CloudModel) -> SimJob:
     kind = cloud.kinds[packed.workload]
     job = Job(
         str(row),

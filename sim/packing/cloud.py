@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.packing.inputs import Kind, MachineType, Pairs
+from sim.packing.inputs import Kind, MachineType, PairThroughput
 from sim.readers.packing import read_catalog, read_throughput, read_workloads
 from starburst.domain.cloud import Offer
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class CloudModel:
     """Instance types, workloads, and their throughputs beside each other."""
 
     catalog: list[MachineType]
     kinds: dict[str, Kind]
-    truth: Pairs
+    truth: PairThroughput
 
     @classmethod
     def read(
@@ -27,13 +27,13 @@ class Cloud:
         *,
         cpu_column: str | None = None,
         uniform_throughput: float | None = None,
-    ) -> Cloud:
+    ) -> CloudModel:
         """Read the files; without a file of throughputs each pair has the uniform one (default 1).
 
         Raises:
             SimulationError: with file, line and column of all that is wrong.
         """
-        uniform = Pairs(default=1.0 if uniform_throughput is None else uniform_throughput)
+        uniform = PairThroughput(default=1.0 if uniform_throughput is None else uniform_throughput)
         return cls(
             read_catalog(catalog, cpu_column=cpu_column),
             read_workloads(workloads),

@@ -75,7 +75,7 @@ class PackedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairThroughput:
     """True throughputs of pairs; in a larger set a task's throughput is the product over its pairs."""
 
     values: Mapping[tuple[str, str], float] = field(default_factory=dict)

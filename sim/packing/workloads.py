@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
-from sim.readers.table import Table
+from sim.readers.table import TraceTable
 from sim.trace import Ints
 
 #: Most characters read of a first line.
@@ -29,7 +29,7 @@ def is_packed(path: Path) -> bool:
     return {"job_id", "workload", "gpu", "ram_gb"} <= {*columns} and "gpus" not in columns
 
 
-def told_of(path: Path, ids: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def workloads_of(path: Path, ids: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Job → workload, from a CSV trace's column `workload` where it is given.
 
     Raises:
@@ -48,8 +48,8 @@ def told_of(path: Path, ids: Sequence[str], names: Sequence[str]) -> dict[str, s
             if rows.line_num == 1 or not name:
                 continue
             if name not in names:
-                mend = f"is no workload; there are {', '.join(names)}"
-                problems.add(rows.line_num, "workload", name, mend)
+                remedy = f"is no workload; there are {', '.join(names)}"
+                problems.add(rows.line_num, "workload", name, remedy)
             found[row[job]] = name
     problems.check()
     return {job: found[job] for job in ids if job in found}
@@ -65,7 +65,7 @@ def gpus_of(path: Path) -> dict[str, int]:
         return {}
     problems = Problems(str(path))
     with open_text(path) as text:
-        table = Table(text, problems)
+        table = TraceTable(text, problems)
         table.read("workload", {"gpu": float})
     problems.check()
     return {name.strip(): int(gpus) for name, gpus in zip(table.ids, table["gpu"], strict=True)}

@@ -9,7 +9,7 @@ import numpy as np
 from sim.readers.columns import by_arrival, check_ids, check_numbers, marked, note, trace_of
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
-from sim.readers.table import UNKNOWN, Table, number_if_known
+from sim.readers.table import UNKNOWN, TraceTable, number_if_known
 from sim.trace import Trace
 from starburst.domain.resources import MIB_PER_GIB, MILLI
 
@@ -22,7 +22,7 @@ def read_alibaba(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     """A pod arrives at its creation and runs from scheduling to deletion; a GPU share becomes a whole GPU."""
     problems = Problems(str(path))
     with open_text(path) as text:
-        table = Table(text, problems)
+        table = TraceTable(text, problems)
         table.read(
             "name", dict.fromkeys((*_WHOLE, *_AMOUNTS), float) | dict.fromkeys(_MAYBE, number_if_known)
         )
@@ -34,8 +34,8 @@ def read_alibaba(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     scheduled, deleted = table["scheduled_time"], table["deletion_time"]
     never = (scheduled == UNKNOWN) | (deleted == UNKNOWN)
     for row in np.flatnonzero(~never & (deleted < scheduled)):
-        mend = f"must not be before scheduled_time ({scheduled[row]:.15g})"
-        problems.add(int(table.lines[row]), "deletion_time", float(deleted[row]), mend)
+        remedy = f"must not be before scheduled_time ({scheduled[row]:.15g})"
+        problems.add(int(table.lines[row]), "deletion_time", float(deleted[row]), remedy)
     problems.check()
     shared = (table["gpu_milli"] > 0) & (table["gpu_milli"] < MILLI)
     trace = trace_of(

@@ -27,10 +27,10 @@ def check_numbers(
     for row in np.flatnonzero(bad & ~np.isnan(values)):
         value = float(values[row])
         if value < lowest:
-            mend = f"must be {lowest} or more"
+            remedy = f"must be {lowest} or more"
         else:
-            mend = "must be a whole number" if value <= LARGEST else f"must be at most {LARGEST:g}"
-        problems.add(int(lines[row]), field, value, mend)
+            remedy = "must be a whole number" if value <= LARGEST else f"must be at most {LARGEST:g}"
+        problems.add(int(lines[row]), field, value, remedy)
 
 
 def check_ids(problems: Problems, lines: Ints, field: str, ids: Sequence[str]) -> None:

@@ -72,7 +72,7 @@ class Gavel(_Part):
         return np.asarray(10**exponent / 60, np.float64)
 
 
-class Workload(_Part):
+class WorkloadSpec(_Part):
     """A generator's parameters, as in the file."""
 
     arrivals: Arrivals
@@ -83,7 +83,7 @@ class Workload(_Part):
     seed: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
-    def _certain_in_sum(self) -> Workload:
+    def _certain_in_sum(self) -> WorkloadSpec:
         if abs(sum(self.gpus.values()) - 1) > 1e-6:
             raise ValueError(f"the shares of gpus must sum to 1, not {sum(self.gpus.values()):.15g}")
         return self
@@ -103,17 +103,17 @@ def generate(text: str, name: str, limit: int | None) -> tuple[Trace, list[str]]
     return trace_of(ids, arrival_h[first], duration_h[first], gpus[first]), []
 
 
-def _parse(text: str, name: str) -> Workload:
+def _parse(text: str, name: str) -> WorkloadSpec:
     try:
-        return Workload.model_validate(yaml.safe_load(text))
+        return WorkloadSpec.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark else name
         what = getattr(error, "problem", None) or "unprintable characters"
-        raise SimulationError(f"{place}: not YAML ({what}): mend the syntax") from None
+        raise SimulationError(f"{place}: not YAML ({what}): correct the syntax") from None
     except (RecursionError, ValueError) as error:
         if not isinstance(error, ValidationError):
-            raise SimulationError(f"{name}: not a workload ({error}): mend the value") from None
+            raise SimulationError(f"{name}: not a workload ({error}): correct the value") from None
         problems = Problems(name, "{file}")
         for found in error.errors():
             field = ".".join(str(part) for part in found["loc"]) or "workload"

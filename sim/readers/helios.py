@@ -9,7 +9,7 @@ import numpy as np
 from sim.readers.columns import by_arrival, check_ids, check_numbers, marked, note, trace_of
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
-from sim.readers.table import UNKNOWN, Convert, Table, number_if_known, seconds, seconds_if_known
+from sim.readers.table import UNKNOWN, Convert, TraceTable, number_if_known, seconds, seconds_if_known
 from sim.trace import Trace
 
 COLUMNS: dict[str, Convert] = {
@@ -26,7 +26,7 @@ def read_helios(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     """Jobs of any final state are read; those that never started are left out."""
     problems = Problems(str(path))
     with open_text(path) as text:
-        table = Table(text, problems)
+        table = TraceTable(text, problems)
         table.read("job_id", COLUMNS)
     ran = (table["start_time"] != UNKNOWN) & (table["duration"] != UNKNOWN)
     check_ids(problems, table.lines, "job_id", table.ids)

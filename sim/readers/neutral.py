@@ -12,7 +12,7 @@ from sim.errors import SimulationError
 from sim.readers.columns import check_ids, check_numbers, trace_of
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
-from sim.readers.table import Table
+from sim.readers.table import TraceTable
 from sim.trace import Floats, Trace
 
 _OPTIONAL = ("cpus", "memory_gib", "nodes", "cost")
@@ -24,7 +24,7 @@ def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     """Columns job_id, arrival_h or _s, duration_h or _s, gpus; maybe cpus, memory_gib, nodes, cost, queue."""
     problems = Problems(str(path))
     with open_text(path) as text:
-        table = Table(text, problems)
+        table = TraceTable(text, problems)
         arrival = _in_hours_or_seconds("arrival", table.header, problems)
         duration = _in_hours_or_seconds("duration", table.header, problems)
         optional = [name for name in _OPTIONAL if name in table.header]
@@ -52,18 +52,18 @@ def _in_hours_or_seconds(name: str, header: Sequence[str], problems: Problems) -
     return given[0] if given else f"{name}_h or {name}_s"
 
 
-def _hours(table: Table, name: str) -> Floats:
+def _hours(table: TraceTable, name: str) -> Floats:
     return table[name] / _SECONDS_PER_HOUR if name.endswith("_s") else table[name]
 
 
-def _check_order(problems: Problems, arrival: str, table: Table) -> None:
+def _check_order(problems: Problems, arrival: str, table: TraceTable) -> None:
     """Report the first job that arrives too early; sorting the rows resolves all."""
     values = table[arrival]
     early = np.flatnonzero(np.diff(values) < 0)
     if len(early):
         row, column = int(early[0]) + 1, table.header.index(arrival) + 1
-        mend = (
+        remedy = (
             f"is before the {values[row - 1]:.15g} of the job above; sort the rows, "
             f"as by (head -n 1 FILE; tail -n +2 FILE | sort -s -t, -g -k {column},{column})"
         )
-        problems.add(int(table.lines[row]), arrival, float(values[row]), mend)
+        problems.add(int(table.lines[row]), arrival, float(values[row]), remedy)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from sim.errors import SimulationError
-from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
+from sim.packing.inputs import Kind, MachineType, PackedJob, PairThroughput
 from sim.readers.columns import check_numbers
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
-from sim.readers.table import MENDS, UNKNOWN, Convert, Table
+from sim.readers.table import REMEDIES, UNKNOWN, Convert, TraceTable
 from sim.trace import Floats
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
@@ -81,7 +81,7 @@ def read_workloads(path: str | Path) -> dict[str, Kind]:
     }
 
 
-def read_throughput(path: str | Path) -> Pairs:
+def read_throughput(path: str | Path) -> PairThroughput:
     """Columns workload, colocated_with, throughput: of the first beside one task of the second.
 
     Raises:
@@ -99,7 +99,7 @@ def read_throughput(path: str | Path) -> Pairs:
             sheet.problems.add(line, "colocated_with", pair[1], f"is given above for {workload}: keep one")
         values[pair] = sheet.number("throughput", row)
     sheet.problems.check()
-    return Pairs(values)
+    return PairThroughput(values)
 
 
 def read_tasks(path: str | Path, *, prefix: str = PREFIX) -> list[Task]:
@@ -146,8 +146,8 @@ def read_jobs(
     jobs = []
     for row, job in enumerate(sheet.ids):
         if sheet.word("workload", row) not in kinds:
-            mend = f"is no workload; there are {', '.join(kinds)}"
-            sheet.problems.add(int(sheet.lines[row]), "workload", sheet.word("workload", row), mend)
+            remedy = f"is no workload; there are {', '.join(kinds)}"
+            sheet.problems.add(int(sheet.lines[row]), "workload", sheet.word("workload", row), remedy)
         size = int(sheet.number("num_tasks", row)) or 1
         gang = tuple(_task(sheet, row, demands, job, rank) for rank in range(size))
         arrival, duration = sheet.number("arrival_s", row), sheet.number("duration_s", row)
@@ -167,8 +167,8 @@ def _demand_columns(sheet: _Sheet, prefix: str) -> _Demands:
     sheet.numbers("gpu", whole=True)
     sheet.numbers("ram_gb")
     if columns and "cpu" in sheet.header:
-        mend = f"keep it or the columns by family ({prefix}…), not both"
-        sheet.problems.add(1, "cpu", f"given besides {columns[0]}", mend)
+        remedy = f"keep it or the columns by family ({prefix}…), not both"
+        sheet.problems.add(1, "cpu", f"given besides {columns[0]}", remedy)
     for column in columns:
         sheet.numbers(column, convert=_number_or_empty)
     if not columns:
@@ -198,7 +198,7 @@ class _Sheet:
         self.path = Path(path)
         self.problems = Problems(str(path))
         with open_text(self.path) as text:
-            self.header = Table(text, self.problems).header
+            self.header = TraceTable(text, self.problems).header
         self._words: dict[str, _Codes] = {}
         self._numbers: dict[str, tuple[Convert, bool, bool]] = {}
         self._columns: dict[str, Floats] = {}
@@ -225,7 +225,7 @@ class _Sheet:
         """Read and check the file; without `what` ids may repeat."""
         converts: dict[str, Convert] = {name: convert for name, (convert, _, _) in self._numbers.items()}
         with open_text(self.path) as text:
-            table = Table(text, self.problems)
+            table = TraceTable(text, self.problems)
             table.read(ids, {**converts, **self._words}, limit)
         self.ids, self.lines = [name.strip() for name in table.ids], table.lines
         self._columns = {name: table[name] for name in (*converts, *self._words)}
@@ -300,5 +300,5 @@ def _yes(text: str) -> float:
     return ("", "false", "no", "0", "true", "yes", "1").index(text.strip().lower()) // 4
 
 
-MENDS[_number_or_empty] = "must be a finite number of 0 or more, or nothing"
-MENDS[_yes] = "must be true or false"
+REMEDIES[_number_or_empty] = "must be a finite number of 0 or more, or nothing"
+REMEDIES[_yes] = "must be true or false"

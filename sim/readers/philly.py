@@ -76,8 +76,8 @@ class _Jobs:
             gpus = sum(len(machine["gpus"]) for machine in attempts[-1]["detail"]) if attempts else 0
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else error
-            mend = "needs jobid, submitted_time and attempts, with times such as 2017-10-07 01:12:09"
-            self._problems.add(number, str(job.get("jobid", "jobid")), what, mend)
+            remedy = "needs jobid, submitted_time and attempts, with times such as 2017-10-07 01:12:09"
+            self._problems.add(number, str(job.get("jobid", "jobid")), what, remedy)
             return
         timed = [run for run in runs if run >= 0]
         if not timed:

@@ -19,16 +19,16 @@ class Problems:
         self._found: list[tuple[int, str]] = []
         self._count: Counter[str] = Counter()
 
-    def add(self, line: int, field: str, value: object, mend: str) -> None:
+    def add(self, line: int, field: str, value: object, remedy: str) -> None:
         """Record one problem. Those of a field come in order of lines, so only the first SHOWN are kept."""
         self._count[field] += 1
         if self._count[field] <= SHOWN:
             where = self._place.format(file=self.file, line=line)
-            self._found.append((line, f"{where}: {field}: {shown(value)}: {mend}"))
+            self._found.append((line, f"{where}: {field}: {shown(value)}: {remedy}"))
 
-    def stop(self, line: int, field: str, value: object, mend: str) -> SimulationError:
+    def stop(self, line: int, field: str, value: object, remedy: str) -> SimulationError:
         """The error for a problem that ends reading, together with all earlier ones."""
-        self.add(line, field, value, mend)
+        self.add(line, field, value, remedy)
         return self._error()
 
     def check(self) -> None:

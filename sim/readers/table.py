@@ -42,7 +42,7 @@ def seconds_if_known(text: str) -> float:
     return UNKNOWN if text.strip().lower() in _BLANK else seconds(text)
 
 
-MENDS: dict[Convert, str] = {
+REMEDIES: dict[Convert, str] = {
     float: "must be a finite number",
     number_if_known: "must be a finite number or nothing",
     seconds: "must be a time such as 2020-06-09 18:41:01",
@@ -50,7 +50,7 @@ MENDS: dict[Convert, str] = {
 }
 
 
-class Table:
+class TraceTable:
     """A CSV file with a header; `read` fills the columns."""
 
     def __init__(self, text: TextIO, problems: Problems) -> None:
@@ -103,8 +103,8 @@ class Table:
         try:
             yield from islice(self._rows, size)
         except csv.Error as error:
-            mend = "mend the quotes around this cell"
-            raise self._problems.stop(self._rows.line_num, "row", error, mend) from None
+            remedy = "correct the quotes around this cell"
+            raise self._problems.stop(self._rows.line_num, "row", error, remedy) from None
 
     def _places(self, rows: Sequence[Sequence[str]], before: int) -> Sequence[int]:
         """Line numbers of rows; a quoted cell may contain line breaks."""
@@ -145,6 +145,6 @@ class Table:
         except (ValueError, OverflowError):
             number = nan
         if not isfinite(number):
-            self._problems.add(line, name, cell, MENDS[convert])
+            self._problems.add(line, name, cell, REMEDIES[convert])
             return nan
         return number

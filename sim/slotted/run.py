@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from sim.slotted.workload import Ints, Workload
+from sim.slotted.workload import Ints, SlottedWorkload
 from starburst.policy.disciplines.discipline import Discipline
 
 
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def run(
-    workload: Workload, discipline: Discipline, *, slots: int, warmup: int = 0, samples: int = 200
+    workload: SlottedWorkload, discipline: Discipline, *, slots: int, warmup: int = 0, samples: int = 200
 ) -> Outcome:
     """Run for `slots` slots; the average excludes the first `warmup`.
 

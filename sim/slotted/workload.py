@@ -11,7 +11,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class SlottedWorkload:
     """Per job: the slot of arrival, the size in units of `capacity`, and the service time in slots."""
 
     arrival: Ints

@@ -115,7 +115,8 @@ class Scheduler:
             HANDLERS[type(event)](state, event)
         if state.resting and any(isinstance(e, SiteSynced) and e.site is Site.CLUSTER for e in batch):
             _wake(state)
-        _schedule(state)
+        if not is_settled(state):
+            schedule(state)
         return state.changes.actions[already:]
 
     def rest(self) -> None:
@@ -157,12 +158,37 @@ class Scheduler:
             first = min(first, probe_at(state))
         if state.fleet.troubled:
             first = min(first, fence_at(state))
-        if state.fleet.shares:
+        if state.fleet.shares and state.next_round < first:
             first = min(first, consolidate_at(state))
         return min(first, caps_at(state)) if state.settings.caps else first
 
 
-def _schedule(state: State) -> None:
+def is_settled(state: State) -> bool:
+    """Whether no step of `schedule` has anything to work on: most reports of sites concern one run only."""
+    now = state.now
+    return not (
+        state.grew
+        or state.joining
+        or state.capacity.promised
+        or state.departing
+        or state.freed
+        or not state.walk.is_idle
+        or (state.deadlines.heap and state.deadlines.heap[0][0] <= now)
+        or (state.looks.heap and state.looks.heap[0][0] <= now)
+        or (state.pauses.heap and state.pauses.heap[0][0] <= now)
+        or len(state.queue) > state.queue_limit
+        or state.patient
+        or state.passed.nodes
+        or state.refusals.count
+        or state.fleet.troubled
+        or (state.fleet.shares and state.next_round <= now)
+        or state.prospects is not None
+        or state.settings.caps
+        or state.resting
+    )
+
+
+def schedule(state: State) -> None:
     """Run the steps of one instant, in the order of the module's docstring.
 
     Most instants concern few of them; a step that has nothing to work on is not called.
@@ -207,8 +233,8 @@ def _serve_queue(state: State) -> None:
     _place_queued(state)
     if state.prospects is not None:
         give_up(state, state.prospects)
-    if state.settings.queue_limit is not None:
-        trim(state, state.settings.queue_limit)
+    if len(state.queue) > state.queue_limit:
+        trim(state)
     while deadlines and deadlines[0][0] <= now and expire(state):
         _place_queued(state)
 

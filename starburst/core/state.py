@@ -135,6 +135,8 @@ class State:
         self.waiting = WAITING[settings.waiting]
         self.returns = RETURNS[settings.returns]
         self.walk = self._make_walk()
+        #: Q_max: jobs beyond it leave; infinity if there is none.
+        self.queue_limit = inf if settings.queue_limit is None else settings.queue_limit
 
     @property
     def factor(self) -> float:
@@ -181,8 +183,8 @@ class State:
     def story(self, subject: str) -> str:
         """The latest decisions on a job or a machine, for the message of an error."""
         decisions = chain(*self.recent, self.changes.decisions)
-        told = (f"{d.at:g} {d.kind}: {d.reason}" for d in decisions if d.subject == subject)
-        return "; ".join(told) or "none"
+        rows = (f"{d.at:g} {d.kind}: {d.reason}" for d in decisions if d.subject == subject)
+        return "; ".join(rows) or "none"
 
     def do(self, action: Action) -> None:
         """Request an action of a site."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.gantt import Span, Wait
+from sim.reports.gantt import Span, WaitSpan
 from starburst.domain.job import is_over
 from starburst.store.listings import queries
 from starburst.store.store import Store
@@ -19,7 +19,7 @@ class History:
     """All runs and waits of a store's jobs; scheduler seconds."""
 
     spans: tuple[Span, ...]
-    waits: tuple[Wait, ...]
+    waits: tuple[WaitSpan, ...]
 
 
 def history(store: Store) -> History:
@@ -35,7 +35,7 @@ def history(store: Store) -> History:
         if decision.kind == "started":
             started[job_id, numbers["attempt"]] = (decision.at, numbers["where"])
         elif decision.kind in ("placed", "offloaded") and job_id in waiting:
-            waits.append(Wait(job_id, waiting.pop(job_id), decision.at))
+            waits.append(WaitSpan(job_id, waiting.pop(job_id), decision.at))
     for event in queries.events(store):
         if event.kind != "RunEnded":
             continue

@@ -14,7 +14,7 @@ from anyio import fail_after
 from rich.console import Console
 from rich.live import Live
 
-from sim.gantt import gantt
+from sim.reports.gantt import gantt
 from sim.world import SimJob
 from starburst.aio import running
 from starburst.app.config import Config, parse_config

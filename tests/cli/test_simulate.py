@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from sim import figures
+from sim.reports import figures
 
 KEYS = {
     *("cloud_cost", "cloud_cost_usd", "mean_jct_h", "mean_wait_h", "p90_jct_h", "p99_jct_h"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sim.packing.burst import simulate_burst
-from sim.packing.cloud import Cloud
+from sim.packing.cloud import CloudModel
 from sim.packing.demands import Share, gpus_per_task, in_seconds, job_maker
 from sim.packing.workloads import drawn
 from sim.readers import read
@@ -112,7 +112,7 @@ def test_the_bill_is_that_of_the_jobs_that_left(cli, cloud, jobs, name):
     words = ("--waiting", "no-wait", "--packer", name, *cloud, "-o", "json")
     result = told(cli("simulate", jobs, *CLUSTER, *words))
     trace = read(jobs).trace
-    files = Cloud.read(*(Path(word) for word in cloud[1::2]))
+    files = CloudModel.read(*(Path(word) for word in cloud[1::2]))
     picked = drawn(["a", "b", "c"], {"a": 1, "b": 1, "c": 2}, gpus_per_task(trace, 2), seed=0)
     alone = simulate_burst(
         trace,

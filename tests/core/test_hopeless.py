@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.core_engine import simulate
+from sim.engines.core_engine import simulate
 from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Trace

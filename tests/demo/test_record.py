@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.gantt import Span
+from sim.reports.gantt import Span
 from starburst.demo.record import ran_twice, worked_s
 
 

@@ -17,13 +17,12 @@ def test_no_import_circle() -> None:
     assert circles() == []
 
 
-def test_no_type_name_is_defined_twice_in_starburst() -> None:
+def test_no_type_name_is_defined_twice() -> None:
     places = defaultdict(list)
     for module, tree in modules().items():
-        if module.split(".")[0] == "starburst":
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ClassDef):
-                    places[node.name].append(module)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 

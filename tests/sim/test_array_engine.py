@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="the array engine needs the extra `fast`")
 
-from sim import array_engine, core_engine
 from sim.array.cluster import CODES
 from sim.array.compiled import kept
+from sim.engines import array_engine, core_engine
 from sim.outcomes import Outcomes, measure
 from sim.spec import Spec
 from sim.trace import Trace
@@ -197,7 +197,7 @@ def test_a_budget_without_run_times_is_supported(waiting: str) -> None:
 def test_without_numba_it_says_so() -> None:
     program = (
         "import sys; sys.modules['numba'] = None\n"
-        "from sim import array_engine; from sim.spec import Spec; print(array_engine.why_not(Spec()))"
+        "from sim.engines import array_engine; from sim.spec import Spec; print(array_engine.why_not(Spec()))"
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -212,7 +212,7 @@ def test_code_that_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
 
 def test_the_second_process_need_not_compile() -> None:
     program = (
-        "import numpy as np; from sim.array_engine import simulate; from sim.array import kernel;"
+        "import numpy as np; from sim.engines.array_engine import simulate; from sim.array import kernel;"
         "from sim.spec import Spec; from sim.trace import Trace; z = np.ones(1); i = np.ones(1, int);"
         "simulate(Trace(['a'], z, z, i, z, z, i, z), z, Spec(factor=0.1));"
         "print(sum(kernel.run.stats.cache_hits.values()))"

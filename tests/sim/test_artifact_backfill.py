@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.core_engine import simulate
+from sim.engines.core_engine import simulate
 from sim.outcomes import Outcomes
 from sim.run import estimates
 from sim.spec import Spec

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim import array_engine
+from sim.engines import array_engine
 from sim.errors import SimulationError
 from sim.experiments.queues import disciplines as experiment
 from sim.experiments.workloads import helios_like

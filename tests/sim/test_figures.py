@@ -9,22 +9,22 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from sim import figures
 from sim.errors import SimulationError
-from sim.figures import cost_against_jct, cost_against_load, knee, pareto_front, write_figures
-from sim.gantt import COLOURS, ink_on
+from sim.reports import figures
+from sim.reports.figures import cost_against_jct, cost_against_load, knee, pareto_front, write_figures
+from sim.reports.gantt import COLOURS, ink_on
+from sim.reports.window import picture
 from sim.run import run
 from sim.spec import Spec
-from sim.sweep import Point, parse_axis, sweep
+from sim.sweep import SweepPoint, parse_axis, sweep
 from sim.trace import Trace
-from sim.window import picture
 from tests.sim.test_sweep import BASE, busy
 
 pytest.importorskip("matplotlib")
 
 
 @pytest.fixture(scope="module")
-def points() -> list[Point]:
+def points() -> list[SweepPoint]:
     axes = [parse_axis("nodes=1,2"), parse_axis("waiting=compute,constant"), parse_axis("budget=10,100")]
     return sweep(busy(), BASE, axes, workers=1)
 
@@ -43,7 +43,7 @@ def test_the_knee_is_where_the_front_bends_most() -> None:
     assert knee([(0, 1), (0, 1)]) == 0
 
 
-def test_every_file_is_a_picture(points: list[Point], tmp_path: Path) -> None:
+def test_every_file_is_a_picture(points: list[SweepPoint], tmp_path: Path) -> None:
     written = write_figures(points, tmp_path)
     names = ["cost-jct.svg", "cost-jct.png", "cost-load.svg", "cost-load.png", "gantt.svg"]
     assert [file.name for file in written] == names
@@ -54,20 +54,22 @@ def test_every_file_is_a_picture(points: list[Point], tmp_path: Path) -> None:
             assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_the_same_points_give_the_same_bytes(points: list[Point], tmp_path: Path) -> None:
+def test_the_same_points_give_the_same_bytes(points: list[SweepPoint], tmp_path: Path) -> None:
     once, again = (
         [file.read_bytes() for file in write_figures(points, _made(tmp_path / name))] for name in "ab"
     )
     assert once == again
 
 
-def test_cost_is_drawn_against_load_only_where_load_was_swept(points: list[Point], tmp_path: Path) -> None:
+def test_cost_is_drawn_against_load_only_where_load_was_swept(
+    points: list[SweepPoint], tmp_path: Path
+) -> None:
     assert (tmp_path / "cost-load.svg") in write_figures(points, tmp_path)
     without = sweep(busy(), BASE, [parse_axis("budget=10,100")], workers=1)
     assert (tmp_path / "cost-load.svg") not in write_figures(without, tmp_path)
 
 
-def test_lines_hold_the_results(points: list[Point]) -> None:
+def test_lines_hold_the_results(points: list[SweepPoint]) -> None:
     (axes,) = cost_against_jct(points).axes
     drawn = {(float(x), float(y)) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)}
     assert {(p.result.mean_jct_h, p.result.cloud_cost_usd) for p in points} <= drawn
@@ -83,7 +85,7 @@ def test_lines_hold_the_results(points: list[Point]) -> None:
     }
 
 
-def test_axes_have_units_and_a_legend(points: list[Point]) -> None:
+def test_axes_have_units_and_a_legend(points: list[SweepPoint]) -> None:
     for figure in (cost_against_jct(points), cost_against_load(points)):
         (axes,) = figure.axes
         assert "(" in axes.get_xlabel()
@@ -91,7 +93,7 @@ def test_axes_have_units_and_a_legend(points: list[Point]) -> None:
         assert "No-Wait" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_the_title_names_the_trace_and_the_advised_point_is_marked(points: list[Point]) -> None:
+def test_the_title_names_the_trace_and_the_advised_point_is_marked(points: list[SweepPoint]) -> None:
     figure = cost_against_jct(points, "jobs.csv, 300 jobs on 4 × 8 GPUs")
     assert figure.get_suptitle() == "jobs.csv, 300 jobs on 4 × 8 GPUs"
     (axes,) = figure.axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from sim.gantt import Span, Wait, gantt
+from sim.reports.gantt import Span, WaitSpan, gantt
 from tests.builders import node
 
 SPANS = [
@@ -12,7 +12,7 @@ SPANS = [
     Span("b & <c>", "i-000001", True, 1, 600, 1200, cut=True),
     Span("b & <c>", "n0", False, 1, 1200, 4000),
 ]
-WAITS = [Wait("a", 0, 0), Wait("b & <c>", 0, 600)]
+WAITS = [WaitSpan("a", 0, 0), WaitSpan("b & <c>", 0, 600)]
 
 
 def titles(svg: str) -> list[str]:

@@ -11,8 +11,9 @@ from sim.eva_replica.run import simulate_packed
 from sim.experiments.packing import full as packing_full
 from sim.experiments.packing.eva_files import EVA, beside, from_table_7, spread, table_7
 from sim.experiments.packing.figures import LARGE, arriving, base_trace, with_gangs, with_large_jobs
-from sim.experiments.packing.stratus import BATCH, Fleet, Misjudging, batch_jobs, one
-from sim.packing.inputs import MachineType, PackedJob, Pairs
+from sim.experiments.packing.stratus import BATCH, Misjudging, SpotFleet, batch_jobs, one
+from sim.packing.cloud import CloudModel
+from sim.packing.inputs import MachineType, PackedJob, PairThroughput
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
 from starburst.domain.money import Money
@@ -36,11 +37,11 @@ def test_the_fleet_fills_what_runs_and_rents_the_cheapest_that_holds_the_rest() 
     trace = [job("big", 0, 7200, 6), job("joins", 600, 3600, 2), job("alone", 1200, 3600, 2)]
     found = simulate_packed(
         trace,
-        [MachineType(SMALL), MachineType(LARGE_ONE)],
-        {BATCH.name: BATCH},
-        Pairs(default=1.0),
-        Fleet(),
-        sees=Pairs(default=1.0),
+        CloudModel(
+            [MachineType(SMALL), MachineType(LARGE_ONE)], {BATCH.name: BATCH}, PairThroughput(default=1.0)
+        ),
+        SpotFleet(),
+        sees=PairThroughput(default=1.0),
     )
     assert (found.instances, found.migrations) == (2, 0)
     assert found.cost == pytest.approx(2 * 4 + 1, rel=0.1)
@@ -121,7 +122,8 @@ def test_another_rate_stretches_arrivals_only() -> None:
 
 def test_rows_are_kept_one_by_one_and_told_in_a_table(tmp_path: Path) -> None:
     trace = [job("a", 0, 3600, 2)]
-    result = simulate_packed(trace, [MachineType(SMALL)], {BATCH.name: BATCH}, Pairs(), Fleet(), sees=Pairs())
+    cloud = CloudModel([MachineType(SMALL)], {BATCH.name: BATCH}, PairThroughput())
+    result = simulate_packed(trace, cloud, SpotFleet(), sees=PairThroughput())
     file = tmp_path / "rows.json"
     for name in ("none", "eva", "eva", "optimal"):
         packing_full.keep("200", name, result, file)

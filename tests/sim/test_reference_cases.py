@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from sim import array_engine
-from sim.core_engine import simulate
+from sim.engines import array_engine
+from sim.engines.core_engine import simulate
 from sim.outcomes import Outcomes, measure
 from sim.spec import Spec
 from tests.references import expected, needs_references, rows

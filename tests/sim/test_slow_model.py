@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.core_engine import simulate
+from sim.engines.core_engine import simulate
 from sim.spec import Spec
 from sim.trace import Trace
 from starburst.policy.waiting import WAITING, Ask

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.advice import BUDGETS, advise
 from sim.errors import SimulationError
+from sim.reports.advice import BUDGETS, advise
 from sim.run import run
 from sim.spec import Spec
 from sim.sweep import Axis, grid, no_wait, offered_load, parse_axis, sweep

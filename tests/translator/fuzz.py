@@ -16,11 +16,17 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from starburst.clouds.sky.runs.docker import container, runs_in_container
+from starburst.clusters.kubernetes.manifest import job_object
+from starburst.core.model.actions import Slot
+from starburst.domain.job import CloudChoice
+from starburst.runs.ports import Run
 from tests.translator.skypilot import goldens
 from translator.carried import Carried
 from translator.errors import ManifestErrors
@@ -28,6 +34,14 @@ from translator.intake.rules import IntakeRules
 from translator.intake.texts import read_manifests
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import read_object
+from translator.tasks.runtime_values import (
+    ReferencedData,
+    TaskHost,
+    UnresolvedError,
+    evaluate,
+    mounts_of,
+    references,
+)
 from translator.tasks.skypilot import to_skypilot
 from translator.tasks.task_yaml import as_yaml
 
@@ -91,7 +105,7 @@ KEYS = (
 def main() -> int:
     """Fuzz for some minutes; 1 if a case failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, help="repeat the case of this seed only")
     wanted = parser.parse_args()
     sources = list(manifests())
@@ -236,7 +250,20 @@ def _submit(text: str) -> None:
 
 
 def _submit_to_kubernetes(text: str) -> None:
-    read_manifests(text, "f", suffix=lambda: "a1b2c", taking=NATIVE_RULES)
+    """What is taken is also written as an object, and begun as on a rented machine if it may leave."""
+    for item in read_manifests(text, "f", suffix=lambda: "a1b2c", taking=NATIVE_RULES)[:3]:
+        job, workload = item.job, item.workload
+        run = Run(job, 1, tuple(Slot(rank, "n", task) for rank, task in enumerate(job.tasks)), workload)
+        job_object(run, namespace="ns", controller="c", decision="", indexed=True, checkpoints=None)
+        if job.cloud is CloudChoice.NEVER or workload.manifest is None:
+            continue
+        manifest = json.loads(workload.manifest)
+        if runs_in_container(workload):
+            container("name", workload, job.tasks[0], dict(workload.env))
+        with suppress(UnresolvedError):
+            mounts_of(manifest, {}, in_container=runs_in_container(workload))
+            data = {reference: goldens.CLUSTER.get(reference) for reference in references(manifest, "ns")}
+            evaluate(manifest, ReferencedData("ns", data), TaskHost(0, "10.0.0.1", "vm"))
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -172,7 +172,8 @@ def test_elsewhere_they_stay_refused_by_name() -> None:
         ),
         (
             with_env(PASSWORD, command=["curl", "-u", "me:$(PASSWORD)"]),
-            f"{CONTAINER}.command[2]: $(PASSWORD) is a Secret's value; read $PASSWORD in the command",
+            f"{CONTAINER}.command[2]: $(PASSWORD) is a Secret's value, or may be made of one; "
+            "read $PASSWORD in the command",
         ),
     ],
 )

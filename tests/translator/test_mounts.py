@@ -73,8 +73,9 @@ def test_what_is_another_thing_there_is_said() -> None:
     )
     assert notes(HOME) == (f"{place}.nfs: SkyPilot's volume homes in the cloud",)
     assert notes({"emptyDir": {}}) == ()
-    (in_memory,) = notes({"emptyDir": {"medium": "Memory"}})
-    assert "on disk, not in memory, in the cloud" in in_memory
+    assert notes({"emptyDir": {"medium": "Memory"}}) == ()
+    (limited,) = notes({"emptyDir": {"sizeLimit": "1Gi"}})
+    assert limited == f"{place}.emptyDir.sizeLimit: does not limit a directory in the cloud"
     (unmapped,) = notes({"hostPath": {"path": "/scratch"}})
     assert unmapped == f"{place}: not mounted, paths are the machine's in the cloud"
 
@@ -111,8 +112,61 @@ def test_where_nothing_goes_along_it_is_refused_as_ever() -> None:
     )
 
 
-def test_files_of_secrets_stay_refused() -> None:
-    (line,) = told(mounting({"secret": {"secretName": "login"}}))
+def csi(driver: str, bucket: str, options: str = "", **source: Any) -> dict[str, Any]:
+    attributes = {"bucketName": bucket, **({"mountOptions": options} if options else {})}
+    return {"csi": {"driver": driver, "volumeAttributes": attributes, **source}}
+
+
+GCSFUSE, MOUNTPOINT = "gcsfuse.csi.storage.gke.io", "s3.csi.aws.com"
+
+
+@pytest.mark.parametrize(
+    ("volume", "seen"),
+    [
+        (csi(GCSFUSE, "lab-sets"), Mount("/in", Bucket("gs://mirror"), "", False)),
+        (
+            csi(GCSFUSE, "lab-sets", "implicit-dirs,only-dir=a/b,uid=1000", readOnly=True),
+            Mount("/in", Bucket("gs://mirror"), "a/b", True),
+        ),
+        (csi(GCSFUSE, "lab-sets", "only-dir=fast/x"), Mount("/in", SkyVolume("fast"), "x", False)),
+        (csi(MOUNTPOINT, "lab-runs", "prefix some/dir/"), Mount("/in", Bucket("s3://r"), "some/dir", False)),
+    ],
+)
+def test_a_bucket_of_a_csi_driver_goes_along_if_the_config_names_it(
+    volume: dict[str, Any], seen: Mount
+) -> None:
+    stores = {
+        "gs://lab-sets": Bucket("gs://mirror"),
+        "gs://lab-sets/fast": SkyVolume("fast"),
+        "s3://lab-runs": Bucket("s3://r"),
+    }
+    manifest = mounting(volume)
+    assert told(manifest, Carried(stores)) == []
+    assert mounts_of(manifest, stores, in_container=True) == (seen,)
+
+
+@pytest.mark.parametrize(
+    ("volume", "line"),
+    [
+        (
+            csi(GCSFUSE, "others"),
+            "does not go along to a cloud; name what stands in for gs://others under cloud.volumes, "
+            f"or {NEVER}",
+        ),
+        (csi(GCSFUSE, "_"), f"does not go along to a cloud; only the cluster can do this: {NEVER}"),
+        (csi("nfs.csi.k8s.io", "x"), f"does not go along to a cloud; only the cluster can do this: {NEVER}"),
+    ],
+)
+def test_any_other_csi_volume_stays(volume: dict[str, Any], line: str) -> None:
+    assert told(mounting(volume)) == [f"{SPEC}.volumes[0].csi: {line}"]
+    with pytest.raises(UnresolvedError, match=r"volumes\[0\].csi: does not go along"):
+        mounts_of(mounting(volume), STORES, in_container=True)
+
+
+def test_files_of_secrets_go_along_where_values_do() -> None:
+    manifest = mounting({"secret": {"secretName": "login"}})
+    assert told(manifest) == []
+    (line,) = told(manifest, None)
     assert line.startswith(f"{SPEC}.volumes[0].secret: does not go along to a cloud; only the cluster can")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.translator.manifests import GOOD_JOB, errors, job, pod, read
+from translator.tasks.skypilot import to_skypilot
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {}}
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
@@ -95,13 +96,24 @@ def test_lists_of_one_kind_are_lists() -> None:
     assert [item.job.name for item in found] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("parallelism", "completions", "tasks"), [(2, 8, 2), (3, 1, 1)])
-def test_completions_in_turn_are_the_job_controllers(parallelism: int, completions: int, tasks: int) -> None:
-    manifest = job("spec/completions", completions)
-    manifest["spec"]["parallelism"] = parallelism
+def test_completions_in_turn_are_the_job_controllers() -> None:
+    manifest = job("spec/completions", 8)
+    manifest["spec"]["parallelism"] = 2
     (found,) = read(manifest, native=True)
-    assert len(found.job.tasks) == tasks
-    assert found.job.stays == f"stays on the cluster: {completions} completions by {parallelism} at a time"
+    assert len(found.job.tasks) == 2
+    assert found.job.stays == "stays on the cluster: 8 completions by 2 at a time"
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_no_more_pods_than_completions_are_a_gang_that_may_leave(native: bool, mode: str) -> None:
+    manifest = job("spec/completions", 2)
+    manifest["spec"] |= {"parallelism": 5, "completionMode": mode}
+    (found,) = read(manifest, native=native)
+    assert (len(found.job.tasks), found.job.stays, found.job.array) == (2, "", None)
+    task = to_skypilot(manifest)
+    assert task.task["num_nodes"] == 2
+    assert task.refused() == ()
 
 
 def test_resources_of_device_plugins_are_taken_on_kubernetes_and_nowhere_else() -> None:

@@ -263,6 +263,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     limit_s = spec.at("activeDeadlineSeconds").whole(1)
     template = spec.at("template")
     template.check(_TEMPLATE)
+    template.at("metadata").check(_METADATA)
     refuse_hints(template.at("metadata"))
     refuse_shares(template.at("metadata"))
     _bound_labels(template.at("metadata"))
@@ -292,10 +293,11 @@ def _counts(spec: Field) -> tuple[int, IndexRange | None]:
     parallelism, completions = spec.at("parallelism"), spec.at("completions")
     tasks = parallelism.whole(1, MAX_TASKS) if parallelism.value is not None else 1
     wanted = completions.whole(1)
-    if tasks is None or wanted in (None, tasks):
+    if tasks is None or wanted is None:
         return tasks or 1, None
-    assert wanted is not None
-    if wanted > tasks and spec.at("completionMode").value == "Indexed":
+    if wanted <= tasks:  # no more pods than completions are made
+        return wanted, None
+    if spec.at("completionMode").value == "Indexed":
         if wanted > MAX_MEMBERS:
             completions.refuse(f"an array has at most {MAX_MEMBERS} jobs; submit several")
         return 1, IndexRange(0, wanted - 1, tasks)
@@ -305,4 +307,4 @@ def _counts(spec: Field) -> tuple[int, IndexRange | None]:
         f"differs from parallelism, which is {tasks}: a cloud runs all tasks at once",
         part=f"{wanted} completions by {tasks} at a time",
     )
-    return min(tasks, wanted), None
+    return tasks, None

@@ -63,7 +63,7 @@ STAYS = "names a node of the cluster; no rented machine is one, so the job stays
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class NodeDemand:
     """One requirement: where it stands, as written, and as a fact.
 
     None is a label that only nodes of the cluster have.
@@ -78,11 +78,11 @@ class Demand:
 class Place:
     """What a node selector and required node affinity say: all of the selector, and one of the terms."""
 
-    selector: tuple[Demand, ...]
-    terms: tuple[tuple[Demand, ...], ...]
+    selector: tuple[NodeDemand, ...]
+    terms: tuple[tuple[NodeDemand, ...], ...]
 
     @property
-    def demands(self) -> Iterator[Demand]:
+    def demands(self) -> Iterator[NodeDemand]:
         """All of them."""
         yield from self.selector
         for term in self.terms:
@@ -101,7 +101,7 @@ def read_place(spec: Field) -> Place:
     return Place(selector, tuple(tuple(_of_term(term)) for term in terms))
 
 
-def _of_term(term: Field) -> Iterator[Demand]:
+def _of_term(term: Field) -> Iterator[NodeDemand]:
     for kind in ("matchExpressions", "matchFields"):
         for each in term.at(kind).items():
             key, operator, values = (each.at(name).value for name in ("key", "operator", "values"))
@@ -110,8 +110,8 @@ def _of_term(term: Field) -> Iterator[Demand]:
                 yield _demand(each, Requirement(key, operator, texts))
 
 
-def _demand(field: Field, written: Requirement) -> Demand:
-    return Demand(field, written, _fact(written))
+def _demand(field: Field, written: Requirement) -> NodeDemand:
+    return NodeDemand(field, written, _fact(written))
 
 
 def _fact(written: Requirement) -> Requirement | None:
@@ -196,5 +196,5 @@ def note_assumptions(place: Place) -> None:
             demand.field.note(STAYS)
 
 
-def _names_node(demand: Demand) -> bool:
+def _names_node(demand: NodeDemand) -> bool:
     return demand.fact is not None and (demand.fact.key, demand.fact.operator) == (facts.HOSTNAME, "In")

@@ -183,9 +183,10 @@ def _main_container(spec: Field) -> Field:
 
 
 def _check_beside(container: Field) -> None:
-    """Check the fields of a container that runs on the cluster only; others are not checked."""
+    """Check a container that runs on the cluster only; on the embedded one it is refused anyway."""
     if container.report.native:
         container.staying().check(CONTAINER)
+        workload(container.staying())
 
 
 def _name(container: Field) -> str:

@@ -68,6 +68,8 @@ _NAMED_BY = {
 }
 _SOURCE = Fields("a source of a value", read=tuple(_REFERENCES))
 _VARIABLE_NAME = re.compile(r"[^=]+")
+#: What variables of Secrets are usually called, other than a shell's own $(date).
+_LIKE_A_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 #: Variables that are set at the start of a run and therefore cannot be expanded in a manifest.
 _AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
 
@@ -121,8 +123,10 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
         if variable.report.native:
             _check_source(variable.at("valueFrom"))
         name = variable.at("name").text()
-        if variable.at("valueFrom").value is not None and variable.goes_along:
-            env.pop(name or "", None)
+        if name is None or not _VARIABLE_NAME.fullmatch(name):
+            variable.at("name").refuse("must be the name of a variable, without =")
+        elif variable.at("valueFrom").value is not None and variable.goes_along:
+            env.pop(name, None)
             if variable.report.leaves:
                 _judge_source(variable.at("valueFrom"), container)
         elif variable.at("valueFrom").value is not None:
@@ -131,8 +135,6 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
                 show=False,
                 part=f"a value of {_asked(variable.at('valueFrom'))}",
             )
-        elif name is None or not _VARIABLE_NAME.fullmatch(name):
-            variable.at("name").refuse("must be the name of a variable, without =")
         else:
             env[name] = _expanded(variable.at("value"), env, expansion, name)
     return env
@@ -172,19 +174,37 @@ def _judge_source(source: Field, container: Field) -> None:
 
 def _keep_secrets_out(container: Field) -> None:
     """Refuse values of Secrets in a command line, which every user of an instance can read."""
-    secrets = {
-        str(variable.at("name").value)
-        for variable in container.at("env").items()
-        if variable.at("valueFrom").at("secretKeyRef").value is not None
-    }
+    sources = _items(container.at("envFrom"))
+    otherwise = any(source.at("secretRef").value is not None for source in sources)
+    secrets = _made_of_secrets(container, otherwise=otherwise)
     for word in (*_items(container.at("command")), *_items(container.at("args"))):
         for name in names_in(word.value if isinstance(word.value, str) else ""):
-            if name in secrets and word.goes_along:
+            if _is_secret(name, secrets, otherwise=otherwise) and word.goes_along:
                 word.stay(
                     f"the Secret's value $({name})",
-                    f"$({name}) is a Secret's value",
+                    f"$({name}) is a Secret's value, or may be made of one",
                     f"read ${name} in the command",
                 )
+
+
+def _made_of_secrets(container: Field, *, otherwise: bool) -> dict[str, bool]:
+    """Whether each variable of `env` has a Secret's value or is made of one; `otherwise`: so may be names
+    that `env` does not set.
+    """
+    found: dict[str, bool] = {}
+    for variable in _items(container.at("env")):
+        name, source, text = (variable.at(key) for key in ("name", "valueFrom", "value"))
+        if source.value is None:
+            others = names_in(text.value) if isinstance(text.value, str) else []
+            is_secret = any(_is_secret(other, found, otherwise=otherwise) for other in others)
+        else:
+            is_secret = source.at("secretKeyRef").value is not None
+        found[str(name.value)] = is_secret
+    return found
+
+
+def _is_secret(name: str, known: dict[str, bool], *, otherwise: bool) -> bool:
+    return known.get(name, otherwise and _LIKE_A_VARIABLE.fullmatch(name) is not None)
 
 
 def _items(field: Field) -> list[Field]:

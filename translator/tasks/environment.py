@@ -30,6 +30,8 @@ _TAKEN = frozenset(
     )
 )
 _GPUS = "CUDA_VISIBLE_DEVICES"
+#: Names of Secrets' values that other variables are made of, after their own variables were set anew.
+_EARLIER = "STARBURST_EARLIER_"
 
 
 @dataclass(slots=True)
@@ -46,15 +48,34 @@ class Environment:
     expansion: Expansion = field(default_factory=Expansion)
 
     def put(self, name: str, word: ShellWord) -> None:
-        """Set a variable, as the last in order."""
+        """Set a variable, as the last in order; values that were made of an earlier one keep that one."""
+        if name in self.secrets:
+            word = self._set_aside(name, word)
         self.names.pop(name, None)
         self.names[name] = None
         self.values[name] = word
 
     def put_secret(self, name: str, value: str | None) -> None:
         """Set a variable to the value of a Secret; other variables refer to it by a shell expression."""
-        self.put(name, (ShellExpression(f"${{{name}}}"),))
+        self.put(name, ())
+        self.values[name] = (_reference(name),)
         self.secrets[name] = value
+
+    def _set_aside(self, name: str, word: ShellWord) -> ShellWord:
+        """Forget a Secret's value whose variable is set anew to `word`, which is returned; if it or another
+        variable refers to that value, it goes on under a name of its own.
+        """
+        earlier, value = _reference(name), self.secrets.pop(name)
+        words = {**{key: found for key, found in self.values.items() if key != name}, name: word}
+        if not any(earlier in found for found in words.values()):
+            return word
+        count = sum(key.startswith(_EARLIER) for key in self.secrets)
+        self.secrets[f"{_EARLIER}{count}"] = value
+        now = _reference(f"{_EARLIER}{count}")
+        self.values = {
+            key: tuple(now if part == earlier else part for part in found) for key, found in words.items()
+        }
+        return self.values[name]
 
     @property
     def envs(self) -> dict[str, str]:
@@ -87,17 +108,11 @@ def read_environment(
         _all_of(source, found, lookup)
     for variable in container.at("env").items():
         name = variable.at("name").text() or ""
-        if name in found.secrets and _is_used(found, name):
-            lookup.fidelity.refused(
-                variable, f"{name} is set a second time, after others have taken a Secret's value from it"
-            )
-        elif name == _GPUS:
+        if name == _GPUS:
             lookup.fidelity.dropped(variable, "a task is told there which GPUs are its own")
         elif variable.at("valueFrom").value is None:
-            found.secrets.pop(name, None)
             _literal(variable, name, found, lookup.fidelity)
         else:
-            found.secrets.pop(name, None)
             _from_elsewhere(variable.at("valueFrom"), name, found, downward, lookup)
     return found
 
@@ -108,7 +123,7 @@ def expanded(text: Field, found: Environment, fidelity: Fidelity, variable: str 
     known = dict(found.values)
     for name in _SET_BY_STARBURST.findall(written):
         if name not in known:
-            known[name] = (ShellExpression(f"${{{name}}}"),)
+            known[name] = (_reference(name),)
             fidelity.approximated(text, f"$({name}) is set where Starburst runs the task, else empty")
     return found.expansion.expand(text, known.get, variable)
 
@@ -182,7 +197,6 @@ def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
         return
     for key, value in data.values.items():
         if kind == CONFIG_MAP:
-            found.secrets.pop(prefix + key, None)
             found.put(prefix + key, found.expansion.count(where, (value,), prefix + key))
         elif _is_special(prefix + key):
             lookup.fidelity.refused(
@@ -204,8 +218,6 @@ def _is_special(name: str) -> bool:
     return name in _TAKEN or name.startswith("BASH_") or not _NAME.fullmatch(name)
 
 
-def _is_used(found: Environment, name: str) -> bool:
-    """Whether another variable's value refers to this one."""
-    return any(
-        ShellExpression(f"${{{name}}}") in found.values[other] for other in found.names if other != name
-    )
+def _reference(name: str) -> ShellExpression:
+    """The value of a variable, as a shell gives it."""
+    return ShellExpression(f"${{{name}}}")

@@ -11,7 +11,7 @@ from translator.fidelity import Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.hints import PREFIX, MachineHints
 from translator.manifests.node_rules import PREFERRED
-from translator.manifests.places import Demand, is_part, read_place
+from translator.manifests.places import NodeDemand, is_part, read_place
 from translator.tasks.accelerators import KNOWN, sky_name, with_memory
 
 _NODES = "is a label of the cluster's nodes; rented machines have none"
@@ -59,7 +59,7 @@ def _preferences(affinity: Field, fidelity: Fidelity) -> None:
         fidelity.dropped(preferred, "the preference is about nodes of the cluster")
 
 
-def _impossible(demand: Demand) -> bool:
+def _impossible(demand: NodeDemand) -> bool:
     """Whether no machine that SkyPilot rents is like this."""
     if demand.fact is None:
         return False
@@ -70,8 +70,8 @@ def _impossible(demand: Demand) -> bool:
 
 
 def _alternatives(
-    terms: Sequence[Sequence[Demand]],
-    possible: Sequence[Sequence[Demand]],
+    terms: Sequence[Sequence[NodeDemand]],
+    possible: Sequence[Sequence[NodeDemand]],
     machine: MachineRequest,
     fidelity: Fidelity,
 ) -> None:
@@ -89,19 +89,19 @@ def _alternatives(
                 fidelity.dropped(demand.field, _NODES if demand.fact is None else _ONE_OF)
 
 
-def _named_types(term: Sequence[Demand]) -> tuple[str, ...]:
+def _named_types(term: Sequence[NodeDemand]) -> tuple[str, ...]:
     """The GPU types that a term allows; () if it does not restrict them."""
     return next(filter(None, (_types(demand) for demand in term)), ())
 
 
-def _types(demand: Demand) -> tuple[str, ...]:
+def _types(demand: NodeDemand) -> tuple[str, ...]:
     if demand.fact is None or (demand.fact.key, demand.fact.operator) != (facts.GPU_TYPE, "In"):
         return ()
     names = (sky_name(value) for value in demand.written.values if not is_part(value))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _judge(demand: Demand, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _judge(demand: NodeDemand, machine: MachineRequest, fidelity: Fidelity) -> None:
     """Translate one requirement."""
     if demand.fact is None:
         fidelity.dropped(demand.field, _NODES)
@@ -109,28 +109,28 @@ def _judge(demand: Demand, machine: MachineRequest, fidelity: Fidelity) -> None:
         _JUDGES[demand.fact.key](demand, demand.fact, machine, fidelity)
 
 
-def _arch(demand: Demand, _: Requirement, __: MachineRequest, fidelity: Fidelity) -> None:
+def _arch(demand: NodeDemand, _: Requirement, __: MachineRequest, fidelity: Fidelity) -> None:
     if _impossible(demand):
         fidelity.refused(demand.field, f"SkyPilot chooses no machines by their processor; {ONLY_THE_CLUSTER}")
     else:
         fidelity.kept(demand.field, "what SkyPilot's images are")
 
 
-def _os(demand: Demand, _: Requirement, __: MachineRequest, fidelity: Fidelity) -> None:
+def _os(demand: NodeDemand, _: Requirement, __: MachineRequest, fidelity: Fidelity) -> None:
     if _impossible(demand):
         fidelity.refused(demand.field, f"rented machines run Linux; {ONLY_THE_CLUSTER}")
     else:
         fidelity.kept(demand.field, "what SkyPilot's images are")
 
 
-def _hostname(demand: Demand, _: Requirement, __: MachineRequest, fidelity: Fidelity) -> None:
+def _hostname(demand: NodeDemand, _: Requirement, __: MachineRequest, fidelity: Fidelity) -> None:
     if _impossible(demand):
         fidelity.refused(demand.field, _NODE)
     else:
         fidelity.kept(demand.field, "a rented machine is none of the cluster's nodes")
 
 
-def _capacity(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _capacity(demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
     allowed = [kind for kind in (facts.SPOT, facts.ON_DEMAND) if fact.holds({facts.CAPACITY: kind})]
     chosen = machine.hints.use_spot
     if chosen is not None and (facts.SPOT if chosen else facts.ON_DEMAND) not in allowed:
@@ -144,7 +144,7 @@ def _capacity(demand: Demand, fact: Requirement, machine: MachineRequest, fideli
         fidelity.dropped(demand.field, "names neither spot nor on-demand machines")
 
 
-def _gpu_type(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _gpu_type(demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
     if not machine.gpus:
         fidelity.dropped(demand.field, "the job asks for no GPU")
     elif _impossible(demand):
@@ -157,7 +157,9 @@ def _gpu_type(demand: Demand, fact: Requirement, machine: MachineRequest, fideli
         _take_types(demand, _types(demand), machine, fidelity)
 
 
-def _take_types(demand: Demand, wanted: tuple[str, ...], machine: MachineRequest, fidelity: Fidelity) -> None:
+def _take_types(
+    demand: NodeDemand, wanted: tuple[str, ...], machine: MachineRequest, fidelity: Fidelity
+) -> None:
     """Let the machine have any of the wanted types that no other requirement excludes."""
     both = tuple(name for name in machine.types or wanted if name in wanted)
     if machine.types and not both and "nodeSelector[" in demand.field.path:
@@ -179,7 +181,7 @@ def _take_types(demand: Demand, wanted: tuple[str, ...], machine: MachineRequest
         fidelity.approximated(demand.field, f"{told}, if SkyPilot has it (sky gpus list)")
 
 
-def _gpu_memory(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _gpu_memory(demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
     if not machine.gpus:
         fidelity.dropped(demand.field, "the job asks for no GPU")
         return
@@ -191,14 +193,16 @@ def _gpu_memory(demand: Demand, fact: Requirement, machine: MachineRequest, fide
         fidelity.refused(demand.field, f"no type that SkyPilot knows has such memory; {ONLY_THE_CLUSTER}")
 
 
-def _gpu_count(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _gpu_count(demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
     if fact.holds({facts.GPU_COUNT: str(machine.gpus)}):
         fidelity.kept(demand.field, "a rented machine has as many GPUs as the job asks for")
     else:
         fidelity.dropped(demand.field, "a rented machine has as many GPUs as the job asks for")
 
 
-def _instance_type(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _instance_type(
+    demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity
+) -> None:
     if fact.operator == "In" and len(fact.values) == 1:
         machine.instance_type = fact.values[0]
         fidelity.kept(demand.field, "as instance_type")
@@ -206,7 +210,7 @@ def _instance_type(demand: Demand, fact: Requirement, machine: MachineRequest, f
         fidelity.dropped(demand.field, "SkyPilot takes one instance type, or chooses by size")
 
 
-def _where(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
+def _where(demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
     if machine.hints.infra is not None:
         fidelity.dropped(demand.field, f"{PREFIX}infra says where")
     elif fact.operator != "In" or len(fact.values) != 1:
@@ -222,7 +226,7 @@ def _where(demand: Demand, fact: Requirement, machine: MachineRequest, fidelity:
         fidelity.kept(demand.field, f"as infra: {machine.infra}")
 
 
-_JUDGES: dict[str, Callable[[Demand, Requirement, MachineRequest, Fidelity], None]] = {
+_JUDGES: dict[str, Callable[[NodeDemand, Requirement, MachineRequest, Fidelity], None]] = {
     facts.ARCH: _arch,
     facts.OS: _os,
     facts.HOSTNAME: _hostname,

@@ -162,7 +162,8 @@ def _name(metadata: Field, name: str, fidelity: Fidelity) -> str:
 
 
 def _nodes(parts: ManifestParts, tasks: int, fidelity: Fidelity) -> int | None:
-    in_turn = parts.job.at("completions").value not in (None, parts.job.at("parallelism").value or 1)
+    completions = parts.job.at("completions").value
+    in_turn = isinstance(completions, int) and completions > tasks
     for key in ("parallelism", "completions"):
         if parts.job.at(key).value is None:
             continue

@@ -188,8 +188,9 @@ policies times three packers: a machine per task, Eva, and `optimal`, our own. T
 Compute-Wait and the
 calibrated budget go out of order, without a cap on the queue. α is .076, as in the paper's scripts.
 
-The cloud is Eva's: 21 EC2 types at its prices, its delays and its interference (`sim/shared_cloud.py`);
-running jobs are reconsidered every 300 s, and the scheduler learns who slows whom from what runs report.
+The cloud is Eva's: 21 EC2 types at its prices, its delays and its interference
+(`sim/packing/shared_cloud.py`); running jobs are reconsidered every 300 s, and the scheduler learns which
+jobs slow each other from what runs report.
 Traces of clusters do not say what jobs ask for besides GPUs, and that decides what there is to pack. So it is
 told twice: with CPUs, memory and workload of jobs of one GPU **drawn** from the Alibaba-shaped trace (many
 ask for more CPUs than come with a GPU, and alone rent four GPUs for one), and with half of what comes with

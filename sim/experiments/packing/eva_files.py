@@ -17,8 +17,8 @@ import numpy as np
 from sim.eva_replica.run import simulate_packed
 from sim.experiments.published import write_page
 from sim.experiments.shared import SHARED
-from sim.packing.cloud import Cloud
-from sim.packing.inputs import PackedJob, Pairs
+from sim.packing.cloud import CloudModel
+from sim.packing.inputs import PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from sim.readers.packing import read_jobs
 from starburst.domain.job import Task
@@ -61,7 +61,7 @@ Outcome = TypeVar("Outcome", bound=Costed)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PackedPoint:
     """One simulation: a packer, and how its jobs are made (in the process that simulates)."""
 
     packer: str
@@ -81,10 +81,10 @@ class Point:
 
 
 @cache
-def cloud(cpu_column: str = "vcpu") -> Cloud:
+def cloud(cpu_column: str = "vcpu") -> CloudModel:
     """Eva's machines, workloads and throughputs."""
     files = (EVA / f"{name}.csv" for name in ("instance_types", "workloads", "colocation_throughput"))
-    return Cloud.read(*files, cpu_column=cpu_column)
+    return CloudModel.read(*files, cpu_column=cpu_column)
 
 
 @cache
@@ -135,15 +135,13 @@ def from_table_7(
     return made
 
 
-def measure(point: Point) -> PackedResult:
+def measure(point: PackedPoint) -> PackedResult:
     """Simulate it. As in Eva's experiments Owl knows all throughputs, and Stratus how long tasks run."""
     given = cloud(point.cpu_column)
-    truth = given.truth if point.uniform is None else Pairs(default=point.uniform)
+    truth = given.truth if point.uniform is None else PairThroughput(default=point.uniform)
     return simulate_packed(
         point.make(*point.args),
-        given.catalog,
-        given.kinds,
-        truth,
+        replace(given, truth=truth),
         packer(point.packer),
         migration_delay=point.migration_delay,
         sees=truth if point.packer == "owl" else None,
@@ -162,7 +160,7 @@ def two_at_a_time(run: Callable[[Item], Outcome], items: Sequence[Item]) -> Iter
             yield result
 
 
-def measured(points: Sequence[Point]) -> dict[Point, PackedResult]:
+def measured(points: Sequence[PackedPoint]) -> dict[PackedPoint, PackedResult]:
     """All of them, each once."""
     once = list(dict.fromkeys(points))
     return dict(zip(once, two_at_a_time(measure, once), strict=True))

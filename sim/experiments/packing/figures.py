@@ -10,7 +10,7 @@ import numpy as np
 from sim.experiments.curves import Panel, draw
 from sim.experiments.packing.eva_files import (
     NAMES,
-    Point,
+    PackedPoint,
     at_hand,
     beside,
     eva_trace,
@@ -89,14 +89,14 @@ class Sweep:
     form: str
     values: tuple[float, ...]
     packers: tuple[str, ...]
-    point: Callable[[str, float], Point]
+    point: Callable[[str, float], PackedPoint]
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[PackedPoint]:
         """Packer after packer."""
         return [self.point(name, value) for name in self.packers for value in self.values]
 
 
-Done = Mapping[Point, PackedResult]
+Done = Mapping[PackedPoint, PackedResult]
 
 SWEEPS = (
     Sweep(
@@ -106,7 +106,7 @@ SWEEPS = (
         ".2f",
         (1.0, 0.9, 0.8),
         ("none", "owl", "eva-rp", "eva", "optimal"),
-        lambda name, value: Point(name, base_trace, uniform=value),
+        lambda name, value: PackedPoint(name, base_trace, uniform=value),
     ),
     Sweep(
         "packing-moves",
@@ -115,7 +115,7 @@ SWEEPS = (
         "g",
         (1.0, 2.0, 8.0),
         ("none", "stratus", "eva-full", "eva-partial", "eva", "optimal"),
-        lambda name, value: Point(name, base_trace, migration_delay=value),
+        lambda name, value: PackedPoint(name, base_trace, migration_delay=value),
     ),
     Sweep(
         "packing-large-jobs",
@@ -124,7 +124,9 @@ SWEEPS = (
         ".0%",
         (0.0, 0.3, 0.6),
         ("none", "stratus", "synergy", "owl", "eva-partial", "eva", "optimal"),
-        lambda name, value: Point(name, with_large_jobs, (value,)) if value else Point(name, base_trace),
+        lambda name, value: (
+            PackedPoint(name, with_large_jobs, (value,)) if value else PackedPoint(name, base_trace)
+        ),
     ),
     Sweep(
         "packing-gangs",
@@ -133,7 +135,9 @@ SWEEPS = (
         ".0%",
         (0.0, 0.3, 0.6),
         ("none", "stratus", "synergy", "owl", "eva-single", "eva", "optimal"),
-        lambda name, value: Point(name, with_gangs, (value,)) if value else Point(name, base_trace),
+        lambda name, value: (
+            PackedPoint(name, with_gangs, (value,)) if value else PackedPoint(name, base_trace)
+        ),
     ),
     Sweep(
         "packing-arrivals",
@@ -142,7 +146,9 @@ SWEEPS = (
         "g",
         (0.75, RATE, 6.0),
         ("none", "stratus", "synergy", "owl", "eva", "optimal"),
-        lambda name, value: Point(name, arriving, (value,)) if value != RATE else Point(name, base_trace),
+        lambda name, value: (
+            PackedPoint(name, arriving, (value,)) if value != RATE else PackedPoint(name, base_trace)
+        ),
     ),
 )
 
@@ -309,7 +315,7 @@ def _of_arrivals(sweep: Sweep, done: Done) -> str:
 
 def summary(done: Done) -> str:
     """What the five figures say together."""
-    base = Point("eva", base_trace)
+    base = PackedPoint("eva", base_trace)
     alone, best = (done[replace(base, packer=name)] for name in ("none", "optimal"))
     eva = done[base]
     return (

@@ -11,7 +11,7 @@ from typing import Any
 
 from sim.experiments.packing.eva_files import (
     NAMES,
-    Point,
+    PackedPoint,
     at_hand,
     beside,
     eva_trace,
@@ -191,7 +191,7 @@ def main() -> None:
     ]
     if not at_hand():
         return
-    points = [Point(name, eva_trace, (trace, args.jobs)) for trace, name in asked]
+    points = [PackedPoint(name, eva_trace, (trace, args.jobs)) for trace, name in asked]
     for (trace, name), result in zip(asked, two_at_a_time(measure, points), strict=True):
         if args.jobs is None:
             keep(trace, name, result)

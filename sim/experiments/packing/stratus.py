@@ -19,7 +19,8 @@ from sim.experiments.packing.eva_files import (
     write_wrapped,
 )
 from sim.experiments.shared import table
-from sim.packing.inputs import Kind, PackedJob, Pairs
+from sim.packing.cloud import CloudModel
+from sim.packing.inputs import Kind, PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from starburst.domain.job import Task
 from starburst.domain.resources import Resources
@@ -55,7 +56,7 @@ CASES: Mapping[str, tuple[str, float | None]] = {
 }
 
 
-class Fleet:
+class SpotFleet:
     """Spot Fleet's LowestPrice with ECS's BinPack (slide 41): each new task goes onto the machine that it
     fills best; if none has room, onto a new one of the cheapest type that holds it. Nothing moves.
     """
@@ -119,19 +120,17 @@ def one(case: tuple[str, int], jobs: int = JOBS) -> PackedResult:
     """Simulate a case on the trace of this seed; nothing slows anything."""
     name, off = CASES[case[0]]
     trace = batch_jobs(case[1], jobs)
-    used: Packer = Fleet() if name == "fleet" else packer(name)
+    used: Packer = SpotFleet() if name == "fleet" else packer(name)
     if off:
         luck = np.random.default_rng(1000 + case[1]).uniform(1 - off, 1 + off, len(trace)).tolist()
         run_s = {job.id: job.duration_s for job in trace}
         said_s = {job.id: job.duration_s * factor for job, factor in zip(trace, luck, strict=True)}
         used = Misjudging(used, run_s, said_s)
-    still = Pairs(default=1.0)
+    still = PairThroughput(default=1.0)
     machines = [machine for machine in cloud().catalog if not machine.offer.resources.gpus]
     return simulate_packed(
         trace,
-        machines,
-        {BATCH.name: BATCH},
-        still,
+        CloudModel(machines, {BATCH.name: BATCH}, still),
         used,
         period_s=PERIOD_S,
         sees=still,
@@ -201,8 +200,8 @@ def main() -> None:
 INTRODUCTION = f"""# Stratus against a fleet
 
 `{COMMAND}` (TIME): Stratus (SoCC'18, by its slides) against what they compare it with: Amazon's Spot
-Fleet with LowestPrice, ECS with BinPack (`Fleet` in `sim/experiments/packing/stratus.py`: best fit onto what
-runs, else the cheapest type that holds the task). The Google and TwoSigma traces are not at hand, so the
+Fleet with LowestPrice, ECS with BinPack (`SpotFleet` in `sim/experiments/packing/stratus.py`: best fit onto
+what runs, else the cheapest type that holds the task). The Google and TwoSigma traces are not at hand, so the
 jobs are **generated**: {TRACES} traces (seeds from 0; "±" is over them) of {JOBS} batch jobs without GPUs,
 Poisson arrivals a minute apart; 1, 2, 4 or 8 tasks (p .7/.1/.1/.1); log-normal CPUs (median 1.5, σ 1, .1 to
 32) and memory (median 4 GiB, σ 1.2, .1 to 128) that know nothing of each other, as requests in Google's

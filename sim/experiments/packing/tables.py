@@ -10,7 +10,7 @@ from statistics import mean, median
 from sim.experiments.packing.eva_files import (
     EVA,
     NAMES,
-    Point,
+    PackedPoint,
     at_hand,
     beside,
     cloud,
@@ -191,7 +191,9 @@ def _small_row(name: str, results: Sequence[PackedResult], base: Sequence[Packed
 
 def _trials(packers: Sequence[str], trials: int, args: tuple[object, ...]) -> Trials:
     points = [
-        Point(name, from_table_7, (seed, *args), "cpu_cores") for name in packers for seed in range(trials)
+        PackedPoint(name, from_table_7, (seed, *args), "cpu_cores")
+        for name in packers
+        for seed in range(trials)
     ]
     done = measured(points)
     return {name: [result for point, result in done.items() if point.packer == name] for name in packers}

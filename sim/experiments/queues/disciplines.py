@@ -8,7 +8,7 @@ from time import process_time
 
 import numpy as np
 
-from sim import array_engine, core_engine
+from sim.engines import array_engine, core_engine
 from sim.experiments.curves import Panel, draw
 from sim.experiments.points import Curve, Point, cost_at, falling, point_of
 from sim.experiments.published import command, progress, write_page

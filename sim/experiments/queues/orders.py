@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from sim.array_engine import simulate
+from sim.engines.array_engine import simulate
 from sim.experiments.points import Curve, cost_at, falling, point_of
 from sim.experiments.shared import PHILLY, RESULTS, SHARED, SMALL, doubling, shared_trace, table
 from sim.spec import Spec
@@ -31,7 +31,7 @@ BASE = "fifo"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class OrderCase:
     """A trace, its cluster, and who sent each job, if that is known."""
 
     title: str
@@ -40,7 +40,7 @@ class Case:
     users: list[str] | None = None
 
 
-def orders(case: Case) -> dict[str, Order]:
+def orders(case: OrderCase) -> dict[str, Order]:
     """What is tried. All but the first three need what the registry's orders do not see: the whole job."""
     trace = case.trace
     area = trace.gpus * trace.duration_h
@@ -83,7 +83,7 @@ def past_demand(trace: Trace, users: list[str]) -> Floats:
     return found
 
 
-def curve(case: Case, order: Order) -> Curve:
+def curve(case: OrderCase, order: Order) -> Curve:
     """Every budget of the grid under one order."""
     name = "tried in an experiment"
     ORDERS[name] = order
@@ -103,16 +103,16 @@ def rows(curves: dict[str, Curve]) -> Iterator[tuple[object, ...]]:
         yield name, *(f"{change:+.1f} %" for change in changes), f"**{np.mean(changes):+.1f} %**"
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[OrderCase]:
     """The traces at hand."""
     for name, warmup in (("phillylike_r24", 500), ("tab4_s1.0", 100)):
         trace = shared_trace(f"starburst/{name}.csv")
         if trace is not None:
-            yield Case(f"{name}: 4 × 8 GPUs, best-fit", trace, replace(SMALL, warmup=warmup))
-    yield Case("Load .75, doubled half-way (seed 1)", doubling(1), replace(SMALL, warmup=500))
+            yield OrderCase(f"{name}: 4 × 8 GPUs, best-fit", trace, replace(SMALL, warmup=warmup))
+    yield OrderCase("Load .75, doubled half-way (seed 1)", doubling(1), replace(SMALL, warmup=500))
     philly = shared_trace("philly.csv")
     if philly is not None:
-        yield Case("philly: 64 × 8 GPUs, first-fit", philly, PHILLY, philly_users())
+        yield OrderCase("philly: 64 × 8 GPUs, first-fit", philly, PHILLY, philly_users())
 
 
 def philly_users() -> list[str]:

@@ -15,10 +15,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sim.experiments.shared import RESULTS, shared_trace, table
-from sim.figures import MARKS
-from sim.gantt import COLOURS
+from sim.reports.figures import MARKS
+from sim.reports.gantt import COLOURS
 from sim.slotted.run import Outcome, run
-from sim.slotted.workload import Ints, Workload, fixed, geometric, poisson
+from sim.slotted.workload import Ints, SlottedWorkload, fixed, geometric, poisson
 from starburst.policy.disciplines.best_fit import BestFitBoth, BestFitJobs, BestFitServers
 from starburst.policy.disciplines.discipline import Make
 from starburst.policy.disciplines.fifo import FifoFirstFit
@@ -40,7 +40,7 @@ Line = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class TrafficPanel:
     """Axes with a line per discipline."""
 
     title: str
@@ -71,26 +71,26 @@ def stalling(levels: int) -> dict[str, Make]:
 
 def two_sizes(
     sizes: tuple[int, int], shares: tuple[float, float], rate: float, slots: int, *, geometric_service: bool
-) -> Workload:
+) -> SlottedWorkload:
     """Poisson arrivals of two sizes for servers of capacity 10, that run for 100 slots (on average)."""
     rng = np.random.default_rng(SEED)
     arrival = poisson(rng, rate, slots)
     size = rng.choice(sizes, size=len(arrival), p=shares)
     service = geometric(rng, 100, len(arrival)) if geometric_service else fixed(100, len(arrival))
-    return Workload(arrival, size, service, 10)
+    return SlottedWorkload(arrival, size, service, 10)
 
 
-def uniform(least: float, most: float, intensity: float, jobs: int) -> tuple[Workload, int]:
+def uniform(least: float, most: float, intensity: float, jobs: int) -> tuple[SlottedWorkload, int]:
     """For 5 servers: sizes uniform between two shares, λ = α L μ / E[R]; and the slots it spans."""
     rng = np.random.default_rng(SEED)
     rate = intensity * 5 * 0.01 / ((least + most) / 2)
     slots = round(jobs / rate)
     arrival = poisson(rng, rate, slots)
     size = rng.integers(round(least * FINE), round(most * FINE) + 1, len(arrival))
-    return Workload(arrival, size, geometric(rng, 100, len(arrival)), FINE), slots
+    return SlottedWorkload(arrival, size, geometric(rng, 100, len(arrival)), FINE), slots
 
 
-def made_up(tasks: int, servers: int) -> Workload:
+def made_up(tasks: int, servers: int) -> SlottedWorkload:
     """Tasks in the shape of the published trace, in slots of 100 ms over 1.5 days; MARGINALS says how."""
     rng = np.random.default_rng(SEED)
     per_job = np.minimum(np.ceil(rng.pareto(1.1, tasks // 4) + 1), 2_000).astype(np.int64)
@@ -109,7 +109,7 @@ def made_up(tasks: int, servers: int) -> Workload:
     order = np.argsort(arrival_s, kind="stable")
     slot = (arrival_s[order] * 10).astype(np.int64)
     service = np.maximum(np.ceil(duration_s[order] * 10), 1).astype(np.int64)
-    return Workload(slot, size[order], service, FINE)
+    return SlottedWorkload(slot, size[order], service, FINE)
 
 
 def levels_of(shares: np.ndarray[tuple[int], np.dtype[np.float64]], levels: int) -> Ints:
@@ -117,7 +117,7 @@ def levels_of(shares: np.ndarray[tuple[int], np.dtype[np.float64]], levels: int)
     return np.clip(np.ceil(shares * levels), 1, levels).astype(np.int64)
 
 
-def philly() -> Workload | None:
+def philly() -> SlottedWorkload | None:
     """Jobs of the Philly trace that fit a server of 8 GPUs, in slots of a second."""
     trace = shared_trace("philly.csv")
     if trace is None:
@@ -125,17 +125,17 @@ def philly() -> Workload | None:
     fits = trace.gpus <= 8
     arrival = np.round(trace.arrival_h[fits] * 3600).astype(np.int64)
     service = np.maximum(np.round(trace.duration_h[fits] * 3600), 1).astype(np.int64)
-    return Workload(arrival, trace.gpus[fits].astype(np.int64), service, 8)
+    return SlottedWorkload(arrival, trace.gpus[fits].astype(np.int64), service, 8)
 
 
-def faster(workload: Workload, scaling: float) -> Workload:
+def faster(workload: SlottedWorkload, scaling: float) -> SlottedWorkload:
     """The same jobs in less time: traffic scaling."""
     arrival = (workload.arrival / scaling).astype(np.int64)
-    return Workload(arrival, workload.size, workload.service, workload.capacity)
+    return SlottedWorkload(arrival, workload.size, workload.service, workload.capacity)
 
 
 def trajectories(
-    workload: Workload, slots: int, tried: Mapping[str, Make]
+    workload: SlottedWorkload, slots: int, tried: Mapping[str, Make]
 ) -> tuple[dict[str, Line], Iterator[tuple[object, ...]]]:
     """Queue over time on one server, and a row per discipline: average, and at quarters of the run."""
     outcomes = {name: run(workload, make(1, 10), slots=slots, samples=41) for name, make in tried.items()}
@@ -151,7 +151,7 @@ def trajectories(
 
 
 def averages(
-    workloads: Mapping[float, tuple[Workload, int]], servers: int, tried: Mapping[str, Make]
+    workloads: Mapping[float, tuple[SlottedWorkload, int]], servers: int, tried: Mapping[str, Make]
 ) -> tuple[dict[str, Line], list[tuple[object, ...]]]:
     """Average queue per abscissa after a warm-up of a fifth, and a row per discipline."""
     lines: dict[str, Line] = {}
@@ -164,7 +164,7 @@ def averages(
 
 
 def timed(
-    name: str, workload: Workload, make: Make, servers: int, slots: int, *, warmup: float = 0.2
+    name: str, workload: SlottedWorkload, make: Make, servers: int, slots: int, *, warmup: float = 0.2
 ) -> tuple[Outcome, float]:
     """A run and the CPU seconds it took."""
     before = process_time()
@@ -175,7 +175,7 @@ def timed(
 
 
 def scaled(
-    workload: Workload, servers: int, tried: Mapping[str, Make], scalings: Sequence[float]
+    workload: SlottedWorkload, servers: int, tried: Mapping[str, Make], scalings: Sequence[float]
 ) -> tuple[dict[str, Line], Iterator[tuple[object, ...]], dict[str, list[float]]]:
     """Average queue per traffic scaling until the last arrival, a row per discipline, and the CPU seconds."""
     lines: dict[str, Line] = {name: [] for name in tried}
@@ -191,20 +191,20 @@ def scaled(
     return lines, rows, seconds
 
 
-def load(workload: Workload, servers: int) -> float:
+def load(workload: SlottedWorkload, servers: int) -> float:
     """Work that arrives over what the servers could do until the last arrival."""
     work = float(np.sum(workload.size * workload.service))
     return work / (servers * workload.capacity * (int(workload.arrival[-1]) + 1))
 
 
-def busiest_tenth(workload: Workload, servers: int) -> float:
+def busiest_tenth(workload: SlottedWorkload, servers: int) -> float:
     """The load by the work that arrives in the tenth of the time in which most does."""
     slots = int(workload.arrival[-1]) + 1
     work = np.bincount(workload.arrival * 10 // slots, workload.size * workload.service)
     return float(np.max(work)) / (servers * workload.capacity * slots / 10)
 
 
-def draw(name: str, panels: Sequence[Panel]) -> str:
+def draw(name: str, panels: Sequence[TrafficPanel]) -> str:
     """Write docs/results/NAME.svg; says how a page shows it."""
     figure = Figure(figsize=(4.3 * len(panels), 3.7), layout="constrained")
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
@@ -245,8 +245,8 @@ def stability() -> list[str]:
     picture = draw(
         "random-requirements-stability",
         [
-            Panel("sizes .4 and .6, geometric service", x, a),
-            Panel("sizes 2 and 5 of 10, fixed service", x, b),
+            TrafficPanel("sizes .4 and .6, geometric service", x, a),
+            TrafficPanel("sizes 2 and 5 of 10, fixed service", x, b),
         ],
     )
     return [
@@ -267,7 +267,7 @@ def intensities() -> list[str]:
         levels = levels_for(round(least * FINE), FINE)
         lines, rows = averages(workloads, 5, published(levels))
         title = f"sizes uniform on [{least:g}, {most:g}], J = {levels}"
-        panels.append(Panel(title, "traffic intensity α", lines, log=True))
+        panels.append(TrafficPanel(title, "traffic intensity α", lines, log=True))
         parts += [f"{title[0].upper()}{title[1:]}:", table(("α", *map(str, INTENSITIES)), rows)]
     return [parts[0], draw("random-requirements-intensity", panels), *parts[1:]]
 
@@ -280,7 +280,7 @@ def traces() -> list[str]:
     one_sided: dict[str, Make] = {"BF-J": BestFitJobs, "BF-S": BestFitServers}
     _, most, took = scaled(tasks, servers, one_sided, SCALINGS[-1:])
     seconds.update(took)
-    panels = [Panel("a million made-up tasks", "traffic scaling", lines, log=True)]
+    panels = [TrafficPanel("a million made-up tasks", "traffic scaling", lines, log=True)]
     scalings = [f"× {scaling:g}" for scaling in SCALINGS]
     parts = [
         MARGINALS.format(load=load(tasks, servers), levels=levels, mean=np.mean(tasks.size) / FINE),
@@ -292,7 +292,7 @@ def traces() -> list[str]:
     if jobs is not None:
         # Three levels serve every size from an eighth of a server on.
         lines, rows, _ = scaled(jobs, 64, {**published(levels_for(1, 8)), **one_sided}, SCALINGS)
-        panels.append(Panel("philly, 64 servers of 8 GPUs", "traffic scaling", lines, log=True))
+        panels.append(TrafficPanel("philly, 64 servers of 8 GPUs", "traffic scaling", lines, log=True))
         parts += [
             PHILLY.format(jobs=len(jobs), load=load(jobs, 64), busiest=busiest_tenth(jobs, 64)),
             table(("average queue", *scalings), rows),

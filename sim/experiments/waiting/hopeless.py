@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.core_engine import simulate
+from sim.engines.core_engine import simulate
 from sim.experiments.shared import PHILLY, RESULTS, SMALL, doubling, shared_trace, table
 from sim.outcomes import measure
 from sim.spec import Spec

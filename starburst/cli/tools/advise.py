@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.advice import BUDGETS
-from sim.advice import advise as choose
-from sim.figures import require_matplotlib, write_figures
 from sim.readers.history import spread
+from sim.reports.advice import BUDGETS
+from sim.reports.advice import advise as choose
+from sim.reports.figures import require_matplotlib, write_figures
 from sim.spec import CHOICES, Spec, option
-from sim.sweep import Point, sweep
+from sim.sweep import SweepPoint, sweep
 from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.app.wiring.stored import live_core
@@ -130,7 +130,7 @@ def advise(options: AdviseOptions) -> None:
     _print(points, options.output)
 
 
-def _print(points: list[Point], output: Format) -> None:
+def _print(points: list[SweepPoint], output: Format) -> None:
     advice = choose(points)
     if output.for_people:
         print("\n".join(advice.sentences), end="\n\n")

@@ -13,11 +13,11 @@ from typing import Any
 from sim.eva_replica.check import check_fits
 from sim.eva_replica.run import simulate_packed
 from sim.packing.burst import Both, simulate_burst
-from sim.packing.cloud import Cloud
+from sim.packing.cloud import CloudModel
 from sim.packing.demands import JobOf, Share, as_trace, gpus_per_task, in_seconds, job_maker
 from sim.packing.inputs import Kind, PackedJob
 from sim.packing.results import JobOutcome, PackedResult
-from sim.packing.workloads import drawn, gpus_of, header, is_packed, told_of
+from sim.packing.workloads import drawn, gpus_of, header, is_packed, workloads_of
 from sim.readers.packing import read_jobs
 from sim.run import run
 from sim.spec import Spec
@@ -31,8 +31,8 @@ from starburst.cli.tools.traces import at_work, check_all, jobs_of, write
 from starburst.policy.packing.registry import packer
 
 
-def _read(packing: Packing) -> Cloud:
-    return Cloud.read(
+def _read(packing: Packing) -> CloudModel:
+    return CloudModel.read(
         packing.catalog,
         packing.workloads,
         packing.colocation,
@@ -41,13 +41,11 @@ def _read(packing: Packing) -> Cloud:
     )
 
 
-def _simulated(cloud: Cloud, jobs: Sequence[PackedJob], packing: Packing, name: str) -> PackedResult:
+def _simulated(cloud: CloudModel, jobs: Sequence[PackedJob], packing: Packing, name: str) -> PackedResult:
     """With the packer of this name."""
     return simulate_packed(
         jobs,
-        cloud.catalog,
-        cloud.kinds,
-        cloud.truth,
+        cloud,
         packer(name),
         period_s=packing.period_s,
         migration_delay=packing.migration_delay,
@@ -125,7 +123,7 @@ def _simulate_behind(options: SimulateOptions, packing: Packing, spec: Spec) -> 
 
 
 def _front(
-    options: SimulateOptions, packing: Packing, spec: Spec, cloud: Cloud
+    options: SimulateOptions, packing: Packing, spec: Spec, cloud: CloudModel
 ) -> tuple[Trace, JobOf, dict[str, Kind]]:
     """The jobs as the cluster sees them, as the cloud does, and what they run there."""
     jobs, history = options.jobs, options.history
@@ -137,7 +135,7 @@ def _front(
     largest = min(cloud.most_gpus, spec.gpus_per_node)
     sizes = gpus_per_task(trace, largest)
     lots = drawn(cloud.measured, gpus_of(packing.workloads), sizes, spec.seed)
-    said = told_of(file, trace.ids, list(cloud.kinds)) if file is not None else {}
+    said = workloads_of(file, trace.ids, list(cloud.kinds)) if file is not None else {}
     workloads = [said.get(name, lot) for name, lot in zip(trace.ids, lots, strict=True)]
     share = Share(packing.cpus_per_gpu, packing.memory_per_gpu)
     return trace, job_maker(trace, workloads, largest, share), in_seconds(cloud.kinds)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sim.figures import require_matplotlib, write_figures
+from sim.reports.figures import require_matplotlib, write_figures
+from sim.reports.window import picture
 from sim.run import run
 from sim.spec import Spec
 from sim.sweep import grid, parse_axis, sweep
-from sim.window import picture
 from starburst.app.errors import UserError
 from starburst.cli.output import Format, print_data
 from starburst.cli.tools.options import command, typed

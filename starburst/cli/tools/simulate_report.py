@@ -7,14 +7,14 @@ import io
 from typing import Any
 
 from sim.outcomes import Outcomes, QueueResult
-from sim.run import Run
+from sim.run import SimulationRun
 from sim.spec import Spec
-from sim.sweep import Point, shown
+from sim.sweep import SweepPoint, shown
 from sim.trace import Trace
 from starburst.cli.output import Column, Listing
 
 
-def summary(trace: Trace, spec: Spec, done: Run) -> list[str]:
+def summary(trace: Trace, spec: Spec, done: SimulationRun) -> list[str]:
     """One simulation in a few lines."""
     r = done.result
     size = f"{spec.nodes} × {spec.gpus_per_node} GPUs"
@@ -60,7 +60,7 @@ def outcomes_csv(trace: Trace, outcomes: Outcomes) -> str:
     return _csv(list(columns), [list(row) for row in zip(*columns.values(), strict=True)])
 
 
-def points_csv(points: list[Point]) -> str:
+def points_csv(points: list[SweepPoint]) -> str:
     """A grid as CSV: the swept options, then what came out."""
     axes = list(points[0].changed)
     figures = [
@@ -73,7 +73,7 @@ def points_csv(points: list[Point]) -> str:
     return _csv([*(f"sweep_{axis}" for axis in axes), *figures], rows)
 
 
-def points_listing(points: list[Point]) -> Listing[Point]:
+def points_listing(points: list[SweepPoint]) -> Listing[SweepPoint]:
     """A grid as a listing; a column per swept option."""
     swept = [_swept(axis) for axis in points[0].changed]
     return Listing(
@@ -98,7 +98,7 @@ def points_listing(points: list[Point]) -> Listing[Point]:
     )
 
 
-def _swept(axis: str) -> Column[Point]:
+def _swept(axis: str) -> Column[SweepPoint]:
     return Column(axis.upper(), lambda p: shown(p.changed[axis]))
 
 

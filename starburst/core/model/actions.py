@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starburst.domain.job import Site
 from starburst.domain.resources import Resources
 from starburst.domain.value import value
@@ -14,6 +16,11 @@ class Slot:
     rank: int
     where: str
     resources: Resources
+
+
+def places(slots: Sequence[Slot]) -> Sequence[str]:
+    """The nodes or instances of some slots, each once; most jobs have one slot."""
+    return [slots[0].where] if len(slots) == 1 else list(dict.fromkeys([slot.where for slot in slots]))
 
 
 @value

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from starburst.core.model.actions import Slot
+from starburst.core.model.actions import Slot, places
 from starburst.domain.money import Money
 from starburst.policy.waiting import hours
 
@@ -33,9 +33,9 @@ def usd(micro: object) -> str:
     return str(Money(int(str(micro)))) if micro is not None else "an unknown price"
 
 
-def where(slots: Iterable[Slot]) -> str:
+def where(slots: Sequence[Slot]) -> str:
     """The nodes or instances of some slots as text, each once."""
-    return ", ".join(dict.fromkeys([slot.where for slot in slots]))
+    return ", ".join(places(slots))
 
 
 def _span(n: Numbers, key: str) -> str:

@@ -10,7 +10,7 @@ from starburst.domain.constraints import Rules
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
 from starburst.domain.resources import NOTHING, PODS, Resources, of_others, others_fit
-from starburst.policy.placement import Amount, Score
+from starburst.policy.placement import Amount, Score, first_fit
 
 
 def amount(resources: Resources) -> Amount:
@@ -69,7 +69,8 @@ class Capacity:
         self.shrunk: frozenset[str] = frozenset()
         #: Nodes without GPUs: jobs without GPUs are placed there first.
         self._plain: dict[str, _NodeState] = {}
-        self._promised: list[Slot] = []
+        #: Slots set aside for jobs without GPUs that have not joined the queue yet (`promise_plain`).
+        self.promised: list[Slot] = []
         #: Nodes reserved for one job (core/steps/starvation.py).
         self._kept_for = ""
         self._kept: frozenset[str] = frozenset()
@@ -129,14 +130,14 @@ class Capacity:
         if slots is None or any(slot.where not in self._plain for slot in slots):
             return False
         self.take(slots)
-        self._promised += slots
+        self.promised += slots
         return True
 
     def end_promises(self) -> None:
         """Free the room that was set aside for jobs that have joined the queue."""
-        if self._promised:
-            self.give(self._promised)
-            self._promised.clear()
+        if self.promised:
+            self.give(self.promised)
+            self.promised.clear()
 
     def would_hold(self, job: Job, freed: Callable[[str], Resources]) -> tuple[str, ...]:
         """Nodes for a job's tasks if `freed(node)` were free as well; empty if not all of them fit."""
@@ -225,6 +226,8 @@ class Capacity:
                 continue
             if state.others and state.lacks_others(demand):
                 continue
+            if score is first_fit:
+                return name
             value = score(free, state.capacity, want)
             if best_score is None or value < best_score:  # type: ignore[operator]
                 best_name, best_score = name, value

@@ -151,7 +151,7 @@ class Disciplined(Walk):
         self._stale.update(self._servers)
         for record, slots in self._runs():
             self.took(record, slots)
-        self._look(capacity)
+        self._pass_room(capacity)
         for record in queue:
             self.joined(record)
 
@@ -170,7 +170,7 @@ class Disciplined(Walk):
         found = True
         while found:
             found = False
-            self._look(capacity)
+            self._pass_room(capacity)
             for number, pool in enumerate(self._pools):
                 for seq, server in pool.discipline.start():
                     record = queue.get(self._waiting.pop(seq))
@@ -206,7 +206,7 @@ class Disciplined(Walk):
             sizes = self._sizes[job.shape] = tuple(pool.size(job) for pool in self._pools)
         return sizes
 
-    def _look(self, capacity: Capacity) -> None:
+    def _pass_room(self, capacity: Capacity) -> None:
         """Pass the room of changed nodes to the disciplines."""
         for name in self._stale:
             if name in self._servers:

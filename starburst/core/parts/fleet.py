@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from starburst.core.model.actions import Slot
+from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
@@ -298,9 +298,9 @@ class Fleet:
         free = {
             instance.id: instance.free
             for instance in self.instances.values()
-            if instance.is_sound
+            if busy_until.get(instance.id, 0.0) >= leaver.until
+            and instance.is_sound
             and instance.held.keys() == set(instance.job_ids)
-            and busy_until.get(instance.id, 0.0) >= leaver.until
             and instance.id not in leaver.shuns
             and leaver.job.offer_rules.admits(instance.offer)
         }
@@ -338,7 +338,7 @@ class Fleet:
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """Remove the job from the instances of these slots; returns those that it held."""
         left = []
-        for name in dict.fromkeys([slot.where for slot in slots]):
+        for name in places(slots):
             record = self.instances.get(name)
             if record is None or job_id not in record.job_ids:
                 continue

@@ -88,7 +88,7 @@ class ShapeQueue:
         """A queued job by id."""
         return self._records[job_id]
 
-    def beyond(self, limit: int, may_leave: Callable[[JobRecord], bool]) -> list[JobRecord]:
+    def beyond(self, limit: float, may_leave: Callable[[JobRecord], bool]) -> list[JobRecord]:
         """The last jobs that `may_leave`, as many as exceed `limit`; O(log n) each."""
         leaving: list[JobRecord] = []
         seen: list[tuple[float, int, str]] = []

@@ -237,11 +237,10 @@ def give_up(state: State, prospects: Prospects) -> None:
         leave(state, record, LeaveReason.HOPELESS)
 
 
-def trim(state: State, limit: int) -> None:
-    """Offload jobs from the tail while the queue is longer than Q_max; jobs with cloud=never are skipped."""
-    if len(state.queue) > limit:
-        for record in state.queue.beyond(limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
-            leave(state, record, LeaveReason.QUEUE_FULL)
+def trim(state: State) -> None:
+    """Offload the jobs at the tail, as the queue is longer than Q_max; jobs with cloud=never are skipped."""
+    for record in state.queue.beyond(state.queue_limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
+        leave(state, record, LeaveReason.QUEUE_FULL)
 
 
 def leave(state: State, record: JobRecord, why: LeaveReason) -> None:

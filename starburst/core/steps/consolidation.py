@@ -16,6 +16,7 @@ time of the jobs. The test here therefore applies to every packer and deducts no
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -63,13 +64,18 @@ def consolidate_at(state: State) -> float:
     """Time of the next consolidation; infinity while no instance has only movable jobs."""
     if not state.fleet.shares or not state.settings.pack_period_s:
         return inf
-    first = min((_open_from(state, machine) for machine in state.fleet.instances.values()), default=inf)
-    return max(first, state.next_round)
+    first = inf
+    for machine in state.fleet.instances.values():
+        opens = _open_from(state, machine)
+        if opens <= state.next_round:  # no instance can make the round begin sooner
+            return state.next_round
+        first = min(first, opens)
+    return first
 
 
 def consolidate(state: State) -> None:
     """Run one consolidation if it is due: first joins, then the packer's plan, each group only if it pays."""
-    if not state.fleet.shares or consolidate_at(state) > state.now:
+    if not state.fleet.shares or state.now < state.next_round or consolidate_at(state) > state.now:
         return
     state.next_round = state.now + state.settings.pack_period_s
     _carry_out(state, _joins(state, _offered(state)), {})
@@ -77,7 +83,8 @@ def consolidate(state: State) -> None:
     jobs = {job_id: state.jobs[job_id] for machine in machines.values() for job_id in machine.job_ids}
     if not jobs:
         return
-    rented = [Rented(name, machine.offer, _tasks_on(name, jobs)) for name, machine in machines.items()]
+    held = _tasks_held(jobs.values())
+    rented = [Rented(name, machine.offer, tuple(held[name])) for name, machine in machines.items()]
     tasks = [task for record in jobs.values() for task in _tasks(state, record)]
     plan = state.fleet.reconsider(tasks, rented, state.now)
     new = {f"launch-{n}": launching.offer for n, launching in enumerate(plan.launches)}
@@ -126,8 +133,13 @@ def _offered(state: State) -> dict[str, InstanceRecord]:
             del found[name]
 
 
-def _tasks_on(name: str, jobs: Mapping[str, JobRecord]) -> tuple[TaskKey, ...]:
-    return tuple((r.id, slot.rank) for r in jobs.values() for slot in r.slots if slot.where == name)
+def _tasks_held(jobs: Iterable[JobRecord]) -> Mapping[str, list[TaskKey]]:
+    """The tasks on each instance that these jobs use."""
+    held: defaultdict[str, list[TaskKey]] = defaultdict(list)
+    for record in jobs:
+        for slot in record.slots:
+            held[slot.where].append((record.id, slot.rank))
+    return held
 
 
 def _tasks(state: State, record: JobRecord) -> Iterator[Task]:

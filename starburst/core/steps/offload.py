@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from starburst.core.model.actions import LaunchInstance
+from starburst.core.model.actions import LaunchInstance, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import InstanceRecord, Leaver, Packed
@@ -62,12 +62,12 @@ def pack(state: State) -> None:
     if not leavers:
         return
     packed = _packed(state, leavers)
-    told: set[str] = set()
+    launched: set[str] = set()
     for record in leavers:
         if record.id in packed.lacking:
             keep(state, record, packed.lacking[record.id])
         else:
-            _offload(state, record, packed, told)
+            _offload(state, record, packed, launched)
 
 
 def _packed(state: State, leavers: Sequence[JobRecord]) -> Packed:
@@ -85,11 +85,11 @@ def leaver(state: State, job: Job, left_s: float) -> Leaver:
     return Leaver(job, state.now + left_s, slowed_by(state, job))
 
 
-def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) -> None:
-    """Record the job's slots, launch new instances once each (`told`), and start it if all are ready."""
+def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]) -> None:
+    """Record the job's slots, launch new instances once each (`launched`), and start it if all are ready."""
     assert record.leaving is not None
     record.slots = packed.slots[record.id]
-    machines = [state.fleet.instances[name] for name in dict.fromkeys([slot.where for slot in record.slots])]
+    machines = [state.fleet.instances[name] for name in places(record.slots)]
     record.open_bills += packed.bills[record.id]
     state.touch(record)
     everyone = dict.fromkeys([job_id for machine in machines for job_id in machine.job_ids])
@@ -109,8 +109,8 @@ def _offload(state: State, record: JobRecord, packed: Packed, told: set[str]) ->
     record.leaving = None
     for machine in machines:
         state.touch_instance(machine)
-        if machine.id in packed.launched and machine.id not in told:
-            told.add(machine.id)
+        if machine.id in packed.launched and machine.id not in launched:
+            launched.add(machine.id)
             launch(state, machine)
     if state.fleet.ready(record.slots):
         start(state, record, Site.CLOUD, record.slots)

@@ -30,8 +30,8 @@ def shut(state: State, record: JobRecord) -> bool:
         _keep_out(state, record, Phase.BLOCKED, state.decide(record.id, "awaits", those=those).reason)
         return True
     if record.awaits_volumes:
-        told = state.decide(record.id, "awaits-volumes", message=record.awaits_volumes)
-        _keep_out(state, record, Phase.BLOCKED, told.reason)
+        waits = state.decide(record.id, "awaits-volumes", message=record.awaits_volumes)
+        _keep_out(state, record, Phase.BLOCKED, waits.reason)
         return True
     if record.not_before > state.now:
         tries = f"try {record.failures + 1} of {record.job.retries + 1}"

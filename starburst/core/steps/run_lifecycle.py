@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isinf
 
-from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance
+from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
@@ -164,10 +164,10 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     if record.site is Site.CLOUD:
         record.deadline = max(record.deadline, record.not_before)
     place = where(record.slots)
-    told = state.decide(
+    refusal = state.decide(
         record.id, "not-started", attempt=record.attempt, where=place, message=message, pause_s=pause
     )
-    put_off(state, record, told.reason)
+    put_off(state, record, refusal.reason)
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
@@ -243,7 +243,7 @@ def hold(state: State, record: JobRecord, slots: Sequence[Slot]) -> None:
     """Assign these slots to the job; they replace what it held of their instances."""
     record.open_bills += state.fleet.hold(record.id, slots, state.now)
     state.touch(record)
-    for name in dict.fromkeys(slot.where for slot in slots):
+    for name in places(slots):
         if name in state.fleet.instances:
             state.touch_instance(state.fleet.instances[name])
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from heapq import heappop
 from math import inf, isinf
 
+from starburst.core.model.actions import places
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.queue import Passed
 from starburst.core.state import State
@@ -80,5 +81,5 @@ def _nodes_for(state: State, record: JobRecord) -> tuple[str, ...]:
         then.give(slots)
         home = then.place(record.job)
         if home is not None:
-            return tuple(dict.fromkeys(slot.where for slot in home))
+            return tuple(places(home))
     return ()

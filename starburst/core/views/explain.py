@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isinf
 
+from starburst.core.model.actions import places
 from starburst.core.model.decisions import WHY_OFFLOAD, usd, where
 from starburst.core.model.events import JobSubmitted
 from starburst.core.model.jobs import JobRecord
@@ -80,12 +81,12 @@ def foretell(
     """
     state = scheduler.state
     scheduler.handle([JobSubmitted(job, ended) for job in jobs], state.now)
-    told = []
+    texts = []
     for job in jobs:
         record = state.jobs[job.id]
         settled = record.phase in (Phase.HELD, Phase.BLOCKED, Phase.QUEUED) or record.phase.is_end
-        told.append(explain(state, record, clock) if settled else _at_once(state, record))
-    return told
+        texts.append(explain(state, record, clock) if settled else _at_once(state, record))
+    return texts
 
 
 def _at_once(state: State, record: JobRecord) -> Explanation:
@@ -209,15 +210,15 @@ def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> lis
 
 def _refused(state: State, record: JobRecord, clock: Clock) -> list[str]:
     """Refusals by the cluster: of the job's last start, or of all starts."""
-    told = [f"its last start was refused: {record.refusal}"] if record.refusal else []
+    texts = [f"its last start was refused: {record.refusal}"] if record.refusal else []
     if is_shut(state):
         known = state.refusals
         since, words = clock(known.first_at), known.message
         again = clock(max(state.now, known.next_at))
-        told.append(
+        texts.append(
             f"the cluster has refused every start since {since} ({words}); it is tried again at {again}"
         )
-    return told
+    return texts
 
 
 def _discipline(state: State, job: Job) -> list[str]:
@@ -270,7 +271,7 @@ def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]
 
 def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
     """The instances of a cloud job, each once."""
-    return [state.fleet.instances[name] for name in dict.fromkeys(slot.where for slot in record.slots)]
+    return [state.fleet.instances[name] for name in places(record.slots)]
 
 
 def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
@@ -312,8 +313,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
 
 
 def _stopping(state: State, record: JobRecord) -> str:
-    told = _why_stopping(state, record)
-    return f"{told}; held up: {record.stall}" if record.stall else told
+    why = _why_stopping(state, record)
+    return f"{why}; held up: {record.stall}" if record.stall else why
 
 
 def _why_stopping(state: State, record: JobRecord) -> str:

@@ -35,8 +35,8 @@ class InvariantError(AssertionError):
         named = {word for problem in problems for word in re.findall(r"[\w.-]+", problem)}
         subjects = dict.fromkeys(decision.subject for step in state.recent for decision in step)
         self.stories = {subject: state.story(subject) for subject in subjects if subject in named}
-        told = (f"the last decisions on {subject}: {story}" for subject, story in self.stories.items())
-        super().__init__("; ".join([*problems, *told]))
+        stories = (f"the last decisions on {subject}: {story}" for subject, story in self.stories.items())
+        super().__init__("; ".join([*problems, *stories]))
 
 
 def validate(state: State) -> None:
@@ -198,12 +198,12 @@ def _cloud_slots(record: JobRecord) -> Iterator[Slot]:
 def _moves(state: State) -> Iterator[str]:
     """A job with a move runs or is stopped for it, and its target instances are usable and held for it."""
     for record in (r for r in state.jobs.values() if r.moving):
-        told = record.phase is Phase.STOPPING and record.stop_why is StopReason.MOVE
-        if not (told or record.phase is Phase.RUNNING) or record.site is not Site.CLOUD:
+        leaves = record.phase is Phase.STOPPING and record.stop_why is StopReason.MOVE
+        if not (leaves or record.phase is Phase.RUNNING) or record.site is not Site.CLOUD:
             yield f"{record.id} is {record.phase.value} and moves"
         targets = [state.fleet.instances.get(slot.where) for slot in record.moving]
         up = [i for i in targets if i and i.is_sound]
         if len(up) < len(targets) or any(record.id not in i.job_ids for i in up):
             yield f"{record.id} moves to where nothing is held for it"
-        elif told != state.fleet.ready(record.moving):
+        elif leaves != state.fleet.ready(record.moving):
             yield f"{record.id} is {record.phase.value}, but its move is not"

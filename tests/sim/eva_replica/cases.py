@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sim.eva_replica.run import simulate_packed
-from sim.packing.inputs import Kind, MachineType, PackedJob, Pairs
+from sim.packing.cloud import CloudModel
+from sim.packing.inputs import Kind, MachineType, PackedJob, PairThroughput
 from sim.packing.results import PackedResult
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
@@ -20,7 +21,7 @@ SMALL = MachineType(Offer("small", Resources.of(1, 8, 16), Money.of("3.60"), rea
 #: Room for two.
 BIG = MachineType(Offer("big", Resources.of(2, 16, 32), Money.of("5.40"), ready_s=60), 10, 20, 30, 1)
 KINDS = {"w": Kind("w", 1.0, fetch_s=5, build_s=10, kill_s=1, upload_s=4, init_s=20)}
-PAIRS = Pairs({("w", "w"): 0.8})
+PAIRS = PairThroughput({("w", "w"): 0.8})
 
 #: Machine → jobs it is to hold; "new small" and the like rent one.
 Placing = Mapping[str, Sequence[TaskKey]]
@@ -75,4 +76,5 @@ def simulate(
     **options: float,
 ) -> PackedResult:
     """With the machines and the workload of this file."""
-    return simulate_packed(jobs, [SMALL, BIG], KINDS, PAIRS, packer, sees=sees, **options)  # type: ignore[arg-type]
+    cloud = CloudModel([SMALL, BIG], KINDS, PAIRS)
+    return simulate_packed(jobs, cloud, packer, sees=sees, **options)  # type: ignore[arg-type]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sim.eva_replica.run import simulate_packed
+from sim.packing.cloud import CloudModel
 from sim.packing.results import PackedResult
-from sim.readers.packing import read_catalog, read_jobs, read_throughput, read_workloads
+from sim.readers.packing import read_jobs
 from starburst.policy.packing.packers.none import NoPacking
 from tests.references import SHARED, needs_references
 
@@ -17,14 +18,9 @@ pytestmark = needs_references
 
 
 def simulated(trace: str) -> PackedResult:
-    kinds = read_workloads(EVA / "workloads.csv")
-    return simulate_packed(
-        read_jobs(EVA / f"{trace}.csv", kinds),
-        read_catalog(EVA / "instance_types.csv", cpu_column="vcpu"),
-        kinds,
-        read_throughput(EVA / "colocation_throughput.csv"),
-        NoPacking(),
-    )
+    files = (EVA / f"{name}.csv" for name in ("instance_types", "workloads", "colocation_throughput"))
+    cloud = CloudModel.read(*files, cpu_column="vcpu")
+    return simulate_packed(read_jobs(EVA / f"{trace}.csv", cloud.kinds), cloud, NoPacking())
 
 
 def test_two_hundred_jobs_come_out_to_the_cent() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sim.errors import SimulationError
 from sim.eva_replica.check import check_fits
 from sim.packing.burst import Both, counted, simulate_burst
-from sim.packing.cloud import Cloud
+from sim.packing.cloud import CloudModel
 from sim.packing.demands import Share, as_trace, gpus_per_task, in_seconds, job_maker
 from sim.packing.inputs import Kind, MachineType, PackedJob
-from sim.packing.workloads import drawn, gpus_of, is_packed, told_of
+from sim.packing.workloads import drawn, gpus_of, is_packed, workloads_of
 from sim.readers.columns import trace_of
 from sim.run import run
 from sim.spec import Spec
@@ -40,7 +40,7 @@ def both(
     given: Trace, spec: Spec, machines: list[MachineType], kinds: dict[str, Kind], name: str = "none"
 ) -> Both:
     """The core with a packer, every job of the workload w."""
-    cloud = Cloud(machines, in_seconds(kinds), PAIRS)
+    cloud = CloudModel(machines, in_seconds(kinds), PAIRS)
     job_of = job_maker(given, ["w"] * len(given), 2, Share(0, 0))
     at_once = run(given, no_wait(spec)).result.mean_jct_h
     return simulate_burst(given, job_of, spec, cloud, name, no_wait_jct_h=at_once)
@@ -189,12 +189,12 @@ def test_a_draw_depends_on_the_seed_and_the_place_alone() -> None:
 def test_a_trace_may_say_what_its_jobs_run(tmp_path: Path) -> None:
     file = tmp_path / "jobs.csv"
     file.write_text("job_id,arrival_h,workload,gpus\na,0,w,1\nb,0,,1\n", encoding="utf-8")
-    assert told_of(file, ["a", "b"], ["w"]) == {"a": "w"}
+    assert workloads_of(file, ["a", "b"], ["w"]) == {"a": "w"}
     assert not is_packed(file)
     with pytest.raises(SimulationError, match=r"jobs.csv:2: workload: w: is no workload; there are v"):
-        told_of(file, ["a", "b"], ["v"])
+        workloads_of(file, ["a", "b"], ["v"])
     file.write_text("[\n]\n", encoding="utf-8")
-    assert told_of(file, ["a"], ["w"]) == {}
+    assert workloads_of(file, ["a"], ["w"]) == {}
 
 
 def test_workloads_may_say_how_many_gpus_they_use(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_limit_takes_the_first_jobs_and_does_not_look_further(path: Path) -> Non
         ("a,1,1,1", "jobs.csv:3: job_id: a: is used above; every job needs its own id"),
         (" ,1,1,1", "jobs.csv:3: job_id: ' ': must not be empty"),
         ("b,1,1", "jobs.csv:3: row: 3 cells: must be 4, as in the first line"),
-        ('"b"x,1,1,1', "jobs.csv:3: row: ',' expected after '\"': mend the quotes around this cell"),
+        ('"b"x,1,1,1', "jobs.csv:3: row: ',' expected after '\"': correct the quotes around this cell"),
     ],
 )
 def test_a_wrong_row_is_named(path: Path, row: str, message: str) -> None:

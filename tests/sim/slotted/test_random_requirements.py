@@ -15,7 +15,7 @@ from sim.experiments.queues.random_requirements import (
     uniform,
 )
 from sim.slotted.run import run
-from sim.slotted.workload import Workload, fixed
+from sim.slotted.workload import SlottedWorkload, fixed
 from starburst.policy.disciplines.discipline import Make
 from starburst.policy.disciplines.partition import levels_for
 
@@ -36,7 +36,7 @@ def test_bf_js_is_unstable_where_vqs_keeps_up() -> None:
     assert left["VQS"] < 50
 
 
-def waiting_at_the_end(workload: Workload, tried: dict[str, Make], *names: str) -> dict[str, int]:
+def waiting_at_the_end(workload: SlottedWorkload, tried: dict[str, Make], *names: str) -> dict[str, int]:
     return {name: int(run(workload, tried[name](1, 10), slots=SLOTS).queue[-1]) for name in names}
 
 
@@ -48,7 +48,7 @@ def test_best_fit_is_stuck_with_two_small_and_one_large_unless_it_stalls(name: s
     # 80 rounds of five small and 100 of two large.
     arrival = np.array([0, 1, 2, *[3] * 600])
     size = np.array([5, 2, 2, *[2] * 400, *[5] * 200])
-    workload = Workload(arrival, size, fixed(100, 603), 10)
+    workload = SlottedWorkload(arrival, size, fixed(100, 603), 10)
     make = {**published(3), **stalling(3)}[name]
     last = run(workload, make(1, 10), slots=30_000).started.max()
     assert last == pytest.approx(100 * rounds, abs=300)

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.slotted.run import run
-from sim.slotted.workload import Workload, fixed, geometric, poisson
+from sim.slotted.workload import SlottedWorkload, fixed, geometric, poisson
 from starburst.policy.disciplines.fifo import FifoFirstFit
 from tests.policy.disciplines.drive import DISCIPLINES, History, histories, slots
 
 
-def workload(*jobs: tuple[int, int, int], capacity: int = 10) -> Workload:
+def workload(*jobs: tuple[int, int, int], capacity: int = 10) -> SlottedWorkload:
     """Jobs as (arrival, size, service)."""
     columns = np.array(jobs, dtype=np.int64).reshape(-1, 3).T
-    return Workload(*columns, capacity)
+    return SlottedWorkload(*columns, capacity)
 
 
 def test_a_job_of_n_slots_leaves_room_for_the_next_n_slots_after_it_started() -> None:

@@ -67,14 +67,6 @@ def test_what_env_says_goes_before_what_env_from_brings():
     ("variables", "text"),
     [
         (
-            [
-                {"name": "T", "valueFrom": TOKEN},
-                {"name": "U", "value": "$(T)"},
-                {"name": "T", "value": "x"},
-            ],
-            "T is set a second time, after others have taken a Secret's value from it",
-        ),
-        (
             [{"name": "dotted.name", "valueFrom": TOKEN}],
             "a Secret's value cannot be given as dotted.name; choose another name",
         ),

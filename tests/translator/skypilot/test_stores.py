@@ -21,6 +21,7 @@ def test_a_bucket_is_a_url_or_one_with_a_mode_and_a_volume_is_a_name():
             "pvc/sets": "s3://lab/sets/",
             "nfs:filer:/home/": {"source": "gs://homes", "mode": "MOUNT_CACHED"},
             "hostPath:/data": {"volume": "data-1"},
+            "gs://lab/sets": "gs://lab/sets",
         }
     )
     assert not errors
@@ -28,6 +29,7 @@ def test_a_bucket_is_a_url_or_one_with_a_mode_and_a_volume_is_a_name():
         "pvc/sets": Bucket("s3://lab/sets"),
         "nfs:filer:/home": Bucket("gs://homes", "MOUNT_CACHED"),
         "hostPath:/data": SkyVolume("data-1"),
+        "gs://lab/sets": Bucket("gs://lab/sets"),
     }
 
 

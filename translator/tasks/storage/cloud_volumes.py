@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from translator.carried import Bucket, CloudStorage, SkyVolume
 from translator.field import Field, Fields
+from translator.tasks.storage.csi_buckets import bucket_of
 
 #: Keys of volumes that can be mapped, as shown in messages.
-KEYS = "pvc/NAME, pvc/NAMESPACE/NAME, nfs:SERVER:/PATH or hostPath:/PATH"
+KEYS = "pvc/NAME, pvc/NAMESPACE/NAME, nfs:SERVER:/PATH, hostPath:/PATH, gs://BUCKET or s3://BUCKET"
 MODES = ("MOUNT", "MOUNT_CACHED", "COPY")
 
-_KEY = re.compile(r"pvc/(?:[a-z0-9][a-z0-9-]*/)?[a-z0-9][a-z0-9.-]*|nfs:[^:]+:/.*|hostPath:/.*")
+_KEY = re.compile(
+    r"pvc/(?:[a-z0-9][a-z0-9-]*/)?[a-z0-9][a-z0-9.-]*|nfs:[^:]+:/.*|hostPath:/.*|(?:gs|s3)://[^/]+(?:/.*)?"
+)
 _BUCKET = re.compile(r"(?:s3|gs|r2|cos|oci|nebius|cw|hf|https)://[^/$\s]+(?:/[^$]*)?")
 _VOLUME_NAME = re.compile(r"[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?")
 _BUCKET_FIELDS = Fields("a bucket", read=("source", "mode"))
@@ -55,6 +58,10 @@ def stand_in(
         namespace = source.report.namespace
         key = f"pvc/{namespace + '/' if namespace else ''}{source.at('claimName').text() or ''}"
         return key, (stores[key], "") if key in stores else None
+    if kind == "csi":
+        url = bucket_of(source) or ""
+        scheme, _, place = url.partition("//")
+        return url, find_store(stores, f"{scheme}/", place) if url else None
     path = source.at("path").text() or "/"
     prefix = "hostPath:" if kind == "hostPath" else f"nfs:{source.at('server').text() or ''}:"
     return prefix + path, find_store(stores, prefix, path)

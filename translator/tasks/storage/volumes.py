@@ -12,6 +12,7 @@ from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
 from translator.tasks.shell import File, ShellExpression
 from translator.tasks.storage.cloud_volumes import stand_in
+from translator.tasks.storage.csi_buckets import bucket_of
 
 _SHARED_MEMORY = "/dev/shm"
 _WRITABLE = "it can be written to in the cloud"
@@ -78,6 +79,8 @@ class Mounting:
             self._files(source, kind, mounts)
         elif kind in ("persistentVolumeClaim", "nfs", "hostPath"):
             self._stored(source, kind, mounts)
+        elif kind == "csi" and bucket_of(source) is not None:
+            self._bucket(source, mounts)
         else:
             self.fidelity.refused(source, f"this type of volume does not go along; {ONLY_THE_CLUSTER}")
 
@@ -104,6 +107,15 @@ class Mounting:
             self.fidelity.refused(source, mend)
             return
         store, below = found
+        for mount in mounts:
+            self._mount(source, mount, store.below(below).below(_sub_path(mount)))
+        if source.at("readOnly").flag():
+            self.fidelity.approximated(source.at("readOnly"), _WRITABLE)
+
+    def _bucket(self, source: Field, mounts: list[Field]) -> None:
+        """Mount the bucket of a CSI driver itself, or what the config names in its place."""
+        key, found = stand_in(self.stores, source, "csi")
+        store, below = found or (Bucket(key), "")
         for mount in mounts:
             self._mount(source, mount, store.below(below).below(_sub_path(mount)))
         if source.at("readOnly").flag():

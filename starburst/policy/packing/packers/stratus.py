@@ -119,7 +119,7 @@ class _Aligned:
         #: Instances that took in a task.
         self.touched: set[int] = set()
         for m in range(len(machines)):
-            self._look(m)
+            self._update_end(m)
 
     def put(self, m: int, task: Task) -> None:
         """Place a task."""
@@ -155,11 +155,11 @@ class _Aligned:
         fits = len(moved) == len(held)
         for to, task in moved:
             self.machines.take(m if fits else to, task)
-            self._look(to)
+            self._update_end(to)
         self.touched.update(to for to, _ in moved if fits)
         return fits
 
-    def _look(self, m: int) -> None:
+    def _update_end(self, m: int) -> None:
         self.lasts[m] = max((_lasts_s(t.remaining_s) for t in self.machines.held[m]), default=0.0)
 
 

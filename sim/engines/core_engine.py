@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.artifact_backfill import ArtifactBackfill
+from sim.engines.artifact_backfill import ArtifactBackfill
 from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Floats, Trace
@@ -29,7 +29,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     scheduler = Scheduler(spec.settings())
     if spec.backfill and spec.backfill_rule == "artifact":
         scheduler.state.walk = ArtifactBackfill(scheduler.state)
-    book = _Book(trace, spec)
+    book = _OutcomeLog(trace, spec)
     delay_h = spec.cloud_delay_s / 3600
     world = World(
         scheduler,
@@ -57,7 +57,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     return book.outcomes
 
 
-class _Book:
+class _OutcomeLog:
     """Records the end of each job, and the cloud stay that preceded a return."""
 
     def __init__(self, trace: Trace, spec: Spec) -> None:

@@ -32,7 +32,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitSpan:
     """A job's time in the queue."""
 
     job_id: str
@@ -41,7 +41,7 @@ class Wait:
 
 
 def gantt(
-    title: str, subtitle: str, spans: Sequence[Span], waits: Sequence[Wait], nodes: Sequence[Node]
+    title: str, subtitle: str, spans: Sequence[Span], waits: Sequence[WaitSpan], nodes: Sequence[Node]
 ) -> str:
     """The picture as SVG text; deterministic."""
     begin = min((w.start for w in waits), default=min((s.start for s in spans), default=0.0))
@@ -88,7 +88,7 @@ class _Rows:
                 self._bar(span, self._y + lane * ROW, label=place == 0)
         self._y += lanes * ROW
 
-    def queue(self, waits: Sequence[Wait]) -> None:
+    def queue(self, waits: Sequence[WaitSpan]) -> None:
         self._text(LEFT - 8, self._y + 9, "waiting", "end")
         for row, wait in enumerate(waits):
             y = self._y + 4 + row * 3

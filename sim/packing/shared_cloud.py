@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from sim.packing.cloud import Cloud
+from sim.packing.cloud import CloudModel
 from sim.packing.inputs import Kind, MachineType
 from sim.world import Later, World
 from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
@@ -115,7 +115,7 @@ class SharedCloud(World):
         self,
         scheduler: Scheduler,
         nodes: Iterable[Node],
-        cloud: Cloud,
+        cloud: CloudModel,
         on_step: Callable[[float, Changes], None],
     ) -> None:
         """`on_step` is called after each step."""

@@ -1,4 +1,4 @@
-"""Compiled engine: a trace as columns, with results bit for bit equal to `sim.core_engine`, much faster.
+"""Compiled engine: a trace as columns; results bit for bit equal to `sim.engines.core_engine`, much faster.
 
 Only the event loop and the queue are implemented again (`sim/array/`); waits, orders and placement scores are
 those of `starburst.policy`, applied to columns or compiled.
@@ -19,7 +19,7 @@ from sim.trace import Floats, Trace
 from starburst.policy.disciplines.registry import DISCIPLINES
 
 if TYPE_CHECKING:
-    from sim.array.cluster import Cluster
+    from sim.array.cluster import NodeArrays
     from sim.array.kernel import Runs
 
 
@@ -53,7 +53,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     jobs = columns(trace, estimate_h, spec)
     nodes = kernel.cluster.cluster(spec, jobs)
     runs = kernel.runs(len(trace))
-    rules = kernel.Rules(
+    rules = kernel.KernelRules(
         kernel.cluster.CODES[spec.binpack],
         spec.out_of_order,
         len(trace) if spec.queue_cap is None else spec.queue_cap,
@@ -64,8 +64,8 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     return _outcomes(trace, spec, nodes, runs)
 
 
-def _outcomes(trace: Trace, spec: Spec, nodes: Cluster, runs: Runs) -> Outcomes:
-    """Convert the runs to outcomes, as `sim.core_engine` does."""
+def _outcomes(trace: Trace, spec: Spec, nodes: NodeArrays, runs: Runs) -> Outcomes:
+    """Convert the runs to outcomes, as `sim.engines.core_engine` does."""
     cloud, start_h, end_h = runs.in_cloud, runs.start, runs.end
     never = np.isnan(start_h)
     wait_h = np.where(never, 0.0, start_h - trace.arrival_h)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.figures import knee
-from sim.sweep import Axis, Point
+from sim.reports.figures import knee
+from sim.sweep import Axis, SweepPoint
 
 BUDGETS = Axis("budget_percent", (5.0, 10.0, 25.0, 50.0, 100.0))
 
@@ -20,7 +20,7 @@ class Advice:
     sentences: tuple[str, str, str]
 
 
-def advise(points: Sequence[Point]) -> Advice:
+def advise(points: Sequence[SweepPoint]) -> Advice:
     """Choose the budget at the knee of cost against mean completion time; No-Wait is one of the choices."""
     base, spec = points[0].no_wait, points[0].spec
     setting = (
@@ -46,7 +46,7 @@ def advise(points: Sequence[Point]) -> Advice:
     return Advice(best.spec.budget_percent, (setting, choice, _neighbours(points, at)))
 
 
-def _neighbours(points: Sequence[Point], at: int) -> str:
+def _neighbours(points: Sequence[SweepPoint], at: int) -> str:
     """The savings and delays of the next smaller and the next larger budget."""
     beside = [points[i] for i in (at - 1, at + 1) if 0 <= i < len(points)]
     told = [

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sim.errors import SimulationError
-from sim.gantt import COLOURS
-from sim.sweep import Point, shown
+from sim.reports.gantt import COLOURS
+from sim.sweep import SweepPoint, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ def require_matplotlib() -> None:
         raise SimulationError("--out: figures need matplotlib: pip install starburst-hybrid[plots]")
 
 
-def write_figures(points: Sequence[Point], out: Path, title: str = "") -> list[Path]:
+def write_figures(points: Sequence[SweepPoint], out: Path, title: str = "") -> list[Path]:
     """Write the figures of a sweep into a directory, under this title; returns the files."""
     written = _save(cost_against_jct(points, title), out / "cost-jct")
     if any(axis in points[0].changed for axis in LOAD_AXES):
@@ -67,7 +67,7 @@ def write_figures(points: Sequence[Point], out: Path, title: str = "") -> list[P
     return [*written, gantt]
 
 
-def cost_against_jct(points: Sequence[Point], title: str = "") -> Figure:
+def cost_against_jct(points: Sequence[SweepPoint], title: str = "") -> Figure:
     """All points of the grid; for each cluster No-Wait, the Pareto front and the advised point."""
     figure, axes = _figure("mean completion time (h)", "cloud cost ($)", title)
     clusters = _series(points, *(name for name in points[0].changed if name not in LOAD_AXES))
@@ -99,7 +99,7 @@ def cost_against_jct(points: Sequence[Point], title: str = "") -> Figure:
     return figure
 
 
-def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
+def _front(axes: Axes, points: Sequence[SweepPoint]) -> list[SweepPoint]:
     """Draw one cluster's Pareto front and its No-Wait; returns the points on the front, by cost."""
     base = points[0].no_wait
     pairs = [*map(_cost_and_jct, points), (base.cloud_cost_usd, base.mean_jct_h)]
@@ -115,7 +115,7 @@ def _front(axes: Axes, points: Sequence[Point]) -> list[Point]:
     return [points[i] for i in front if i < len(points)]
 
 
-def cost_against_load(points: Sequence[Point], title: str = "") -> Figure:
+def cost_against_load(points: Sequence[SweepPoint], title: str = "") -> Figure:
     """Cost over offered load: a line per combination of the other swept fields, and No-Wait."""
     figure, axes = _figure("load (GPU-hours arriving per GPU-hour of the cluster)", "cloud cost ($)", title)
     for number, (name, series) in enumerate(_series(points, *LOAD_AXES)):
@@ -135,14 +135,14 @@ def cost_against_load(points: Sequence[Point], title: str = "") -> Figure:
     return figure
 
 
-def _cost_and_jct(point: Point) -> tuple[float, float]:
+def _cost_and_jct(point: SweepPoint) -> tuple[float, float]:
     return point.result.cloud_cost_usd, point.result.mean_jct_h
 
 
-def _series(points: Sequence[Point], *without: str) -> list[tuple[str, list[Point]]]:
+def _series(points: Sequence[SweepPoint], *without: str) -> list[tuple[str, list[SweepPoint]]]:
     """Groups of points that differ only in these fields, named by their common values."""
 
-    def common(point: Point) -> str:
+    def common(point: SweepPoint) -> str:
         return ", ".join(f"{k} {shown(v)}" for k, v in point.changed.items() if k not in without)
 
     names = list(dict.fromkeys(common(point) for point in points))
@@ -167,7 +167,10 @@ def _figure(x: str, y: str, title: str) -> tuple[Figure, Axes]:
 
 
 def _label(
-    axes: Axes, named: Sequence[tuple[Point, str]], offset: tuple[int, int], side: Literal["left", "right"]
+    axes: Axes,
+    named: Sequence[tuple[SweepPoint, str]],
+    offset: tuple[int, int],
+    side: Literal["left", "right"],
 ) -> None:
     """Write labels beside points, omitting those that would overlap an earlier one.
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.gantt import Span, Wait, gantt
 from sim.outcomes import Outcomes
+from sim.reports.gantt import Span, WaitSpan, gantt
 from sim.spec import Spec
 from sim.trace import Trace
 from starburst.domain.node import Node
@@ -57,14 +57,14 @@ def picture(trace: Trace, outcomes: Outcomes, spec: Spec) -> str:
         for visit, where in sorted(places.items())
         if visit.end_h * HOUR_S > left_s
     ]
-    told = [
+    facts = [
         f"hours {begin:.1f} to {end:.1f} of the trace",
         f"{len(nodes)} of {spec.nodes} nodes",
         f"{len(rows)} of {len(visits)} runs that begin in the cloud",
         *["dashed: stopped to come home"] * any(visit.cut for visit in rows),
         "grey: came before",
     ]
-    return gantt(spec.title, " · ".join(told), spans, waits, list(nodes.values()))
+    return gantt(spec.title, " · ".join(facts), spans, waits, list(nodes.values()))
 
 
 def _times(trace: Trace, outcomes: Outcomes, spec: Spec) -> tuple[float, float]:
@@ -83,12 +83,12 @@ def _busiest(outcomes: Outcomes, spec: Spec, begin: float, end: float) -> list[i
     return sorted(np.argsort(-counts, kind="stable")[:NODES].tolist())
 
 
-def _waits(trace: Trace, outcomes: Outcomes, job: int, end: float) -> list[Wait]:
+def _waits(trace: Trace, outcomes: Outcomes, job: int, end: float) -> list[WaitSpan]:
     """A job's waits until `end`: before its run, or before and after its cloud stay."""
     arrival_h, start_h = float(trace.arrival_h[job]), float(outcomes.start_h[job])
     left_h, stay_h = outcomes.stays.get(job, (start_h, 0.0))
     waits = [(arrival_h, left_h), (left_h + stay_h, start_h)][: 1 + (job in outcomes.stays)]
-    return [Wait(trace.ids[job], a * HOUR_S, min(b, end) * HOUR_S) for a, b in waits if a < end]
+    return [WaitSpan(trace.ids[job], a * HOUR_S, min(b, end) * HOUR_S) for a, b in waits if a < end]
 
 
 def _visits(outcomes: Outcomes, begin: float, end: float) -> list[_Visit]:

@@ -1,0 +1,1 @@
+"""Pictures of simulations, and the advice drawn from a sweep."""
