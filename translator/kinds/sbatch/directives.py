@@ -42,7 +42,7 @@ FLAGS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Directive:
+class SbatchOption:
     """One option of a script: its long name, its value ("" without one) and its line."""
 
     name: str
@@ -56,7 +56,7 @@ class BatchScript:
 
     text: str
     interpreter: tuple[str, ...]
-    directives: tuple[Directive, ...]
+    directives: tuple[SbatchOption, ...]
     #: Lines of directives below the first command, which Slurm does not read.
     late: tuple[int, ...] = ()
 
@@ -74,7 +74,7 @@ def read_script(text: str, source: str) -> BatchScript:
     """
     text = text.lstrip().replace("\r\n", "\n")
     first, *lines = text.split("\n")
-    found: list[Directive] = []
+    found: list[SbatchOption] = []
     late: list[int] = []
     errors: list[ManifestError] = []
     in_head = True
@@ -102,7 +102,7 @@ def _error(source: str, line: int, what: str, mend: str) -> ManifestError:
     return ManifestError(source, 0, f"line {line}, #SBATCH {what}", None, mend)
 
 
-def _options(words: list[str], line: int) -> Iterator[Directive]:
+def _options(words: list[str], line: int) -> Iterator[SbatchOption]:
     """The options in the words of one directive.
 
     Raises:
@@ -124,7 +124,7 @@ def _options(words: list[str], line: int) -> Iterator[Directive]:
             value = value.removeprefix("=")
         else:
             raise ValueError(f"{word!r} is no option; it begins with no dash")
-        yield Directive(name, value, line)
+        yield SbatchOption(name, value, line)
 
 
 def _value(name: str, rest: Iterator[str]) -> str:

@@ -18,7 +18,7 @@ from translator.kinds.local_files import LocalFiles
 from translator.kinds.overrides import Overrides
 from translator.kinds.prelude import Prelude
 from translator.kinds.sbatch import values
-from translator.kinds.sbatch.directives import BatchScript, Directive
+from translator.kinds.sbatch.directives import BatchScript, SbatchOption
 from translator.kinds.sbatch.environment import environment
 from translator.kinds.sbatch.options import HARMLESS, NOTED, READ, REFUSED
 from translator.kinds.workdir import with_directory
@@ -50,7 +50,7 @@ class SbatchReader:
 
     script: BatchScript
     report: ManifestReport
-    _found: dict[str, Directive] = field(init=False)
+    _found: dict[str, SbatchOption] = field(init=False)
 
     def __post_init__(self) -> None:
         self._found = {each.name: each for each in self.script.directives}
@@ -59,7 +59,7 @@ class SbatchReader:
         """The job; problems and notes go to the report."""
         self._judge()
         if overrides.array:
-            self._found["array"] = Directive("array", overrides.array, 0)
+            self._found["array"] = SbatchOption("array", overrides.array, 0)
         array, share, chdir = self._value("array", values.array), self._share(), self._text("chdir")
         text, name = self.script.text, Path(self.report.source).name
         job = overrides.applied(
@@ -203,7 +203,7 @@ class SbatchReader:
         self.report.notes.append(f"{_place(self._found[name])}: {text}")
 
 
-def _place(directive: Directive) -> str:
+def _place(directive: SbatchOption) -> str:
     return f"line {directive.line}, --{directive.name}" if directive.line else f"--{directive.name}"
 
 
