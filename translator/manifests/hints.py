@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from starburst.domain.cloud import ANY_OFFER, OfferRules
+from starburst.domain.gpu_types import gpu_type
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from translator.duration import seconds
@@ -17,7 +18,7 @@ from translator.quantity import quantity
 
 PREFIX = "starburst.io/"
 #: Hints for the instance in a cloud.
-MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
+MACHINE_KEYS = ("autostop", "disk-size", "gpu-type", "infra", "max-hourly-cost", "runtime", "use-spot")
 KEYS = (
     "after-any",
     "after-ok",
@@ -111,6 +112,8 @@ class MachineHints:
     autostop_min: int | None = None
     #: "container": in the job's image; "host": on the instance itself.
     runtime: str = "container"
+    #: Type of its GPUs, by our name; "" is any.
+    gpu_type: str = ""
 
     @property
     def offer_rules(self) -> OfferRules:
@@ -213,7 +216,15 @@ def _machine(found: dict[str, Field]) -> MachineHints:
         max_hourly_cost=_dollars(found["max-hourly-cost"]),
         autostop_min=None if idle_s is None else math.ceil(idle_s / 60),
         runtime=found["runtime"].choice(("container", "host")) or "container",
+        gpu_type=_gpu_type(found["gpu-type"]),
     )
+
+
+def _gpu_type(field: Field) -> str:
+    kind = gpu_type(field.text() or "")
+    if field.value is not None and not kind:
+        field.refuse("names no model of a GPU; write one such as A100, A100-80GB or L4")
+    return kind
 
 
 def _infra(field: Field) -> str | None:
