@@ -23,6 +23,7 @@ from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.offers import OfferFilter, cached, catalog_offers
+from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, OffersChanged
@@ -103,6 +104,7 @@ class Life:
     events: list[Event] = field(default_factory=list)
     api: SkyApi = field(default_factory=SdkApi)
     zones: ZoneNames = field(default_factory=ZoneNames)
+    inputs: RunInputs = field(default_factory=RunInputs)
     cloud: SkyCloud = field(init=False)
     _transport: SshTransport = field(init=False)
     _watch: asyncio.Task[None] = field(init=False)
@@ -124,6 +126,7 @@ class Life:
             FileJournal(self.home / "notes"),
             SkyClock(time.time, Pace()),
             settings,
+            self.inputs,
         )
         self.cloud = SkyCloud(context, cached(lambda: catalog_offers("aws", OfferFilter(TYPES), self.zones)))
 

@@ -73,8 +73,9 @@ def test_what_is_another_thing_there_is_said() -> None:
     )
     assert notes(HOME) == (f"{place}.nfs: SkyPilot's volume homes in the cloud",)
     assert notes({"emptyDir": {}}) == ()
-    (in_memory,) = notes({"emptyDir": {"medium": "Memory"}})
-    assert "on disk, not in memory, in the cloud" in in_memory
+    assert notes({"emptyDir": {"medium": "Memory"}}) == ()
+    (limited,) = notes({"emptyDir": {"sizeLimit": "1Gi"}})
+    assert limited == f"{place}.emptyDir.sizeLimit: does not limit a directory in the cloud"
     (unmapped,) = notes({"hostPath": {"path": "/scratch"}})
     assert unmapped == f"{place}: not mounted, paths are the machine's in the cloud"
 
@@ -162,8 +163,10 @@ def test_any_other_csi_volume_stays(volume: dict[str, Any], line: str) -> None:
         mounts_of(mounting(volume), STORES, in_container=True)
 
 
-def test_files_of_secrets_stay_refused() -> None:
-    (line,) = told(mounting({"secret": {"secretName": "login"}}))
+def test_files_of_secrets_go_along_where_values_do() -> None:
+    manifest = mounting({"secret": {"secretName": "login"}})
+    assert told(manifest) == []
+    (line,) = told(manifest, None)
     assert line.startswith(f"{SPEC}.volumes[0].secret: does not go along to a cloud; only the cluster can")
 
 

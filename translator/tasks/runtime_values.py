@@ -5,12 +5,13 @@ These are values of ConfigMaps and Secrets, and the storage that the config maps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from translator.carried import CloudStorage
 from translator.fidelity import Fidelity
+from translator.field import Field
 from translator.manifests.references import SECRET, Lookup, Reference, Resolve
 from translator.tasks.containers.registry_logins import logins_for
 from translator.tasks.downward import ADDRESS, HOST, NODE_RANK, Downward
@@ -18,6 +19,7 @@ from translator.tasks.environment import Environment, expanded, read_environment
 from translator.tasks.manifest_parts import ManifestParts, split_manifest
 from translator.tasks.shell import ShellExpression, ShellWord
 from translator.tasks.storage.mounts import MAPPED, Mount, read_mounts
+from translator.tasks.storage.volume_files import FILES, VolumeFile, read_files
 
 
 class UnresolvedError(Exception):
@@ -55,16 +57,26 @@ class RuntimeValues:
     #: With its arguments; those alone if they are for the image's own entry point.
     command: tuple[str, ...]
     has_program: bool = True
+    #: Files of its volumes, with their contents.
+    files: tuple[tuple[VolumeFile, str], ...] = field(default=(), repr=False)
     #: Logins for the registry of its image: user and password, in the order of trial.
     logins: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def is_late(manifest: Mapping[str, Any]) -> bool:
-    """Whether the container of a Job or Pod has variables that are resolved at the start of a run."""
-    container = split_manifest(manifest).container
-    return bool(container.at("envFrom").value) or any(
-        variable.at("valueFrom").value is not None for variable in container.at("env").items()
+    """Whether a Job or Pod has variables or files that are resolved at the start of a run."""
+    parts = split_manifest(manifest)
+    container = parts.container
+    return (
+        bool(container.at("envFrom").value)
+        or any(variable.at("valueFrom").value is not None for variable in container.at("env").items())
+        or any(source.value is not None for source in _file_volumes(parts))
     )
+
+
+def _file_volumes(parts: ManifestParts) -> Iterator[Field]:
+    """The sources of volumes with files."""
+    return (volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in FILES)
 
 
 def has_logins(manifest: Mapping[str, Any]) -> bool:
@@ -96,7 +108,7 @@ def taken(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     parts = split_manifest(manifest)
     variables = [variable.at("valueFrom") for variable in parts.container.at("env").items()]
     volumes = [volume.at(kind) for volume in parts.spec.at("volumes").items() for kind in MAPPED]
-    fields = (parts.container.at("envFrom"), *variables, *volumes)
+    fields = (parts.container.at("envFrom"), *variables, *volumes, *_file_volumes(parts))
     return tuple(field.path for field in fields if field.value not in (None, []))
 
 
@@ -109,6 +121,7 @@ def references(manifest: Mapping[str, Any], namespace: str) -> tuple[Reference, 
 
     parts = split_manifest(manifest)
     _read(parts, namespace, note, Fidelity())
+    _files(parts, namespace, note, Fidelity())
     for reference in _pull_secrets(parts, parts.metadata.at("namespace").text() or namespace):
         note(reference)
     return tuple(wanted)
@@ -126,6 +139,7 @@ def evaluate(manifest: Mapping[str, Any], found: ReferencedData, here: TaskHost)
         (word, expanded(word, environment, fidelity))
         for word in (*parts.container.at("command").items(), *parts.container.at("args").items())
     ]
+    files = _files(parts, found.namespace, found.data.get, fidelity)
     secrets: dict[ShellExpression, str] = {
         ShellExpression(f"${{{k}}}"): v or "" for k, v in environment.secrets.items()
     }
@@ -146,6 +160,7 @@ def evaluate(manifest: Mapping[str, Any], found: ReferencedData, here: TaskHost)
         secret={k: _text(word, known) for k, word in words_of.items() if secrets.keys() & set(word)},
         command=tuple(_text(word, known) for _, word in words),
         has_program=bool(parts.container.at("command").value),
+        files=tuple((file, _text(file.content, known)) for file in files),
         logins=_logins(parts, found),
     )
 
@@ -163,18 +178,26 @@ def _logins(parts: ManifestParts, found: ReferencedData) -> tuple[tuple[str, str
 
 
 def _read(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> Environment:
+    downward = _downward(parts, namespace)
+    return read_environment(parts.container, downward, Lookup(resolve, downward.namespace, fidelity), {})
+
+
+def _files(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> list[VolumeFile]:
+    downward = _downward(parts, namespace)
+    return read_files(parts.spec, parts.container, Lookup(resolve, downward.namespace, fidelity), downward)
+
+
+def _downward(parts: ManifestParts, namespace: str) -> Downward:
     metadata = parts.metadata
-    namespace = metadata.at("namespace").text() or namespace
-    downward = Downward(
+    return Downward(
         name=metadata.at("name").text() or (metadata.at("generateName").text() or "").rstrip("-"),
         names_pods=parts.names_pods,
-        namespace=namespace,
+        namespace=metadata.at("namespace").text() or namespace,
         metadata=parts.template.at("metadata"),
         spec=parts.spec,
         container=parts.container,
         indexed=parts.indexed,
     )
-    return read_environment(parts.container, downward, Lookup(resolve, namespace, fidelity), {})
 
 
 def _text(word: ShellWord, known: Mapping[ShellExpression, str]) -> str:

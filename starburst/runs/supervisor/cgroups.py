@@ -81,6 +81,15 @@ def kill(group: Path) -> bool:
     return True
 
 
+def ran_out_of_memory(group: str) -> bool:
+    """Whether the kernel killed something in a group because the memory of the group was used up."""
+    try:
+        lines = Path(group, "memory.events").read_text().splitlines()
+    except OSError:  # it has no limit, or is gone
+        return False
+    return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
+
+
 def mount() -> tuple[Path, str]:
     """Where the hierarchy of version 2 is mounted, and which of its groups is seen there.
 

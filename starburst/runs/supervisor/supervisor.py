@@ -29,7 +29,16 @@ from starburst.runs.supervisor.children import (
     end_children,
     keep_only,
 )
-from starburst.runs.supervisor.exits import ITSELF, LEASE, REFUSAL, STOP, TIME_LIMIT, VERDICT, Exit
+from starburst.runs.supervisor.exits import (
+    ITSELF,
+    LEASE,
+    OUT_OF_MEMORY,
+    REFUSAL,
+    STOP,
+    TIME_LIMIT,
+    VERDICT,
+    Exit,
+)
 from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
 from starburst.runs.supervisor.files import FULL_DISK, PASSING_ERRORS, ReservedFile, read_json
 from starburst.runs.supervisor.lease import LEASE_GRACE_S, boottime, lease_left_s
@@ -95,10 +104,11 @@ class Supervisor:
         if log is not None:
             log.begin()
         status = self._supervise()
+        memory = self._memory_message()
         self._clear_up()
         if log is not None:
             log.end()
-        message = self._message() or self._verdict()
+        message = self._message() or self._verdict() or memory
         self._write_exit(os.waitstatus_to_exitcode(status), message)
 
     def _clear_up(self) -> None:
@@ -242,6 +252,12 @@ class Supervisor:
         if self.ended_by == TIME_LIMIT:
             return f"ran into its time limit of {self.spec['time_limit_s']:g} s"
         return "the lease of its machine passed" if self.ended_by == LEASE else ""
+
+    def _memory_message(self) -> str:
+        """That a process was killed for want of memory, if that is what ended the command."""
+        group = self.spec.get("cgroup")
+        failed = self.status != 0 and self.ended_by == ITSELF
+        return f"{OUT_OF_MEMORY} memory" if failed and group and cgroups.ran_out_of_memory(group) else ""
 
     def _verdict(self) -> str:
         """What the command of a container says of its end, which is then not its own; "" if nothing."""

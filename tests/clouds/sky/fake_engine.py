@@ -18,6 +18,7 @@ fi
 if [ "$1" = --config ]; then cat "$2/config.json" >>"$here/logins"; echo >>"$here/logins"; shift 2; fi
 case "$1" in
 image) [ -e "$here/image" ] || { echo "Error: No such image: $5" >&2; exit 1; }; cat "$here/user";;
+info) cat "$here/info";;
 pull) . "$here/pull" && touch "$here/image";;
 create) . "$here/create"; cp "$here/begun" "$here/state"; echo "$here/id" | sha256sum | cut -c1-64;;
 start) . "$here/run";;
@@ -41,7 +42,7 @@ class FakeEngine:
         path.write_text(SCRIPT)
         path.chmod(0o755)
         self.put("version", f"{program} version 20.10.24\n")
-        for name in ("user", "pull", "create", "run", "containers"):
+        for name in ("user", "info", "pull", "create", "run", "containers"):
             self.put(name, "")
         self.put("image", "")
         self.put("begun", self.state("running"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -33,19 +34,19 @@ def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_ports_that_open_while_a_task_runs_apart_are_closed_to_it_once(
-    monkeypatch: pytest.MonkeyPatch, closings: list[str]
+    monkeypatch: pytest.MonkeyPatch, closings: list[str], tmp_path: Path
 ) -> None:
     seen = iter([{22}, {22}, {22, 8266}, {22, 8266}, {22}])
-    monkeypatch.setattr(firewall, "listening", lambda: frozenset(next(seen)))
+    monkeypatch.setattr(firewall, "listening", lambda _theirs=(): frozenset(next(seen)))
     supervisor = Supervisor(4)
-    run_task.attend(cast("Any", supervisor), apart=True)
+    run_task.attend(cast("Any", supervisor), str(tmp_path), apart=True)
     assert closings == ["closed"]
     assert supervisor.limits == [run_task.LISTEN_S] * 5
 
 
-def test_a_task_that_shares_the_machine_is_only_waited_for(closings: list[str]) -> None:
+def test_a_task_that_shares_the_machine_is_only_waited_for(closings: list[str], tmp_path: Path) -> None:
     supervisor = Supervisor(0)
-    run_task.attend(cast("Any", supervisor), apart=False)
+    run_task.attend(cast("Any", supervisor), str(tmp_path), apart=False)
     assert (closings, supervisor.limits) == ([], [None])
 
 

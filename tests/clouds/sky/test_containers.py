@@ -46,7 +46,7 @@ def test_its_output_goes_to_the_log_and_its_exit_code_is_the_tasks(
     assert task.run() == 3
     assert capfd.readouterr() == ("hello\n", "there\n")
     verbs = dict.fromkeys(call[0] for call in task.engine.said)
-    assert list(verbs) == ["image", "ps", "create", "start", "container", "rm"]
+    assert list(verbs) == ["image", "ps", "info", "create", "start", "container", "rm"]
     assert not (task.dir / "verdict.json").exists()
     assert not (task.dir / "waits.json").exists(), "it has run"
 

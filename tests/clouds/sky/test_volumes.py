@@ -107,6 +107,8 @@ def test_the_machine_has_every_store_and_the_run_its_part_of_them(tmp_path: Path
             "copied": False,
             "below": "train",
             "read_only": True,
+            "files": False,
+            "memory_mib": None,
         },
         {
             "path": "/tmp/x",
@@ -115,6 +117,8 @@ def test_the_machine_has_every_store_and_the_run_its_part_of_them(tmp_path: Path
             "copied": False,
             "below": "1",
             "read_only": False,
+            "files": False,
+            "memory_mib": None,
         },
     ]
 

@@ -6,14 +6,17 @@ and the path in the container.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from translator.carried import Bucket, CloudStorage
 from translator.fidelity import STAY
 from translator.field import AWAY, Field
+from translator.quantity import quantity
 from translator.tasks.storage.cloud_volumes import stand_in
 from translator.tasks.storage.csi_buckets import bucket_of
+from translator.tasks.storage.volume_files import FILES, judge_files
 
 #: Kinds of volumes that the config may map to storage.
 MAPPED = ("persistentVolumeClaim", "nfs", "csi")
@@ -33,11 +36,15 @@ class Mount:
     """A mount of a container: storage at a path."""
 
     path: str
-    #: None is an initially empty directory of the attempt (emptyDir).
+    #: None is a directory of the attempt: an emptyDir, or files of the cluster.
     store: CloudStorage | None
     #: Path within the store; for the attempt's directories the first component is the volume's number.
     below: str
     read_only: bool
+    #: It has files that come with the run (`volume_files.py`).
+    files: bool = False
+    #: It is in memory: of so many MiB, 0 for as many as the container has.
+    memory_mib: int | None = None
 
 
 def read_mounts(
@@ -65,11 +72,16 @@ def _volume(
     kind = kinds[0] if kinds else "emptyDir"  # the default of Kubernetes
     source = volume.at(kind)
     if kind == "emptyDir" and in_container:
-        if source.at("medium").value == "Memory":
-            volume.note("a directory on disk, not in memory, in the cloud")
-        yield from _mounted(source, mounts, None, str(number))
+        yield from _empty(volume, source, mounts, number)
     elif kind == "emptyDir":
         volume.note(f"{NOT_MOUNTED} in the cloud")
+    elif kind in FILES and in_container:
+        judge_files(source, kind)
+        for mount in _mounted(source, mounts, None, str(number)):
+            yield replace(mount, files=True, read_only=True)
+    elif kind in FILES and mounts:
+        mend = f"give it an image, without starburst.io/runtime: host, or {STAY}"
+        source.stay(volume_name(volume), "is mounted in containers only", mend)
     elif kind in (*MAPPED, "hostPath"):
         key, found = stand_in(stores, source, kind)
         if found is not None:
@@ -81,6 +93,30 @@ def _volume(
         else:
             mend = f"name what stands in for {key} under cloud.volumes, or {STAY}"
             source.stay(volume_name(volume), AWAY, mend)
+
+
+def _empty(volume: Field, source: Field, mounts: list[Field], number: int) -> Iterator[Mount]:
+    """An emptyDir: in memory if it is to be and is mounted once as a whole, else a directory on disk."""
+    found = list(_mounted(source, mounts, None, str(number)))
+    limit = source.at("sizeLimit")
+    if source.at("medium").value != "Memory":
+        if limit.value is not None:
+            limit.note("does not limit a directory in the cloud")
+        yield from found
+    elif len(found) == 1 and found[0].below == str(number):
+        yield replace(found[0], memory_mib=_mebibytes(limit))
+    else:
+        volume.note("a directory on disk, not in memory, in the cloud: it is not mounted once as a whole")
+        yield from found
+
+
+def _mebibytes(limit: Field) -> int:
+    """A size in MiB, rounded up; 0 if there is none, or it is no size."""
+    try:
+        return 0 if limit.value is None else math.ceil(quantity(limit.value) / 2**20)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        limit.refuse("must be a size, such as 1Gi")
+        return 0
 
 
 def _stored(

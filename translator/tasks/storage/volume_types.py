@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from translator.field import Field, Fields
 from translator.tasks.storage.mounts import MAPPED, NOT_MOUNTED, volume_name
+from translator.tasks.storage.volume_files import FILES
 
 #: Volume types without data from outside of the node.
 _HOST_VOLUMES = ("emptyDir", "hostPath")
@@ -62,7 +63,7 @@ _REQUIRED = {"hostPath": "path", "nfs": "server", "persistentVolumeClaim": "clai
 
 def check_volumes(spec: Field, *, carried: bool) -> None:
     """Check the volumes of a pod spec; `carried`: volumes of the types MAPPED may have storage in the cloud,
-    which `read_mounts` judges.
+    and files of the types FILES go along, which `read_mounts` judges.
     """
     for volume in spec.at("volumes").items():
         if spec.report.native:
@@ -82,7 +83,7 @@ def _check_native(volume: Field, *, carried: bool) -> None:
         _check_source(volume.at(kind), kind)
         if kind in _HOST_VOLUMES and not carried:
             volume.note_away(NOT_MOUNTED)
-        elif kind in _OTHER_VOLUMES and not (carried and kind in MAPPED):
+        elif kind in _OTHER_VOLUMES and not (carried and kind in (*MAPPED, *FILES)):
             volume.at(kind).stay(volume_name(volume))
 
 

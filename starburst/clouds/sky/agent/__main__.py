@@ -1,10 +1,10 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
 `exchange` and `retire` take a request as JSON on stdin and answer with JSON on stdout; their types are in
-`protocol.py`. So does `separate`, which the agent asks of itself as root. The other verbs are processes of
-their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its command, `contain`
-is that command for a task with an image, and `switch` is the machine's dead-man switch. Locks and files
-decide, so that a task which is to start twice runs once.
+`protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. The other verbs are
+processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its command,
+`contain` is that command for a task with an image, and `switch` is the machine's dead-man switch. Locks and
+files decide, so that a task which is to start twice runs once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from importlib import import_module
 ANSWERS = {
     "exchange": "starburst.clouds.sky.agent.exchange",
     "separate": "starburst.clouds.sky.agent.separation",
+    "close": "starburst.clouds.sky.agent.containers.egress",
     "retire": "starburst.clouds.sky.agent.dead_man_switch",
 }
 PROCESSES = {

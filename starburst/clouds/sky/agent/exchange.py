@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import chain
 
 from starburst.clouds.sky.agent.autostop import postpone
+from starburst.clouds.sky.agent.containers.egress import why_open
 from starburst.clouds.sky.agent.dead_man_switch import arm, stands
 from starburst.clouds.sky.agent.progress_file import hear
 from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, ExchangeRequest, TaskAnswer
@@ -74,7 +75,7 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
 def together() -> str:
     """Why the tasks of this machine are not kept apart, as far as that is known."""
     found = known()
-    return "" if found is None else found["tasks"] or found["network"]
+    return ("" if found is None else found["tasks"] or found["network"]) or why_open()
 
 
 def leased_until() -> float:

@@ -1,17 +1,20 @@
-"""What tasks with accounts of their own cannot connect to: metadata of the machine, and what listens on it.
+"""What tasks cannot connect to: metadata of the machine, and what listens on it.
 
 The metadata service of a cloud gives the credentials of the machine's role to whoever asks from the machine.
 Programs of its user (Ray's job API, SkyPilot's skylet) take orders from whoever connects on loopback. Tasks
-may connect to each other, to themselves, and to everything outside.
+may connect to each other, to themselves, and to everything outside. A task is known by the user id of its
+account, or by the control group of its container.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from starburst.clouds.sky.agent.containers.group import ContainerGroup, groups_here, sockets
 from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID
 
 CHAIN = "STARBURST"
@@ -30,12 +33,19 @@ PORTS_A_RULE = 15
 _LISTENS = "0A"
 
 
-def close() -> str:
-    """As root, set the rules; why that is not possible, or "". May be repeated."""
-    ports = listening()
+def close(group: ContainerGroup | None = None) -> str:
+    """As root, set the rules; why that is not possible, or "". May be repeated.
+
+    They hold for tasks with accounts, and for the containers of a `group`, once it was named.
+    """
+    theirs = frozenset[str]().union(*map(sockets, groups_here()))
+    ports = listening(theirs)
+    matches = [["-m", "owner", "--uid-owner", f"{FIRST_ID}-{LAST_ID}"]]
+    if group is not None:
+        matches.append(["-m", "cgroup", *group.match])
     for program, addresses in METADATA.items():
         try:
-            _set(program, rules(addresses, ports))
+            _set(program, rules(addresses, ports), matches)
         except FileNotFoundError:
             return f"{program} is not installed"
         except subprocess.SubprocessError as error:
@@ -56,19 +66,20 @@ def rules(addresses: tuple[str, ...], ports: frozenset[int]) -> list[str]:
     ]
 
 
-def listening() -> frozenset[int]:
-    """TCP ports on which programs wait for connections that are no tasks."""
+def listening(theirs: Collection[str] = ()) -> frozenset[int]:
+    """TCP ports on which programs wait for connections that are no tasks: none of the sockets is `theirs`."""
     found = set()
     for name in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):
             for line in Path("/proc/net", name).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[3] == _LISTENS and not FIRST_ID <= int(words[7]) <= LAST_ID:
+                is_task = FIRST_ID <= int(words[7]) <= LAST_ID or f"socket:[{words[9]}]" in theirs
+                if words[3] == _LISTENS and not is_task:
                     found.add(int(words[1].rpartition(":")[2], 16))
     return frozenset(found - {DNS_PORT})
 
 
-def _set(program: str, chain: list[str]) -> None:
+def _set(program: str, chain: list[str], matches: list[list[str]]) -> None:
     """Replace the chain as a whole, and have what tasks send go through it first.
 
     Raises:
@@ -76,11 +87,12 @@ def _set(program: str, chain: list[str]) -> None:
     """
     table = "\n".join(["*filter", f":{CHAIN} - [0:0]", *chain, "COMMIT", ""])
     _run([f"{program}-restore", "-w", f"{TABLE_S:g}", "-n"], table)
-    entry = ["OUTPUT", "-m", "owner", "--uid-owner", f"{FIRST_ID}-{LAST_ID}", "-j", CHAIN]
-    try:
-        _run([program, "-w", f"{TABLE_S:g}", "-C", *entry])
-    except subprocess.CalledProcessError:
-        _run([program, "-w", f"{TABLE_S:g}", "-I", *entry])
+    for match in matches:
+        entry = ["OUTPUT", *match, "-j", CHAIN]
+        try:
+            _run([program, "-w", f"{TABLE_S:g}", "-C", *entry])
+        except subprocess.CalledProcessError:
+            _run([program, "-w", f"{TABLE_S:g}", "-I", *entry])
 
 
 def _run(argv: list[str], text: str = "") -> None:

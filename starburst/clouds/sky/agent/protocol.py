@@ -29,6 +29,23 @@ class VolumeMount(TypedDict):
     #: The directory of it that is shown.
     below: str
     read_only: bool
+    #: An attempt's own with files that come with the run.
+    files: bool
+    #: In memory, of so many MiB; 0: as many as the container has; None: not in memory.
+    memory_mib: int | None
+
+
+class FileToWrite(TypedDict):
+    """A file of a volume of the attempt."""
+
+    #: The volume's number, and the path within it.
+    volume: str
+    path: str
+    #: In base64.
+    content: str
+    #: None: the default of its kind, and of the user of the container.
+    mode: int | None
+    secret: bool
 
 
 class RegistryLogin(TypedDict):
@@ -80,10 +97,11 @@ class TaskSpec(TypedDict):
 
 
 class TaskSpecWithSecrets(TaskSpec):
-    """The same with values of Secrets, which the machine keeps apart from it until the task starts."""
+    """The same with what the machine keeps apart from it until the task starts: Secrets, logins, files."""
 
     secrets: dict[str, str]
     logins: list[RegistryLogin]
+    files: list[FileToWrite]
 
 
 class SwitchSettings(TypedDict, total=False):

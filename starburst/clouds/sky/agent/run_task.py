@@ -7,7 +7,6 @@ and acts on files as the machine's user, except where it prepares what only root
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -71,12 +70,12 @@ def run(path: str, how: str) -> None:
     argv = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "supervise", path]
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(LOCK_FD,), start_new_session=True)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # stops come by `stop.json`
-    attend(child, apart=how == APART)
+    attend(child, path, apart=how == APART)
     remove_container(path, spec["docker"])
-    shutil.rmtree(os.path.join(path, "volumes"), ignore_errors=True)
+    forget_secrets(path)
 
 
-def attend(child: subprocess.Popen[bytes], *, apart: bool) -> None:
+def attend(child: subprocess.Popen[bytes], path: str, *, apart: bool) -> None:
     """Wait for a task's supervisor; a task that is kept apart does not reach what listens later, either."""
     closed = firewall.listening() if apart else frozenset()
     while True:
@@ -87,7 +86,8 @@ def attend(child: subprocess.Popen[bytes], *, apart: bool) -> None:
             now = firewall.listening()
             if not now <= closed:
                 closed = now
-                firewall.close()
+                with all_rights(path):
+                    firewall.close()
 
 
 def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:

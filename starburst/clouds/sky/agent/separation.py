@@ -25,6 +25,10 @@ from starburst.runs.supervisor.lease import boot_id
 TRIAL_S = 20.0
 
 
+class RootRefusedError(Exception):
+    """Root did not do what it was asked for."""
+
+
 def as_root(*command: str, **env: str) -> list[str]:
     """A command line that root runs, with these variables; they are all that sudo lets through."""
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -49,25 +53,40 @@ def separation() -> Separation:
     """
     found = known()
     if found is None:
-        tasks, network = _ask_root()
+        tasks, network = _find_out()
         found = {"boot": boot_id(), "tasks": tasks, "network": network}
         write_json(_path(), found)
     return found
 
 
-def _ask_root() -> tuple[str, str]:
+def ask_root(verb: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What this agent answers to a verb as root.
+
+    Raises:
+        RootRefusedError: the machine's user cannot become root, or root failed.
+        OSError: root does not answer in time; it may be busy.
+    """
     agent = [sys.executable, "-I", os.path.abspath(sys.argv[0])]
-    argv = as_root(*agent, "separate", PATH=os.environ.get("PATH", os.defpath))
+    argv = as_root(*agent, verb, PATH=os.environ.get("PATH", os.defpath))
+    text = json.dumps(request)
     try:
-        done = subprocess.run(argv, input="{}", capture_output=True, text=True, timeout=TRIAL_S, check=False)
-    except subprocess.TimeoutExpired as error:  # it may be busy; nothing is found out by that
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=TRIAL_S, check=False)
+    except subprocess.TimeoutExpired as error:  # nothing is found out by that
         raise OSError(f"root does not answer within {TRIAL_S:g} s") from error
     except OSError as error:
-        return f"its user cannot become root: {error}", ""
+        raise RootRefusedError(f"its user cannot become root: {error}") from error
     if done.returncode != 0:
         why = done.stderr.strip().rpartition("\n")[2] or "sudo failed"
-        return f"its user cannot become root: {why}", ""
-    said = json.loads(done.stdout)
+        raise RootRefusedError(f"its user cannot become root: {why}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _find_out() -> tuple[str, str]:
+    try:
+        said = ask_root("separate", {})
+    except RootRefusedError as error:
+        return str(error), ""
     return str(said["tasks"]), str(said["network"])
 
 

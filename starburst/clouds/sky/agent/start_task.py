@@ -12,6 +12,7 @@ import subprocess
 import sys
 from functools import cache
 
+from starburst.clouds.sky.agent.containers.engine import EngineSilentError, NoEngineError, find_engine
 from starburst.clouds.sky.agent.devices import NoDeviceError, claim, devices_of
 from starburst.clouds.sky.agent.run_task import APART, TOGETHER
 from starburst.clouds.sky.agent.separation import as_root, separation
@@ -19,6 +20,8 @@ from starburst.clouds.sky.agent.task_dirs import facts, take_lock, touched
 
 #: Seconds for the machine's shell to begin.
 SHELL_S = 10.0
+#: Seconds for the container engine to answer: the exchange waits, and comes again.
+KNOCK_S = 5.0
 #: Bytes at the end of a log in which its last line is looked for.
 TAIL_BYTES = 1000
 
@@ -36,6 +39,8 @@ def start(path: str) -> str:
         spec = facts(os.path.join(path, "spec.json"))
         if spec is None or touched(path):
             return ""
+        if spec["docker"] is not None and (why := why_no_containers()):
+            return why
         died = devices_of(path) is not None
         how = APART if spec["docker"] is None and not separation()["tasks"] else TOGETHER
         claim(path, spec["gpus"], math.ceil(spec["cpus"]))
@@ -45,6 +50,15 @@ def start(path: str) -> str:
     finally:
         os.close(lock)
     return f"its runner died before it began: {_last_line(path)}" if died else ""
+
+
+def why_no_containers() -> str:
+    """Why no container can be made on this machine now; "" if one can, as far as its engine says."""
+    try:
+        find_engine(KNOCK_S)
+    except (NoEngineError, EngineSilentError) as error:
+        return str(error)
+    return ""
 
 
 def _spawn(path: str, lock: int, how: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from starburst.clouds.sky.agent.protocol import TaskAnswer, TaskSpec
 from starburst.clouds.sky.agent.task_dirs import (
+    FILES,
     WAITS,
     facts,
     forget_secrets,
@@ -29,16 +30,18 @@ from starburst.runs.supervisor.files import remove, write_json
 
 
 def take_in(path: str, spec: TaskSpec) -> None:
-    """Note what a task is to run, once; values of Secrets and logins in files of their own."""
+    """Note what a task is to run, once; values of Secrets, logins and contents in files of their own."""
     os.makedirs(os.path.join(path, "work"), mode=0o700, exist_ok=True)
     noted = cast("dict[str, Any]", spec)
-    secrets, logins = noted.pop("secrets", None), noted.pop("logins", None)
+    secrets, logins, files = (noted.pop(key, None) for key in ("secrets", "logins", "files"))
     if facts(os.path.join(path, "spec.json")) is None:
         with private_umask():
             if secrets:  # first, for a task is known by its spec
                 write_json(os.path.join(path, "secrets.json"), secrets)
             if logins:
                 write_json(os.path.join(path, "logins.json"), {"logins": logins})
+            if files:
+                write_json(os.path.join(path, FILES), {"files": files})
             write_json(os.path.join(path, "spec.json"), noted)
 
 
@@ -93,6 +96,8 @@ def state(path: str) -> TaskAnswer:
     over = not alive and touched(path)
     if over:
         over = not (kill_strays(path) if exit_ is None else kill_group(path) or kill_container(path))
+    if over and exit_ is None:  # what would have removed them was killed
+        forget_secrets(path)
     if lock is not None and lock >= 0:
         os.close(lock)
     found = unknown_state(over=over)

@@ -2,8 +2,9 @@
 
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
-                                         secrets.json and logins.json until the task starts; began, once it
-                                         may have; devices; of a container: waits until it runs, container;
+                                         secrets.json, logins.json, files.json until the task starts;
+                                         began, once it may have; devices; of a container: waits until it
+                                         runs, container;
                                          volumes/ (of the attempt) until it ends; report/ (its progress);
                                          work/, home/, tmp/ (of its account)
            checkpoints/<job>/
@@ -16,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +33,8 @@ from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_j
 
 #: The file that says why a container does not run yet; it is there as long as that is so.
 WAITS = "waits.json"
+#: Files for its volumes, until they are written; and its volumes.
+FILES, VOLUMES = "files.json", "volumes"
 #: Bytes of a spec at most: it holds a job's environment.
 MAX_SPEC_BYTES = 1 << 24
 
@@ -117,9 +121,10 @@ def write_exit(path: str, ended_by: str, message: str) -> None:
 
 
 def forget_secrets(path: str) -> None:
-    """Remove the values of Secrets of a task that will not start."""
-    remove(os.path.join(path, "secrets.json"))
-    remove(os.path.join(path, "logins.json"))
+    """Remove the values of Secrets of a task that will not start, or has ended."""
+    for name in ("secrets.json", "logins.json", FILES):
+        remove(os.path.join(path, name))
+    shutil.rmtree(os.path.join(path, VOLUMES), ignore_errors=True)
 
 
 def kill_group(path: str) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import cast
 
 from starburst.clouds.sky.access.ports import BUCKET
-from starburst.clouds.sky.agent.protocol import TaskSpec, TaskSpecWithSecrets, VolumeMount
+from starburst.clouds.sky.agent.protocol import FileToWrite, TaskSpec, TaskSpecWithSecrets, VolumeMount
 from starburst.clouds.sky.machines.naming import run_name
 from starburst.clouds.sky.runs.docker import container, runs_in_container, variables, what_runs
 from starburst.core.model.actions import Slot
@@ -14,6 +15,7 @@ from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
 from translator.tasks.containers.registry_logins import registry_of
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
+from translator.tasks.storage.volume_files import VolumeFile
 
 #: Prefixes of variables that the scheduler sets, whatever the user sets.
 _OURS = ("STARBURST_", "JOB_COMPLETION_INDEX")
@@ -67,7 +69,7 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     ours = {name: value for name, value in spec["env"].items() if name.startswith(_OURS)}
     env = {**values.plain, **ours}
     secrets = {name: value for name, value in values.secret.items() if name not in ours}
-    changes = {"env": env, "command": list(values.command), "secrets": secrets, "logins": []}
+    changes = {"env": env, "command": list(values.command), "secrets": secrets, "logins": [], "files": []}
     found = cast("TaskSpecWithSecrets", {**spec, **changes})
     box = found["docker"]
     if box is None:
@@ -83,4 +85,15 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     found["logins"] = [
         {"registry": registry, "username": user, "password": password} for user, password in values.logins
     ]
+    found["files"] = [_file(file, content) for file, content in values.files]
     return found
+
+
+def _file(file: VolumeFile, content: str) -> FileToWrite:
+    return {
+        "volume": str(file.volume),
+        "path": file.path,
+        "content": base64.b64encode(content.encode(errors="surrogateescape")).decode(),
+        "mode": file.mode,
+        "secret": file.secret,
+    }

@@ -48,10 +48,12 @@ def volumes_of(workload: Workload, stores: Mapping[str, CloudStorage]) -> list[V
         {
             "path": mount.path,
             "store": None if mount.store is None else place(mount.store),
-            "told": "emptyDir" if mount.store is None else told(mount.store),
+            "told": ("a volume" if mount.files else "emptyDir") if mount.store is None else told(mount.store),
             "copied": isinstance(mount.store, Bucket) and mount.store.mode == "COPY",
             "below": mount.below,
             "read_only": mount.read_only,
+            "files": mount.files,
+            "memory_mib": mount.memory_mib,
         }
         for mount in mounts
     ]

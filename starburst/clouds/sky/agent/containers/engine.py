@@ -101,8 +101,8 @@ class Engine:
         return [*devices, "-e", f"NVIDIA_VISIBLE_DEVICES={indexes}"]
 
 
-def find_engine() -> Engine:
-    """The engine of this machine.
+def find_engine(seconds: float = ASK_S) -> Engine:
+    """The engine of this machine, which has so many seconds to answer.
 
     Raises:
         NoEngineError: there is none.
@@ -115,7 +115,7 @@ def find_engine() -> Engine:
         for prefix in _prefixes(program):
             engine = Engine(_maker(program), (*prefix, program))
             try:
-                engine.ask("version")
+                engine.ask("version", seconds=seconds)
                 return engine
             except (EngineError, EngineSilentError) as error:
                 silent = silent or str(error)

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
+from starburst.clouds.sky.agent.containers.egress import Egress
 from starburst.clouds.sky.agent.containers.engine import (
     ACT_S,
     Engine,
@@ -29,9 +30,10 @@ from starburst.clouds.sky.agent.containers.engine import (
 from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, user_of
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
+from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
-from starburst.runs.supervisor.exits import LOSS, MAX_MESSAGE, REFUSAL, VERDICT
+from starburst.runs.supervisor.exits import LOSS, MAX_MESSAGE, OUT_OF_MEMORY, REFUSAL, VERDICT
 from starburst.runs.supervisor.files import read_json, write_json
 from starburst.runs.supervisor.files import remove as remove_file
 
@@ -39,8 +41,10 @@ from starburst.runs.supervisor.files import remove as remove_file
 LOGINS = "logins.json"
 #: Seconds for a silent engine to come back; between attempts; between looks at a new container.
 ENGINE_S, AGAIN_S, LOOK_S = 120.0, 1.0, 0.1
-#: Seconds between looks at a client, beside the signals that tell of its end.
-IDLE_S = 60.0
+#: Seconds between looks at a client and at what listens, beside the signals that tell of a client's end.
+IDLE_S = 15.0
+#: Names of root in an image.
+ROOT = ("", "0", "root")
 #: Exit code of a task that was told to end before its container ran; as of a shell.
 TERMINATED = 128 + signal.SIGTERM
 #: Seconds that an engine may take to stop a container: the supervisor ends the grace.
@@ -105,6 +109,7 @@ class ContainerLife:
         self.engine = Engine("docker", ("docker",))
         #: The engine was seen dead: a container that ended then did not fail by itself.
         self.engine_died = False
+        self.egress = Egress(self.engine)
         self._told = ""
         self._stopper: subprocess.Popen[bytes] | None = None
 
@@ -139,7 +144,7 @@ class ContainerLife:
             raise ContainerGoneError(f"{self.engine.name} died, and its container with it")
         if state.oom_killed and state.exit_code:
             what = "its memory limit" if "--memory" in self.box["options"] else "memory"
-            return self._verdict("", f"OOMKilled: a process ran out of {what}", state.exit_code)
+            return self._verdict("", f"{OUT_OF_MEMORY} {what}", state.exit_code)
         return state.exit_code
 
     # --- the start ---------------------------------------------------------------------------------------
@@ -155,20 +160,28 @@ class ContainerLife:
         ImagePull(self.engine, image, policy, logins, self.path, self.tell, self.wait).ensure()
         self._remove_orphans()
         try:
-            self._check_user()
-            arguments = create_arguments(self.path, self.engine, self.box, self.known, self.secrets)
+            user = self._user()
+            self._check_user(user)
+            write_files(self.path, as_root=user in ROOT)
+            self.egress = Egress(self.engine)
+            parent = self.egress.close()
+            own = self.path, self.engine, self.box, self.known, self.secrets
+            arguments = create_arguments(*own, parent=parent)
             keep = {*self.box["env"], *self.secrets}
             made = self.engine.ask("create", *arguments, seconds=ACT_S, keep=keep)
         except EngineError as error:
             raise TaskRefusedError(f"CreateContainerError: {error}") from error
         write_json(os.path.join(self.path, CONTAINER), {"id": made.split()[-1] if made.split() else ""})
 
-    def _check_user(self) -> None:
+    def _user(self) -> str:
+        """The user of the container, by the job or else by the image; "" is root."""
+        options = self.box["options"]
+        own = options[options.index("--user") + 1] if "--user" in options else None
+        return (user_of(self.engine, self.box["image"]) if own is None else own).partition(":")[0]
+
+    def _check_user(self, user: str) -> None:
         """Kubernetes' runAsNonRoot, which only the image can answer where the job names no user."""
-        if not self.box.get("non_root"):
-            return
-        user = user_of(self.engine, self.box["image"]).partition(":")[0]
-        if user in ("", "0", "root"):
+        if self.box.get("non_root") and user in ROOT:
             why = "container has runAsNonRoot and image will run as root"
             raise TaskRefusedError(f"CreateContainerConfigError: {why}; set runAsUser")
 
@@ -217,6 +230,8 @@ class ContainerLife:
             if self.signals.told_to_end and not waiting:
                 self._stop()
             self.signals.wait(LOOK_S if waiting else IDLE_S)
+            if not waiting:
+                self.egress.close_again()
 
     def _stop(self) -> None:
         if self._stopper is None:

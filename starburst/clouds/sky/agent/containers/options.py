@@ -10,7 +10,7 @@ from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.removal import LABEL
 from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.protocol import ContainerSpec, VolumeMount
-from starburst.clouds.sky.agent.task_dirs import task_name
+from starburst.clouds.sky.agent.task_dirs import VOLUMES, task_name
 
 
 class TaskRefusedError(Exception):
@@ -18,9 +18,17 @@ class TaskRefusedError(Exception):
 
 
 def create_arguments(
-    path: str, engine: Engine, box: ContainerSpec, known: Mapping[str, str], secrets: Iterable[str]
+    path: str,
+    engine: Engine,
+    box: ContainerSpec,
+    known: Mapping[str, str],
+    secrets: Iterable[str],
+    *,
+    parent: str,
 ) -> list[str]:
     """What follows the engine's `create`. `known` are values for @NAME@; `secrets` names of variables.
+
+    `parent` is the control group above all containers; "" is the engine's own.
 
     Raises:
         TaskRefusedError: a volume is not here, or cannot be made.
@@ -30,11 +38,20 @@ def create_arguments(
     cpus = (devices_of(path) or {"cpus": []})["cpus"]
     if cpus and engine.is_root:
         options += ["--cpuset-cpus", ",".join(map(str, cpus))]
+    options += ["--cgroup-parent", parent] if parent else []
     for volume in box.get("volumes", ()):
-        options += bind(path, volume)
+        size_mib = volume.get("memory_mib")  # specs of older versions have none
+        options += bind(path, volume) if size_mib is None else in_memory(volume["path"], size_mib, box)
     options += [part for key in sorted({*box["env"], *secrets}) for part in ("-e", key)]
     options += engine.gpus(known["@GPUS@"])  # last: a job's own variable of that name does not count
     return [*options, *box["rest"]]
+
+
+def in_memory(place: str, size_mib: int, box: ContainerSpec) -> list[str]:
+    """The option that gives a container a file system in memory, within its own limit as on Kubernetes."""
+    limit = box["options"][box["options"].index("--memory") + 1] if "--memory" in box["options"] else ""
+    size = f"{size_mib}m" if size_mib else limit
+    return ["--tmpfs", f"{place}:rw,exec,mode=1777" + (f",size={size}" if size else "")]
 
 
 def _filled(option: str, known: Mapping[str, str]) -> str:
@@ -57,7 +74,7 @@ def bind(path: str, volume: VolumeMount) -> list[str]:
         TaskRefusedError: the volume is not here, or its directory leads elsewhere or cannot be made.
     """
     store = volume["store"]
-    root = os.path.realpath(os.path.join(path, "volumes") if store is None else os.path.expanduser(store))
+    root = os.path.realpath(os.path.join(path, VOLUMES) if store is None else os.path.expanduser(store))
     if store is not None and not (os.path.isdir(root) if volume["copied"] else os.path.ismount(root)):
         why = "a machine has what cloud.volumes named when it was rented"
         raise TaskRefusedError(f"{volume['told']} is not mounted on this machine; {why}")
@@ -67,10 +84,13 @@ def bind(path: str, volume: VolumeMount) -> list[str]:
     if ":" in source or ":" in volume["path"]:
         why = "a path with a colon cannot be mounted; mend subPath or mountPath"
         raise TaskRefusedError(f"{volume['told']}: {why}")
+    is_files = volume.get("files", False)
+    if is_files and not os.path.exists(source):
+        raise TaskRefusedError(f"there is no {volume['below'].partition('/')[2]} in its volume; mend subPath")
     try:
         if not os.path.exists(source):
             os.makedirs(source)
-        if store is None:
+        if store is None and not is_files:
             os.chmod(source, 0o777)  # as on the cluster: the image decides as whom it runs
     except OSError as error:
         why = f"{volume['below']} cannot be made: {error.strerror}"

@@ -1,0 +1,226 @@
+"""Jobs with images in a real docker, on the laboratory: one machine, some three minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from starburst.clouds.sky.runs.inputs import RunInputs
+from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
+from starburst.domain.resources import Resources
+from tests.sky_lab.containers import ENTRY, boxed, engines
+from tests.sky_lab.lab import Life, family, job, vm_at
+from tests.sky_lab.test_lab import of
+from tests.sky_lab.test_unfit import inside, root_of
+from translator.manifests.references import Reference
+from translator.tasks.runtime_values import ReferencedData
+
+#: SkyPilot and its libraries warn of themselves.
+pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
+
+#: Writes what it can reach; a container has root inside, and the network of its machine.
+HOSTILE = """
+for file in /home/ubuntu /home/ubuntu/.ssh /var/run/docker.sock /run/docker.sock /etc/skylab \
+    /starburst/runs; do
+    [ -e $file ] && echo "sees $file"
+done
+for pid in /proc/[0-9]*; do
+    grep -aq neighbours-[w]ork $pid/cmdline 2>/dev/null && echo "sees $pid"
+    grep -aq neighbours-[t]oken $pid/environ 2>/dev/null && echo "reads $pid"
+done
+kill -9 -1 2>/dev/null
+mknod /disk b 254 0 2>/dev/null && echo "makes devices"
+mount -t tmpfs none /tmp 2>/dev/null && echo mounts
+/bin/busybox hostname other 2>/dev/null && echo "renames the machine"
+for port in 22 5000 6380 8266; do
+    echo | /bin/busybox timeout 5 /bin/busybox nc 127.0.0.1 $port >/dev/null 2>&1 && echo "connects to $port"
+done
+/bin/busybox timeout 5 /bin/busybox wget -qO- http://169.254.169.254/role 2>/dev/null &&
+    echo "has the machine's role"
+echo over
+"""
+#: Holds what nobody else may have.
+NEIGHBOUR = "echo began; : neighbours-work; sleep 600"
+#: Saves when it is told to end.
+SAVING = "trap 'echo saving; exit 0' TERM; echo began; while :; do sleep 0.1; done"
+#: Shows the files of its volumes.
+READS = """
+cat /etc/s/token; /bin/busybox stat -c %a /etc/s/token
+cat /etc/c/d/a.yaml; /bin/busybox stat -c %a /etc/c/d/a.yaml
+(echo x >/etc/s/token) 2>/dev/null && echo writes
+/bin/busybox df -k /dev/shm | awk 'END { print $2 }'
+echo over
+"""
+#: What the cluster has for it.
+DATA = {
+    Reference("Secret", "default", "hub"): {"token": "hf_abc\n"},
+    Reference("ConfigMap", "default", "settings"): {"a": "lr: 1\n", "b": "not asked for"},
+}
+LINES = 2_500_000
+#: A metadata service, as clouds have one at this address; and the controller that Ubuntu 20.04 mounts, too.
+METADATA = """
+mkdir /sys/fs/cgroup/net_cls && mount -t cgroup -o net_cls cgroup /sys/fs/cgroup/net_cls
+mkdir -p /tmp/metadata && echo credentials >/tmp/metadata/role && cd /tmp/metadata
+ip addr add 169.254.169.254/32 dev lo
+setsid python3 -m http.server --bind 169.254.169.254 80 >/dev/null 2>&1 </dev/null &
+"""
+RESTART = """
+setsid dockerd --storage-driver=vfs --iptables=false --bridge=none >/var/log/dockerd.again 2>&1 </dev/null &
+"""
+
+
+def test_containers_in_a_real_engine(tmp_path: Path) -> None:
+    with engines():
+        asyncio.run(story(tmp_path, f"lab-{uuid4().hex}"))
+
+
+async def story(home: Path, controller: str) -> None:
+    inputs = RunInputs(source=cluster)
+    async with Life(home, controller, inputs=inputs) as life:
+        await life.cloud.launch("i-1", await life.offer("aws/us-east-1/p3.8xlarge"))
+        await life.heard(InstanceReady)
+        host = life.host("i-1")
+        root = root_of(host)
+        inside(root, METADATA)
+        await life.cloud.start(boxed("refused", "i-1", "true", image="localhost:5000/no/such:1"))
+        await what_runs(life)
+        await files(life)
+        await ends(life)
+        await apart(life)
+        await complete(life, home)
+        await killed(life, root)
+        refused = await life.heard(RunEnded, of("refused"))
+        assert refused.end is RunEnd.REFUSED, refused
+        assert "ImagePullBackOff" in refused.message
+        assert "ErrImagePull" in refused.message
+        await life.cloud.terminate("i-1")
+        await life.heard(InstanceGone)
+    assert vm_at(host)[1] != "running"
+
+
+async def cluster(_manifest: str) -> ReferencedData:
+    return ReferencedData("default", DATA)
+
+
+async def what_runs(life: Life) -> None:
+    """Arguments go to the image's entry point, and its variables are there beside the job's."""
+    said = 'echo "$IMAGE_SAYS, $NAME"; pwd; nproc'
+    more = {"workingDir": "/tmp"}
+    need = Resources.of(0, 1, 1)
+    await life.cloud.start(boxed("entry", "i-1", said, image=ENTRY, env={"NAME": "a b"}, own=more, need=need))
+    assert (await life.heard(RunEnded, of("entry"))).exit_code == 0
+    assert await life.written("entry", "\n1\n") == "hello there, a b\n/tmp\n1\n"
+
+
+async def files(life: Life) -> None:
+    """Files of Secrets and ConfigMaps are there, read-only; a volume in memory is one, of its size."""
+    pod = {
+        "volumes": [
+            {"name": "s", "secret": {"secretName": "hub"}},
+            {"name": "c", "configMap": {"name": "settings", "items": [{"key": "a", "path": "d/a.yaml"}]}},
+            {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+        ]
+    }
+    mounts = {"s": "/etc/s", "c": "/etc/c", "m": "/dev/shm"}
+    own = {"volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()]}
+    await life.cloud.start(boxed("reads", "i-1", READS, pod=pod, own=own))
+    assert (await life.heard(RunEnded, of("reads"))).exit_code == 0
+    assert await life.written("reads", "over") == "hf_abc\n400\nlr: 1\n644\n8192\nover\n"
+
+
+async def ends(life: Life) -> None:
+    """An exit code of 137 is the command's own unless memory ran out; a stop leaves time to save."""
+    little = Resources.of(0, 0, 0.0625)
+    await life.cloud.start(boxed("killed", "i-1", "exit 137"))
+    await life.cloud.start(boxed("large", "i-1", "tail /dev/zero", need=little))
+    await life.cloud.start(boxed("saves", "i-1", SAVING))
+    await life.written("saves", "began")
+    await life.cloud.stop("saves", 1, 60.0)
+    own, large = await life.heard(RunEnded, of("killed")), await life.heard(RunEnded, of("large"))
+    assert (own.exit_code, large.exit_code) == (137, 137)
+    assert "OOMKilled" in large.message
+    assert "OOMKilled" not in own.message
+    assert (await life.heard(RunEnded, of("saves"))).end is RunEnd.STOPPED
+    assert "saving" in await life.written("saves", "saving")
+
+
+async def apart(life: Life) -> None:
+    """Jobs on one machine have GPUs of their own, and one that tries reaches nothing of another's."""
+    secret = {"TOKEN": "neighbours-token"}
+    two = Resources.of(2, 1, 1)
+    await life.cloud.start(boxed("neighbour", "i-1", NEIGHBOUR, env=secret))
+    shows = "echo gpus=$NVIDIA_VISIBLE_DEVICES; echo began; sleep 600"
+    for name in ("a", "b"):
+        await life.cloud.start(boxed(name, "i-1", shows, need=two))
+    said = [await life.written(name, "began") for name in ("neighbour", "a", "b")]
+    gpus = [line.removeprefix("gpus=").split(",") for text in said[1:] for line in text.split()[:1]]
+    assert sorted(gpu for some in gpus for gpu in some) == ["0", "1", "2", "3"]
+    await life.cloud.start(boxed("hostile", "i-1", HOSTILE))
+    assert (await life.heard(RunEnded, of("hostile"))).exit_code == 0
+    assert await life.written("hostile", "over\n") == "over\n"
+    for name in ("neighbour", "a", "b"):
+        assert not [event for event in life.events if isinstance(event, RunEnded) and event.job_id == name]
+        await life.cloud.stop(name, 1, 0.0)
+    for name in ("neighbour", "a", "b"):
+        assert (await life.heard(RunEnded, of(name))).end is RunEnd.STOPPED
+
+
+async def complete(life: Life, home: Path) -> None:
+    """20 MB of output arrive whole."""
+    await life.cloud.start(boxed("talks", "i-1", f"seq 1 {LINES}; echo over"))
+    assert (await life.heard(RunEnded, of("talks"))).exit_code == 0
+    (log,) = (home / "runs").glob("talks/1/log*")
+    expected = "".join(f"{number}\n" for number in range(1, LINES + 1)) + "over\n"
+    assert log.read_text() == expected
+
+
+async def killed(life: Life, root: int) -> None:
+    """Of a task whose agent was killed no container is left, with a live engine and with a dead one."""
+    await life.cloud.start(boxed("orphan", "i-1", "echo began; sleep 600"))
+    await life.written("orphan", "began")
+    kill_in(root, "runs/orphan/1/0")
+    assert (await life.heard(RunEnded, of("orphan"))).end is RunEnd.LOST
+    assert containers(root) == ""
+    await life.cloud.start(boxed("second", "i-1", "echo began; sleep 600"))
+    await life.written("second", "began")
+    kill_in(root, "/dockerd", "dockerd", "runs/second/1/0")
+    assert (await life.heard(RunEnded, of("second"))).end is RunEnd.LOST
+    assert not [pid for pid, words in commands(root) if "sleep 600" in words]
+    inside(root, RESTART)
+    await life.cloud.start(boxed("third", "i-1", "echo again"))
+    await life.heard(RunStarted, of("third"))
+    assert (await life.heard(RunEnded, of("third"))).exit_code == 0
+    await life.cloud.start(job("plain", "i-1", "echo here"))
+    assert (await life.heard(RunEnded, of("plain"))).exit_code == 0
+
+
+def commands(root: int) -> list[tuple[int, str]]:
+    """Processes of a machine with their command lines."""
+    found = []
+    for pid in family(root):
+        with suppress(OSError):  # gone meanwhile
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            found.append((pid, b" ".join(words).decode(errors="replace")))
+    return found
+
+
+def kill_in(root: int, *parts: str) -> None:
+    """kill -9 of the machine's processes that have one of these in their command lines."""
+    pids = [pid for pid, words in commands(root) if any(part in words for part in parts)]
+    assert pids
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def containers(root: int) -> str:
+    """Ids of the containers of a machine, dead ones included."""
+    argv = ["nsenter", "-t", str(root), "-m", "-p", "-n", "-u", "docker", "ps", "-aq"]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
