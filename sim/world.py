@@ -60,7 +60,7 @@ class World:
         """Times in scheduler seconds.
 
         `boot_s`: time from launch to ready by offer name (0 if absent); `cloud_extra_s`: additional run time
-        in the cloud; `on_step` is called after each instant.
+        in the cloud; `on_step` is called after each step.
         """
         self.scheduler = scheduler
         self._boot_s = boot_s or {}
@@ -95,21 +95,21 @@ class World:
     def run(self) -> float:
         """Process events until none is left; returns the time of the last one.
 
-        An instant may take several steps, as sites answer actions at once; `on_step` follows the last.
+        An instant may take several steps, as sites answer actions at once.
         """
         while (now := self._next_instant()) < inf:
             self._now = now
-            events = self._due(now)
-            while True:
-                for action in self.scheduler.handle(events or Tick(), now):
-                    self._perform(action, now)
-                if not self._answers:
-                    break
-                events = self._due(now)
-            changes = self.scheduler.take_changes()
-            if self._on_step is not None:
-                self._on_step(now, changes)
+            self._step(now)
+            while self._answers:
+                self._step(now)
         return self._now
+
+    def _step(self, now: float) -> None:
+        for action in self.scheduler.handle(self._due(now) or Tick(), now):
+            self._perform(action, now)
+        changes = self.scheduler.take_changes()
+        if self._on_step is not None:
+            self._on_step(now, changes)
 
     def _next_instant(self) -> float:
         """Time of the next event, arrival or decision; infinity if there is none."""
