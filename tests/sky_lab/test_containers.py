@@ -15,6 +15,7 @@ import pytest
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.resources import Resources
+from starburst.runs.attempt_dir import log_path
 from tests.sky_lab.containers import ENTRY, boxed, engines
 from tests.sky_lab.lab import Life, family, job, vm_at
 from tests.sky_lab.test_lab import of
@@ -176,9 +177,8 @@ async def complete(life: Life, home: Path) -> None:
     """20 MB of output arrive whole."""
     await life.cloud.start(boxed("talks", "i-1", f"seq 1 {LINES}; echo over"))
     assert (await life.heard(RunEnded, of("talks"))).exit_code == 0
-    (log,) = (home / "runs").glob("talks/1/log*")
     expected = "".join(f"{number}\n" for number in range(1, LINES + 1)) + "over\n"
-    assert log.read_text() == expected
+    assert log_path(home / "runs", "talks", 1).read_text() == expected
 
 
 async def killed(life: Life, root: int) -> None:
