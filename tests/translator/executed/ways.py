@@ -132,7 +132,7 @@ def in_container(manifest: dict[str, Any], place: Place) -> Process | None:
         return None
     slots = tuple(Slot(rank, "i-1", task) for rank, task in enumerate(item.job.tasks))
     run = Run(item.job, 1, slots, item.workload)
-    spec: Any = spec_of(run, slots[0], volumes_of(item.workload, {}), bucket=False)
+    spec: Any = spec_of(run, slots[0], volumes_of(item.workload, {}), bucket=False, peers={})
     secrets: dict[str, str] = {}
     if manifest_to_keep(item.workload, _never_asked) is not None:
         values = evaluate(manifest, ReferencedData("lab", _data()), TaskHost(0, ADDRESS, "vm"))
