@@ -110,7 +110,7 @@ class SimCloud(SimSite, Cloud):
 
     def gpus(self, where: str) -> int:
         """How many there are; of one that is gone, none are in the way of anybody."""
-        return self.machines[where].offer.resources.gpus if where in self.machines else 10**6
+        return self.machines[where].offer.capacity.gpus if where in self.machines else 10**6
 
     def _launch(self, name: str, offer: Offer) -> None:
         if name in self.machines or name in self._ended:

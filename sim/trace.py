@@ -30,7 +30,7 @@ class Trace:
     #: CPUs and GiB of the whole job.
     cpus: Floats
     memory_gib: Floats
-    #: Number of nodes requested; a one-node job with more GPUs than a node has is split.
+    #: Number of distinct nodes requested; a one-node job with more GPUs than a node has is split.
     nodes: Ints
     #: Cost in the cloud, GPU-hours.
     cost: Floats
@@ -39,6 +39,10 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def spread(self, index: int) -> bool:
+        """Whether a job takes as many distinct nodes as it requests."""
+        return self.nodes.item(index) > 1
 
     def tasks(self, index: int, gpus_per_node: int) -> tuple[Resources, ...]:
         """A job as a gang: n nodes share its GPUs; a large one-node job becomes full nodes and the rest.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from sim.world import SimJob, World
-from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.decisions import Decision
 from starburst.core.model.events import (
     CancelRequested,
@@ -240,6 +241,22 @@ class Desk:
     def why(self, subject: str, kind: str) -> str:
         """The reason of the last decision of a kind."""
         return self.log(subject, kind)[-1].reason
+
+
+def split_gang(desk: Desk, name: str) -> None:
+    """Put a running gang onto an instance per machine, as it was stored before several were rented as one."""
+    state, record = desk.scheduler.state, desk[name]
+    whole = state.fleet.instances.pop(record.slots[0].where)
+    count = whole.offer.nodes
+    single = replace(whole.offer, nodes=1, price_per_hour=Money(whole.rate.micro_usd // count))
+    for node in range(count):
+        one = state.fleet.launch(single, desk.now) if node else replace(whole, offer=single)
+        one = replace(one, rate=state.fleet.rate(single), phase=whole.phase, launched_at=whole.launched_at)
+        state.fleet.instances[one.id] = replace(one, job_ids=[], billed_to=[], held={}, uses=[])
+    names = list(state.fleet.instances)[-count:]
+    record.slots = tuple(Slot(slot.rank, names[slot.node], slot.resources) for slot in record.slots)
+    record.open_bills = state.fleet.hold(name, record.slots, desk.now)
+    desk.scheduler.live[name] = record.attempt, set(names)
 
 
 def starts(actions: Iterable[Action]) -> list[str]:

@@ -65,12 +65,22 @@ def _row(amounts: Ints, row: int) -> Amount:
 
 
 @compiled
-def _best(placement: int, demand: Amount, nodes: NodeArrays) -> int:
-    """The node for one task, or -1."""
+def _is_among(node: int, others: Ints) -> bool:
+    for other in others:  # noqa: SIM110 - compiled
+        if other == node:
+            return True
+    return False
+
+
+@compiled
+def _best(placement: int, demand: Amount, nodes: NodeArrays, besides: Ints) -> int:
+    """The node for one task, none of `besides`; or -1."""
     best, than = -1, (demand, demand)
     for node in range(len(nodes.free)):
         free = _row(nodes.free, node)
         if demand[0] > free[0] or demand[1] > free[1] or demand[2] > free[2]:
+            continue
+        if len(besides) and _is_among(node, besides):
             continue
         size = _row(nodes.capacity, node)
         if best < 0 or _better(placement, demand, free, size, than):
@@ -84,9 +94,10 @@ def take(placement: int, jobs: JobColumns, job: int, nodes: NodeArrays) -> bool:
     first = jobs.task_first[jobs.shape[job]]
     count = jobs.task_first[jobs.shape[job] + 1] - first
     slots = nodes.slots[nodes.slot_first[job] : nodes.slot_first[job] + count]
+    spread = jobs.spread[jobs.shape[job]]
     for rank in range(count):
         demand = _row(jobs.tasks, first + rank)
-        node = _best(placement, demand, nodes)
+        node = _best(placement, demand, nodes, slots[:rank] if spread else slots[:0])
         if node < 0:
             _give(jobs, first, slots[:rank], nodes)
             return False

@@ -40,6 +40,8 @@ class JobColumns(NamedTuple):
     #: Tasks of shape s: rows `task_first[s]` to `task_first[s + 1]` of `tasks` (GPUs, milli-CPUs, MiB).
     task_first: Ints
     tasks: Ints
+    #: Per shape: whether each of its tasks takes a node of its own.
+    spread: Bools
 
 
 def learns_run_times(spec: Spec) -> bool:
@@ -51,7 +53,7 @@ def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> JobColumns:
     """Evaluate all policies for all jobs."""
     settings = spec.settings()
     shape, shapes = _shapes(trace, spec.gpus_per_node)
-    whole = [Job("", "", tasks).resources for tasks in shapes]
+    whole = [Job("", "", tasks).resources for tasks, _ in shapes]
     gpus = np.array([need.gpus for need in whole], np.int64)[shape]
     size = np.array([need.gpu_equivalents(settings.cpus_per_gpu) for need in whole], np.float64)[shape]
     wait = _waits(settings, size, gpus, estimate_h)
@@ -72,20 +74,22 @@ def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> JobColumns:
         rank=rank,
         last=-rank,
         shape=shape,
-        task_first=np.cumsum([0, *(len(tasks) for tasks in shapes)]),
-        tasks=np.array([amount(task) for tasks in shapes for task in tasks], np.int64).reshape(-1, 3),
+        task_first=np.cumsum([0, *(len(tasks) for tasks, _ in shapes)]),
+        tasks=np.array([amount(task) for tasks, _ in shapes for task in tasks], np.int64).reshape(-1, 3),
+        spread=np.array([spread for _, spread in shapes], bool),
     )
 
 
-def _shapes(trace: Trace, gpus_per_node: int) -> tuple[Ints, list[tuple[Resources, ...]]]:
-    """The shape index of every job, and the gang of each shape."""
+def _shapes(trace: Trace, gpus_per_node: int) -> tuple[Ints, list[tuple[tuple[Resources, ...], bool]]]:
+    """The shape index of every job; per shape, its gang and whether that is spread over distinct nodes."""
     code, first = np.zeros(len(trace), np.int64), np.zeros(min(len(trace), 1), np.int64)
     for column in (trace.gpus, trace.nodes, trace.cpus, trace.memory_gib):
         values, index = np.unique(column, return_inverse=True)
         if len(values) > 1:
             _, first, code = np.unique(code * len(values) + index, return_index=True, return_inverse=True)
-    numbers: dict[tuple[Resources, ...], int] = {}
-    number = [numbers.setdefault(trace.tasks(int(i), gpus_per_node), len(numbers)) for i in first]
+    numbers: dict[tuple[tuple[Resources, ...], bool], int] = {}
+    gangs = ((trace.tasks(int(i), gpus_per_node), trace.spread(int(i))) for i in first)
+    number = [numbers.setdefault(gang, len(numbers)) for gang in gangs]
     return np.array(number, np.int64)[code], list(numbers)
 
 

@@ -47,6 +47,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
                 trace.tasks(i, spec.gpus_per_node),
                 queue="" if trace.queues is None else trace.queues[i],
                 runtime_estimate_s=float(estimate_h[i]),
+                spread=trace.spread(i),
             ),
             float(trace.arrival_h[i]),
             float(trace.duration_h[i]),

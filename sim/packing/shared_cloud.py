@@ -86,10 +86,11 @@ class SharedRun:
 
 @dataclass(slots=True)
 class SharedMachine:
-    """An instance, from its request on."""
+    """An instance, of one machine or several, from its request on."""
 
     type: MachineType
     billed_from: float
+    nodes: int = 1
     #: Workload → time at which its image is built.
     image_at: dict[str, float] = field(default_factory=dict)
     active: dict[str, SharedRun] = field(default_factory=dict)
@@ -132,8 +133,8 @@ class SharedCloud(World):
 
     def _perform(self, action: Action, now: float) -> None:
         match action:
-            case LaunchInstance(instance_id, offer_name):
-                self._launch(instance_id, self._types[offer_name], now)
+            case LaunchInstance(instance_id, offer_name, nodes):
+                self._launch(instance_id, self._types[offer_name], nodes, now)
             case TerminateInstance(instance_id):
                 self._terminate(instance_id, now)
             case StartRun(site=Site.CLOUD):
@@ -145,10 +146,10 @@ class SharedCloud(World):
 
     # Machines
 
-    def _launch(self, name: str, kind: MachineType, now: float) -> None:
-        self.use.instances += 1
+    def _launch(self, name: str, kind: MachineType, nodes: int, now: float) -> None:
+        self.use.instances += nodes
         billed_from = now + kind.acquire_s
-        self._machines[name] = SharedMachine(kind, billed_from)
+        self._machines[name] = SharedMachine(kind, billed_from, nodes)
         self.at(now + kind.offer.ready_s, Later(lambda _: self._ready(name)))
 
     def _ready(self, name: str) -> Event | None:
@@ -160,10 +161,11 @@ class SharedCloud(World):
         ends = max(machine.billed_from, now + machine.type.terminate_s)
         begins = min(machine.billed_from, ends) if now >= machine.billed_from else ends
         self.at(ends, InstanceGone(name, begins, ends))
-        self.use.paid_s += ends - begins
+        paid_s = (ends - begins) * machine.nodes
+        self.use.paid_s += paid_s
         resources = machine.type.offer.resources
         for k, amount in enumerate((resources.gpus, resources.cpu_milli, resources.memory_mib)):
-            self.use.paid[k] += amount * (ends - begins)
+            self.use.paid[k] += amount * paid_s
 
     # Runs
 
@@ -267,10 +269,16 @@ class SharedCloud(World):
     def _throughput(self, run: SharedRun, name: str) -> float:
         """Throughput of a run's tasks on an instance; all tasks of a run have the same workload."""
         active = self._machines[name].active.values()
-        company = tuple(sorted(r.kind.name for r in active for slot in r.start.slots if slot.where == name))
+        there = [(slot.node, r.kind.name) for r in active for slot in r.start.slots if slot.where == name]
+        nodes = {slot.node for slot in run.start.slots if slot.where == name}
+        companies = (tuple(sorted(kind for at, kind in there if at == node)) for node in nodes)
+        return min(self._rate(company, run.kind.name) for company in companies)
+
+    def _rate(self, company: Company, kind: str) -> float:
+        """Throughput of a task of this workload among those on its machine."""
         if company not in self._rates:
             self._rates[company] = dict(zip(company, throughputs(self._cloud.truth, company), strict=True))
-        return self._rates[company][run.kind.name]
+        return self._rates[company][kind]
 
     def _report(self, run: SharedRun) -> Event:
         """The rate of a run in iterations per second, as a live run reports it."""

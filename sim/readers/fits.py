@@ -7,7 +7,7 @@ import numpy as np
 from sim.readers.problems import Problems
 from sim.spec import Spec
 from sim.trace import Trace
-from starburst.domain.resources import MIB_PER_GIB, MILLI, Resources
+from starburst.domain.resources import MIB_PER_GIB, MILLI
 
 _MEND = "give the cluster more, or take the job out of the trace"
 
@@ -35,23 +35,7 @@ def check_fits(trace: Trace, spec: Spec) -> None:
             problems.add(int(row) + 1, name, value, f"there are {most:g} {where}; {_MEND}")
         bad |= over
     for row in np.flatnonzero(~bad & (trace.nodes > 1)):
-        if not _gang_fits(trace.tasks(int(row), spec.gpus_per_node), spec):
+        if trace.nodes[row] > spec.nodes:
             value = f"{trace.nodes[row]} (id {trace.ids[row]})"
-            problems.add(int(row) + 1, "nodes", value, f"so many tasks do not fit at once; {_MEND}")
+            problems.add(int(row) + 1, "nodes", value, f"there are {spec.nodes} nodes; {_MEND}")
     problems.check()
-
-
-def _gang_fits(tasks: tuple[Resources, ...], spec: Spec) -> bool:
-    """Whether first fit places all tasks, largest first, as for gangs."""
-    if len(tasks) <= spec.nodes:
-        return True
-    free = [[n.gpus, n.cpu_milli, n.memory_mib] for n in (node.capacity for node in spec.cluster())]
-    for task in tasks:
-        demand = (task.gpus, task.cpu_milli, task.memory_mib)
-        for node in free:
-            if all(want <= have for want, have in zip(demand, node, strict=True)):
-                node[:] = [have - want for want, have in zip(demand, node, strict=True)]
-                break
-        else:
-            return False
-    return True

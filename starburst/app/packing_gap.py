@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, select
 
 from starburst.core.model.actions import Slot
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.job import Site, Task
 from starburst.domain.money import Money
@@ -134,7 +134,8 @@ def _may_be_rented(offers: Sequence[Offer], zones: Iterable[str], ceiling: Money
 def _as_rented(machines: Iterable[InstanceRecord], listed: Iterable[Offer]) -> Iterable[Offer]:
     """Rented instances at other prices than the offers': they may be kept at these prices."""
     known = {(offer.name, offer.price_per_hour) for offer in listed}
-    ours = {(m.offer.name, m.rate): m.offer for m in machines if (m.offer.name, m.rate) not in known}
+    alone = [machine for machine in machines if machine.offer.nodes == 1]
+    ours = {(m.offer.name, m.rate): m.offer for m in alone if (m.offer.name, m.rate) not in known}
     for (name, rate), offer in ours.items():
         yield replace(offer, name=f"{name} at {rate}", price_per_hour=rate, zones=())
 

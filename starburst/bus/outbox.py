@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import select
 
 from starburst.bus.messages import DecisionKeys, JobKeys, Message, Topics, encode
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.job import is_over
 from starburst.store import codec
 from starburst.store import schema as t

@@ -194,9 +194,13 @@ class LocalCloud:
         ending = machine.ending()
         if ending is not None:
             times = (at, ending.ended_at, ending.preempted)
-            return Instance(id_, launch.offer, phase, *times, controller=machine.controller)
-        expires_at = self._lease_end(machine)
-        return Instance(id_, launch.offer, phase, at, controller=machine.controller, expires_at=expires_at)
+            return Instance(
+                id_, launch.offer, phase, *times, controller=machine.controller, nodes=launch.nodes
+            )
+        expires_at, whose = self._lease_end(machine), machine.controller
+        return Instance(
+            id_, launch.offer, phase, at, controller=whose, expires_at=expires_at, nodes=launch.nodes
+        )
 
     def _tags(self, machine: MachineDir) -> dict[str, str]:
         return {"owner": self._owner, "controller": machine.controller, "intent": machine.intent}
@@ -208,15 +212,17 @@ class LocalCloud:
             failure = LaunchFailure(f"the embedded cloud does not sell {offer.name!r}", sold_out=False)
             machine.claim(self._tags(machine), failure)
             return
-        in_use = sum(launch.offer == offer.name for _machine, launch in self._alive.values())
-        if entry.capacity is not None and in_use >= entry.capacity:
-            failure = LaunchFailure(
-                f"{offer.name} is sold out: all {entry.capacity} are in use", sold_out=True
-            )
+        in_use = sum(one.nodes for _machine, one in self._alive.values() if one.offer == offer.name)
+        if entry.capacity is not None and in_use + offer.nodes > entry.capacity:
+            used = "all" if in_use >= entry.capacity else f"{in_use} of"
+            message = f"{offer.name} is sold out: {used} {entry.capacity} are in use"
+            if offer.nodes > 1:
+                message += f", and {offer.nodes} were asked for"
+            failure = LaunchFailure(message, sold_out=True)
             machine.claim(self._tags(machine), failure)
             return
         launch = LaunchRecord(
-            offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s
+            offer.name, entry.offer.resources.gpus, self._now(), entry.boot_s, entry.setup_s, offer.nodes
         )
         machine.claim(self._tags(machine), launch, self._lease_s)
         self._alive[self._id(machine)] = (machine, launch)

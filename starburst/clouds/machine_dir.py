@@ -27,13 +27,15 @@ from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """A machine that was rented; times are seconds of the scheduler's clock."""
+    """A machine, or several as one, that was rented; times are seconds of the scheduler's clock."""
 
     offer: str
+    #: Of each machine.
     gpus: int
     launched_at: float
     boot_s: float
     setup_s: float
+    nodes: int = 1
 
     @property
     def ready_at(self) -> float:

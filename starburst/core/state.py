@@ -22,7 +22,8 @@ from starburst.core.parts.budget_account import Meter
 from starburst.core.parts.capacity import Capacity
 from starburst.core.parts.discipline_pass import Disciplined
 from starburst.core.parts.feasibility import Prospects
-from starburst.core.parts.fleet import Fleet, InstanceRecord
+from starburst.core.parts.fleet import Fleet
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.parts.passes import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.core.parts.queue import Passed, ShapeQueue
 from starburst.domain.job import ALIVE, CloudChoice, Job, Phase, Site

@@ -10,7 +10,7 @@ from starburst.domain import machine_facts
 from starburst.domain.constraints import Term
 from starburst.domain.machine_facts import COMMON, MachineFacts
 from starburst.domain.money import Money
-from starburst.domain.resources import Resources
+from starburst.domain.resources import Resources, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,26 @@ class Offer:
     gpu_maker: str = COMMON[machine_facts.GPU_MAKER]
     #: Memory of one GPU, MiB; 0 if unknown.
     gpu_memory_mib: int = 0
+    #: Number of equal machines that are rented, billed and given back as one, in one zone and one network;
+    #: `resources` are those of each, the price is that of all.
+    nodes: int = 1
+
+    @property
+    def title(self) -> str:
+        """Its name, with the number of its machines if it has several."""
+        return self.name if self.nodes == 1 else f"{self.nodes} × {self.name}"
+
+    @property
+    def capacity(self) -> Resources:
+        """Resources of all its machines."""
+        return self.resources if self.nodes == 1 else total([self.resources] * self.nodes)
+
+    def times(self, nodes: int) -> Offer:
+        """So many machines of this one-machine offer, as one."""
+        if nodes == 1:
+            return self
+        price = None if self.price_per_hour is None else self.price_per_hour * nodes
+        return replace(self, nodes=nodes, price_per_hour=price)
 
     def facts(self) -> MachineFacts:
         """What is known of a machine of this offer, of an unknown zone if it has several."""
@@ -75,7 +95,7 @@ class OfferRules:
     region: str = ""
     zone: str = ""
     spot: bool | None = None
-    #: Dollars per hour and instance; an unknown price exceeds every ceiling.
+    #: Dollars per hour and machine; an unknown price exceeds every ceiling.
     ceiling: Money | None = None
     #: What node selector and affinity of the manifest require: one of these terms must hold. Empty demands a
     #: machine of the common kind.
@@ -167,3 +187,5 @@ class Instance:
     controller: str = ""
     #: End of its lease, at which it shuts down by itself; None if the cloud does not report it.
     expires_at: float | None = None
+    #: Number of machines that it consists of.
+    nodes: int = 1

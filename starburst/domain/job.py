@@ -61,14 +61,15 @@ def is_over(phase: str) -> bool:
     return phase in {end.value for end in ENDS}
 
 
-#: The tasks of a job, their node selector, affinity, tolerations and the affinity of their volumes (plain
-#: tuples hash faster than `Rules`). Jobs of one shape fit or fail together.
+#: The tasks of a job, their node selector, affinity, tolerations, the affinity of their volumes, and whether
+#: they are spread (plain tuples hash faster than `Rules`). Jobs of one shape fit or fail together.
 Shape = tuple[
     tuple[Resources, ...],
     tuple[tuple[str, str], ...],
     tuple[Term, ...],
     tuple[Toleration, ...],
     tuple[Term, ...],
+    bool,
 ]
 
 
@@ -130,6 +131,8 @@ class Job:
     confined: str = ""
     #: Why it cannot leave and stays on the cluster, from its manifest; "" if it could.
     stays: str = ""
+    #: Whether each of its tasks takes a node, or a rented machine, that no other of its tasks is on.
+    spread: bool = False
 
     @property
     def known_as(self) -> str:
@@ -140,7 +143,8 @@ class Job:
     def shape(self) -> Shape:
         """Jobs of one shape fit, or do not fit, the same free capacity."""
         rules = self.rules
-        return (self.tasks, self.node_selector, rules.affinity, rules.tolerations, self.volume_affinity)
+        which = self.node_selector, rules.affinity, rules.tolerations, self.volume_affinity
+        return (self.tasks, *which, self.spread)
 
     @property
     def resources(self) -> Resources:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
 from kubernetes.aio import config as library
@@ -17,6 +19,29 @@ _ELSE = (KeyError, TypeError, AttributeError)
 
 
 async def load(kubeconfig: Path | None, context: str | None) -> Configuration:
+    """As `_found`, with the proxy of the environment, unless the kubeconfig names one.
+
+    The proxy is looked up here once. The library's session would look for it, and for a ~/.netrc, in a
+    thread at each call, which takes longer than the rest of a call.
+
+    Raises:
+        CredentialsError: there is none, or it cannot be used; one line.
+    """
+    configuration = await _found(kubeconfig, context)
+    configuration.proxy = configuration.proxy or _proxy_for(configuration.host)
+    configuration.client_session_kwargs = {"trust_env": False}
+    return configuration
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY give for a server."""
+    server = urlsplit(url)
+    if not server.hostname or proxy_bypass(server.netloc.rpartition("@")[2]):
+        return None
+    return getproxies().get(server.scheme)
+
+
+async def _found(kubeconfig: Path | None, context: str | None) -> Configuration:
     """That kubeconfig, else KUBECONFIG or ~/.kube/config, else the pod's own account.
 
     Exec plugins run here. The library reads a rotated in-cluster token every minute; what plugins and files

@@ -28,8 +28,19 @@ STOPPING = "starburst.io/stopping"
 #: activeDeadlineSeconds of an adopted Job, kept here while it waits.
 ACTIVE_DEADLINE = "starburst.io/active-deadline"
 
+#: ttlSecondsAfterFinished of a Job, kept here until its end is stored.
+TTL = "starburst.io/ttl"
+
 #: What keeps an adopted object from running, "suspended" or "gated": its job was held for it.
 KEPT = "starburst.io/kept"
+
+#: uid of the object that the marks were written on; on any other object they are copies.
+UID = "starburst.io/uid"
+
+#: Labels and annotations that Starburst or Chakra wrote on an object, and that mean nothing on a copy of it.
+MARKS = frozenset(
+    {JOB, CONTROLLER, ADOPTED, ATTEMPT, NODES, DECISION, RANK, EXIT_CODE, LOGS, STOPPING, KEPT, UID}
+)
 
 #: `schedulerName` of pods that Chakra binds.
 CHAKRA = "chakra"

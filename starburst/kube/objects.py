@@ -15,12 +15,14 @@ from sys import intern
 from starburst.domain.constraints import Rules, Taint
 from starburst.domain.gpu_types import gpu_type
 from starburst.domain.resources import Others, Resources
+from starburst.kube import names
 from starburst.kube.interning import interned, interned_dict
 from starburst.kube.pod_outcome import outcome
 from starburst.kube.resources import Object
 from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS
+from translator.manifests.manifest import MANAGED_BY_US
 from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
 
 MIB = 1024**2
@@ -104,6 +106,8 @@ class PodView:
     finalizers: tuple[str, ...] = ()
     #: The claims of its volumes.
     claims: tuple[ClaimUse, ...] = ()
+    #: Types of the conditions `starburst.io/…` that it has, and their status.
+    conditions: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -149,6 +153,12 @@ class JobView:
     limit_s: float | None = None
     #: Whether another object made it, e.g. a CronJob.
     owned: bool = False
+    #: Types of the conditions `starburst.io/…` that it has, and their status.
+    conditions: tuple[tuple[str, str], ...] = ()
+    #: Whether its `managedBy` names Starburst: no Job controller makes pods of it or writes its status.
+    managed: bool = False
+    #: Pods that live, as its status says.
+    active: int = 0
 
     @property
     def withdrawn(self) -> bool:
@@ -187,8 +197,8 @@ def read_pod(item: Object) -> PodView:
         namespace=intern(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata["uid"],
-        labels=_ours(metadata.get("labels")),
-        annotations=_ours(metadata.get("annotations")),
+        labels=_ours(metadata, "labels"),
+        annotations=_ours(metadata, "annotations"),
         owner=_owner(metadata),
         node=intern(spec.get("nodeName") or ""),
         phase=intern(status.get("phase") or "Pending"),
@@ -211,6 +221,7 @@ def read_pod(item: Object) -> PodView:
         delete_by=timestamp(metadata.get("deletionTimestamp")),
         finalizers=interned(tuple(metadata.get("finalizers") or ())),
         claims=tuple(claims_of(spec, metadata["name"])),
+        conditions=_our_conditions(status),
     )
 
 
@@ -223,8 +234,8 @@ def read_job(item: Object) -> JobView:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        labels=_ours(metadata.get("labels")),
-        annotations=_ours(metadata.get("annotations")),
+        labels=_ours(metadata, "labels"),
+        annotations=_ours(metadata, "annotations"),
         scheduler=spec["template"]["spec"].get("schedulerName", ""),
         parallelism=1 if spec.get("parallelism") is None else spec["parallelism"],
         suspended=bool(spec.get("suspend")),
@@ -236,6 +247,9 @@ def read_job(item: Object) -> JobView:
         gated=bool(spec["template"]["spec"].get("schedulingGates")),
         limit_s=spec.get("activeDeadlineSeconds"),
         owned=_owner(metadata) is not None,
+        conditions=_our_conditions(status),
+        managed=spec.get("managedBy") == MANAGED_BY_US,
+        active=status.get("active") or 0,
     )
 
 
@@ -274,12 +288,20 @@ def timestamp(text: str | None) -> float | None:
     return seconds + float(f"0.{fraction}") if point else seconds
 
 
-def _ours(found: Mapping[str, str] | None) -> dict[str, str]:
+def is_copy(metadata: Object) -> bool:
+    """Whether an object's marks were written on another one, as `kubectl replace --force` leaves them."""
+    marked: str | None = (metadata.get("annotations") or {}).get(names.UID)
+    return marked is not None and marked != metadata["uid"]
+
+
+def _ours(metadata: Object, field: str) -> dict[str, str]:
+    """The keys `starburst.io/…` among its labels or annotations, without marks that are copies."""
+    without = names.MARKS if is_copy(metadata) else ()
     return interned_dict(
         tuple(
             (intern(key), value)
-            for key, value in (found or {}).items()
-            if key.startswith(PREFIX) or key == COMPLETION_INDEX
+            for key, value in (metadata.get(field) or {}).items()
+            if (key.startswith(PREFIX) or key == COMPLETION_INDEX) and key not in without
         )
     )
 
@@ -296,6 +318,13 @@ def _owner(metadata: Object) -> Owner | None:
 
 def _condition(status: Object, kind: str) -> Object:
     return next((found for found in status.get("conditions") or () if found["type"] == kind), {})
+
+
+def _our_conditions(status: Object) -> tuple[tuple[str, str], ...]:
+    found = status.get("conditions") or ()
+    return interned(
+        tuple((each["type"], each["status"]) for each in found if each["type"].startswith(PREFIX))
+    )
 
 
 def _unschedulable(status: Object) -> str:

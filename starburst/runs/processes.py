@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from starburst.aio import Debounce, TaskSet, Wake
+from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
@@ -21,6 +22,7 @@ from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
 from starburst.runs.outcome import verdict
+from starburst.runs.peers import is_free_here, master_port, peer_variables
 from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
 from starburst.runs.supervisor.cgroups import group_of
@@ -43,11 +45,13 @@ NO_COMMAND = (
 
 
 SELF = RunAsSelf()
+#: The address of all tasks: they are processes of this machine.
+HERE = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class RunHost:
-    """A machine as its processes see it."""
+    """A machine, or each of several that are rented as one, as its processes see it."""
 
     gpus: int
     #: The file with the machine's lease, after which its runs end by themselves. None: no lease.
@@ -163,41 +167,51 @@ class ProcessRunner:
         key = (run.job.id, run.attempt)
         if refused or not run.workload.command:
             return RunEnded(*key, RunEnd.REFUSED, message=refused or NO_COMMAND)
-        for where in dict.fromkeys(slot.where for slot in run.slots):
+        for where, node in dict.fromkeys((slot.where, slot.node) for slot in run.slots):
             if where not in places:
                 return RunEnded(*key, RunEnd.LOST, message=f"{where} takes no runs")
-            needed = sum(slot.resources.gpus for slot in run.slots if slot.where == where)
-            free = len(self._free_gpus(where, places[where]))
+            here = [slot for slot in run.slots if (slot.where, slot.node) == (where, node)]
+            needed = sum(slot.resources.gpus for slot in here)
+            free = len(self._free_gpus(where, node, places[where]))
             if needed > free:
                 return RunEnded(
                     *key, RunEnd.LOST, message=f"{where} has {free} free GPUs, {needed} are needed"
                 )
         return None
 
-    def _free_gpus(self, where: str, place: RunHost) -> list[int]:
+    def _free_gpus(self, where: str, node: int, place: RunHost) -> list[int]:
         ranks = (rank.spec() for attempt in self._live.values() for rank in attempt.ranks())
         # Two machines can have one name if the store from which the first was rented was lost.
-        here = where, _resolved(place.lease)
-        taken = {gpu for spec in ranks if (spec["where"], spec["lease"]) == here for gpu in spec["gpus"]}
+        here = where, node, _resolved(place.lease)
+        taken = {
+            gpu
+            for spec in ranks
+            if (spec["where"], spec.get("node", 0), spec["lease"]) == here
+            for gpu in spec["gpus"]
+        }
         return [gpu for gpu in range(place.gpus) if gpu not in taken]
 
     def _specs(self, run: Run, places: Mapping[str, RunHost]) -> list[dict[str, Any]]:
         """What each rank's supervisor is to run, with GPUs of its own."""
-        free = {where: self._free_gpus(where, place) for where, place in places.items()}
+        used = {(slot.where, slot.node) for slot in run.slots}
+        free = {at: self._free_gpus(*at, places[at[0]]) for at in used}
+        port = master_port(run, is_free=is_free_here) if len(run.slots) > 1 else 0
         specs = []
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
-            gpus = [free[slot.where].pop(0) for _ in range(slot.resources.gpus)]
+            gpus = [free[slot.where, slot.node].pop(0) for _ in range(slot.resources.gpus)]
             directory = AttemptDir.of(self.root, run.job.id, run.attempt).path / str(slot.rank)
             dirs = self._dirs(run, directory)
             account = self._run_as.account(run, dirs)
-            report = {VARIABLE: str(RankDir(directory).report_path)}
+            rank_dir, env = RankDir(directory), self._environment(run, slot, gpus, account.env, port)
             specs.append(
                 {
                     "where": slot.where,
+                    "node": slot.node,
+                    "hosts": _hosts(run),
                     "gpus": gpus,
                     "command": list(run.workload.command),
                     "cwd": run.workload.working_dir or str(directory / "work"),
-                    "env": self._environment(run, slot.rank, slot.where, gpus, account.env) | report,
+                    "env": env | {VARIABLE: str(rank_dir.report_path)} | rank_dir.hosts_variable(_hosts(run)),
                     "grace_s": run.job.grace_s,
                     "time_limit_s": run.workload.time_limit_s,
                     "lease": _resolved(places[slot.where].lease),
@@ -217,22 +231,23 @@ class ProcessRunner:
         return TaskDirs(work, home, RankDir(directory).report_path.parent, checkpoints, tmp)
 
     def _environment(
-        self, run: Run, rank: int, where: str, gpus: list[int], account: Mapping[str, str]
+        self, run: Run, slot: Slot, gpus: list[int], account: Mapping[str, str], port: int
     ) -> dict[str, str]:
         """The task's variables; of the scheduler's own only those that find programs and decode text."""
-        visible = ",".join(map(str, gpus))
+        visible, rank = ",".join(map(str, gpus)), slot.rank
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": os.environ.get("LANG", "C.UTF-8"),
             **({"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}),
             **account,
+            **peer_variables(run, rank, [HERE] * len(run.slots), port),
             **dict(run.workload.env),
             "CUDA_VISIBLE_DEVICES": visible,
             "NVIDIA_VISIBLE_DEVICES": visible,
             "STARBURST_JOB": run.job.id,
             "STARBURST_ATTEMPT": str(run.attempt),
             "STARBURST_SITE": self._site.value,
-            "STARBURST_NODE": where,
+            "STARBURST_NODE": slot.where,
             "STARBURST_CHECKPOINT_DIR": str(self._checkpoints / directory_name(run.job.id)),
             "STARBURST_RANK": str(rank),
             "STARBURST_WORLD_SIZE": str(len(run.slots)),
@@ -323,6 +338,11 @@ class ProcessRunner:
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
                     continue
             self._children.discard(pid)
+
+
+def _hosts(run: Run) -> list[str]:
+    """Addresses of the tasks of a gang, by rank; [] for a job of one task."""
+    return [HERE] * len(run.slots) if len(run.slots) > 1 else []
 
 
 async def _settled(rank: RankDir) -> None:

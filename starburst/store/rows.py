@@ -11,7 +11,7 @@ from starburst.core.model.actions import Action
 from starburst.core.model.decisions import Decision, where
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.job import Submission
 from starburst.store import codec
 

@@ -30,7 +30,7 @@ from starburst.aio import SerialThread
 from starburst.core.model.actions import Action
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import Changes
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer

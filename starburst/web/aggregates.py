@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starburst.app.config import Config
 from starburst.app.config.caps import caps_of
 from starburst.app.config.sites import CloudConfig
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.money import Money
 from starburst.domain.node import Node

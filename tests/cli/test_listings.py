@@ -37,6 +37,7 @@ INSTANCE_KEYS = [
     "id",
     "phase",
     "offer",
+    "nodes",
     "jobs",
     "usd_per_hour",
     "price_known",

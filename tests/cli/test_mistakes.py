@@ -118,7 +118,7 @@ def test_a_job_that_is_unknown_or_could_be_several(cli, past, command, name, sai
     [
         (["statu"], "No such command 'statu'. Did you mean 'status'?"),
         (["status", "-o", "xml"], "'table', 'wide', 'json', 'yaml', 'name'"),
-        (["submit"], "Missing argument"),
+        (["submit"], "name a file, or a command behind --"),
         (["events", "--last", "0"], "--last"),
         (["cost", "--by", "colour"], "'user', 'queue', 'day', 'month', 'job', 'offer'"),
         (["config", "check"], "Missing argument"),

@@ -33,6 +33,10 @@ ELSEWHERE = [
     ["submit", "--dry-run", "--hold", "--wait", "--apply-rest", "--allow-unsatisfiable"],
     ["cancel", "--array", "--all"],
 ]
+#: What they say is in the text that either backend is given (test_submit_command.py).
+ELSEWHERE += [["--follow", "--workdir", "--no-workdir", "--name", "--gpus", "--cpus", "--memory", "--image"]]
+ELSEWHERE += [["--env", "--nodes", "--array", "--time", "--estimate", "--max-wait", "--after", "--queue"]]
+ELSEWHERE += [["--cloud", "--retries", "--checkpoint"]]
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],

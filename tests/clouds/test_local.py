@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,8 @@ from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Cloud
 from starburst.runs.processes import ProcessRunner
-from tests.runs.harness import PATIENCE_S, Reports, is_alive, shell, until, watching
+from tests.runs.allreduce import ALL_REDUCE
+from tests.runs.harness import PATIENCE_S, Reports, a_run, is_alive, shell, until, watching
 
 pytestmark = pytest.mark.processes
 
@@ -439,5 +441,32 @@ def test_a_job_that_takes_from_a_cluster_what_this_cloud_cannot_give_is_refused_
             paths = "spec.containers[0].env[0].valueFrom, spec.volumes[0].persistentVolumeClaim: is of a Kube"
             assert end.message.startswith(paths)
             assert job_log(root) == ""
+
+    asyncio.run(main())
+
+
+def test_a_gang_runs_over_the_machines_of_one_instance(root: Path) -> None:
+    async def main() -> None:
+        cloud = a_cloud(root)
+        async with watching(cloud) as reports:
+            await cloud.launch("i1", BIG.times(2))
+            await reports.first(InstanceReady)
+            run = a_run(sys.executable, "-c", ALL_REDUCE, where="i1", gpus=(4, 4))
+            await cloud.start(replace(run, slots=tuple(replace(slot, node=slot.rank) for slot in run.slots)))
+            assert (await reports.ended()).exit_code == 0
+            (machine,) = await cloud.owned()
+            assert machine.nodes == 2
+
+    asyncio.run(main())
+    assert job_log(root).splitlines()[-1] == "sum 3 of 2 hosts"
+
+
+def test_several_machines_are_had_together_or_not_at_all(root: Path) -> None:
+    async def main() -> None:
+        cloud = a_cloud(root)
+        async with watching(cloud) as reports:
+            await cloud.launch("i1", RARE.times(2))
+            told = "rare is sold out: 0 of 1 are in use, and 2 were asked for"
+            assert reports.of(InstanceFailed) == [InstanceFailed("i1", told, sold_out=True)]
 
     asyncio.run(main())

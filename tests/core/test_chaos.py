@@ -35,7 +35,7 @@ from starburst.core.model.events import (
 )
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts, Snapshot, restore
 from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer

@@ -7,7 +7,7 @@ import pytest
 from starburst.core.model.events import OffersChanged, RunEnd
 from starburst.core.views.explain import explain, foretell, ordinal
 from starburst.domain.money import Money
-from tests.builders import HOUR, MINUTE, Desk, job, offer
+from tests.builders import HOUR, MINUTE, Desk, job, offer, split_gang
 
 P3 = offer("p3.2xlarge", 2, 2.04, gpu_type="V100")
 P3_BIG = offer("p3.8xlarge", 4, 12.24)
@@ -77,7 +77,7 @@ def test_a_wait_with_a_limit_names_need_end_sum_place_and_price():
         (
             job("a", gang=(1, 4), max_wait_s=HOUR),
             "waits for 5 GPUs (1 GPU + 4 GPUs) on the cluster until 13:00 (its starburst.io/max-wait = 1 h); "
-            "1st in line for 5 GPUs; would then cost about $14.28 on p3.2xlarge and p3.8xlarge",
+            "1st in line for 5 GPUs; would then cost about $24.48 on 2 × p3.8xlarge",
         ),
         (
             job("a", 1, gpu_type="H100"),
@@ -102,17 +102,27 @@ def test_waiting(item, sentence):
 
 
 def test_a_wait_that_ends_in_no_offer_says_so_before_and_after():
-    desk = busy(4, offers=())
-    desk.submit(job("a"))
-    assert said(desk, "a").sentence == (
-        "waits for 1 GPU on the cluster until 13:00 (Constant-Wait: C 1 h = 1 h); 1st in line for 1 GPU; "
-        "then it waits on, since the cloud has no offers"
-    )
+    desk = busy(8, offers=(P3,))
+    desk.submit(job("a", 8))
+    told = said(desk, "a").sentence
+    assert "until 13:00 (Constant-Wait: C 1 h = 1 h); 1st in line" in told
+    assert "; then it waits on, since no offer has 8 GPUs" in told
     desk.wait(HOUR)
-    assert said(desk, "a").sentence == (
-        "waits for 1 GPU on the cluster, though its wait is over (Constant-Wait: C 1 h = 1 h); "
-        "1st in line for 1 GPU; it should leave for the cloud, but the cloud has no offers"
-    )
+    told = said(desk, "a").sentence
+    assert "though its wait is over (Constant-Wait: C 1 h = 1 h); 1st in line" in told
+    assert "; it should leave for the cloud, but no offer has 8 GPUs" in told
+
+
+def test_without_any_offers_a_job_waits_for_the_cluster_and_says_so_once():
+    desk = busy(4, offers=())
+    desk.submit(job("a"), job("never", cloud="never"))
+    waits = "waits for 1 GPU on the cluster as long as it takes"
+    for _ in range(2):
+        told = said(desk, "a").sentence
+        assert told == f"{waits} (the cloud has no offers); 1st in line for 1 GPU"
+        told = said(desk, "never").sentence
+        assert told == f"{waits} (its starburst.io/cloud says never); 2nd in line for 1 GPU"
+        desk.wait(HOUR)
 
 
 def test_a_job_without_gpus_that_no_offer_holds():
@@ -195,8 +205,7 @@ def test_the_machines_of_a_gang_are_all_named():
     desk = Desk(offers=[P3])
     desk.submit(job("a", gang=(2, 2), cloud="only"))
     assert said(desk, "a").sentence == (
-        "leaves for the cloud: i-000001 (p3.2xlarge, $2.04/h), i-000002 (p3.2xlarge, $2.04/h), "
-        "asked for at 00:00, are coming up"
+        "leaves for the cloud: i-000001 (2 × p3.2xlarge, $4.08/h), asked for at 00:00, is coming up"
     )
 
 
@@ -225,6 +234,7 @@ def test_a_gang_that_lost_a_machine_is_stopped():
     desk = Desk(offers=[P3])
     desk.submit(job("a", gang=(2, 2), cloud="only"))
     desk.offload("a")
+    split_gang(desk, "a")
     desk.gone("i-000001", preempted=True)
     assert said(desk, "a").sentence == (
         "is being stopped on i-000001, i-000002: a machine of its gang is gone"

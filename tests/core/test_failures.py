@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from starburst.core.model.actions import LaunchInstance
 from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
@@ -17,7 +18,7 @@ from starburst.core.model.events import (
     RunStarted,
 )
 from starburst.domain.job import Phase
-from tests.builders import HOUR, Desk, job, launches, node, offer, returns, starts, stops
+from tests.builders import HOUR, Desk, job, launches, node, offer, returns, split_gang, starts, stops
 
 
 def test_reports_of_an_earlier_attempt_are_ignored() -> None:
@@ -196,23 +197,26 @@ def test_a_lost_job_whose_wait_is_over_takes_an_offer_that_came_while_it_ran() -
 
 def test_a_gang_that_lost_a_machine_waits_for_its_others_to_end() -> None:
     desk = cloud_desk(4, 4)
+    split_gang(desk, "a")
     assert stops(desk.gone("i-000001", preempted=True)) == ["a"]
     assert desk.phase("a") == "stopping"
     actions = desk.stopped("a")
     assert returns(actions) == ["i-000002"]
-    assert launches(actions) == ["small", "small"]
+    assert actions[-1] == LaunchInstance("i-000003", "small", 2)
     assert desk["a"].losses == 0, "preemption is nobody's fault, for gangs too"
 
 
 def test_a_gang_that_lost_all_its_machines_has_nothing_to_wait_for() -> None:
     desk = cloud_desk(4, 4)
+    split_gang(desk, "a")
     desk.gone("i-000001", preempted=True)
-    assert launches(desk.gone("i-000002", preempted=True)) == ["small", "small"]
+    assert desk.gone("i-000002", preempted=True) == [LaunchInstance("i-000003", "small", 2)]
     assert desk["a"].losses == 0
 
 
 def test_a_gang_on_its_way_out_may_lose_a_machine_too() -> None:
     desk = cloud_desk(4, 4)
+    split_gang(desk, "a")
     desk.cancel("a")
     assert not desk.gone("i-000001", preempted=True)
     assert returns(desk.stopped("a")) == ["i-000002"]
@@ -228,12 +232,10 @@ def test_a_machine_that_booted_and_came_to_nothing_is_on_the_bill() -> None:
     assert desk.why("i-000001", "launch-failed").endswith("; bill $0.05")
 
 
-def test_a_launch_that_fails_gives_back_the_other_machines_of_its_gang() -> None:
+def test_a_gang_whose_machines_cannot_be_had_gets_others() -> None:
     desk = Desk(offers=[offer("small", 4, 1), offer("other", 4, 2)])
     desk.submit(job("a", gang=(4, 4), cloud="only"))
-    actions = desk.no_launch("i-000001")
-    assert returns(actions) == ["i-000002"]
-    assert launches(actions) == ["other", "other"]
+    assert desk.no_launch("i-000001") == [LaunchInstance("i-000002", "other", 2)]
 
 
 def test_a_machine_that_comes_up_too_late_gets_no_job() -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.model.events import CancelRequested, HoldRequested, JobSubmitted, ReleaseRequested
+from starburst.core.model.events import (
+    CancelRequested,
+    HoldRequested,
+    JobSubmitted,
+    ReleaseRequested,
+    RunEnd,
+)
 from starburst.core.views.explain import explain, foretell
 from starburst.core.views.snapshot import restore
 from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot, starts
@@ -119,3 +125,25 @@ def test_a_restart_finds_it_held(more: dict[str, str]) -> None:
     assert again.next_wakeup() == float("inf")
     again.handle(ReleaseRequested("a"), 0.0)
     assert again.state.jobs["a"].phase.value in ("queued", "offloading")
+
+
+def test_a_run_that_is_suspended_at_its_site_is_held_without_a_loss_and_begins_anew_when_released() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"), job("b"))
+    desk.started("a")
+    assert starts(desk.ended("a", RunEnd.SUSPENDED)) == ["b"], "others have its place"
+    assert (desk.phase("a"), desk["a"].losses, desk.free()) == ("held", 0, 0)
+    assert desk.why("a", "suspended") == "run 1 was ended, as its user suspended it"
+    assert "is held" in sentence(desk, "a")
+    assert not desk.wait(100 * HOUR)
+    desk.release("a")
+    assert starts(desk.ended("b")) == ["a"]
+
+
+def test_one_that_is_suspended_while_it_is_being_cancelled_is_cancelled() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"))
+    desk.started("a")
+    desk.cancel("a")
+    desk.ended("a", RunEnd.SUSPENDED)
+    assert desk.phase("a") == "cancelled"

@@ -220,14 +220,6 @@ def test_a_machine_is_billed_from_its_launch_until_it_is_confirmed_gone() -> Non
     assert desk.scheduler.state.fleet.settled == Money.of("4.5")
 
 
-def test_a_gang_of_the_cloud_starts_when_its_last_machine_is_up() -> None:
-    desk = Desk()
-    desk.submit(job("a", gang=(4, 4), cloud="only"))
-    assert not desk.ready("i-000001")
-    assert starts(desk.ready("i-000002")) == ["a"]
-    assert desk.nodes_of("a") == ["i-000001", "i-000002"]
-
-
 def test_a_job_is_known_by_its_id_and_comes_once() -> None:
     desk = Desk(4)
     assert starts(desk.submit(job("a"))) == ["a"]

@@ -275,19 +275,16 @@ def test_a_move_does_not_put_off_the_look_at_coming_home() -> None:
     assert desk["b"].look_at == 2 * HOUR
 
 
-def test_a_gang_moves_only_what_must_and_starts_when_all_of_it_can() -> None:
+def test_a_gang_on_several_machines_keeps_them_to_itself_and_stays() -> None:
     desk = Desk(offers=[BIG, SMALL], **PERIOD)
-    desk.submit(saver("g", gang=(4, 1)), job("a", 3, cloud="only", hours=1))
-    desk.ready("i-000001", "i-000002")
-    desk.started("g", "a")
-    kept, left = desk.nodes_of("g")
-    desk.now = HOUR
-    assert launches(desk.ended("a")) == ["small"]
-    assert stops(desk.ready("i-000003")) == ["g"]
-    assert starts(desk.stopped("g")) == ["g"]
-    assert desk.nodes_of("g") == [kept, "i-000003"]
-    assert returns(desk.actions) == [left]
-    assert desk["g"].open_bills == 3
+    desk.submit(saver("g", gang=(4, 4)), saver("a", 1))
+    assert len(desk.instances) == 2
+    desk.offload("g")
+    desk.offload("a")
+    before = desk.nodes_of("g")
+    desk.wait(4 * HOUR)
+    assert desk.nodes_of("g") == before
+    assert not set(before) & set(desk.nodes_of("a"))
 
 
 def test_each_pays_for_what_it_held_of_both_machines() -> None:

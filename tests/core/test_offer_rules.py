@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from starburst.core.model.actions import LaunchInstance
 from starburst.core.parts.fleet import Fleet
 from starburst.core.views.explain import explain
 from starburst.core.views.snapshot import restore
@@ -173,4 +174,4 @@ def test_every_packer_keeps_to_the_wishes_of_each_task(name: str, wishes: list[s
 def test_a_wish_for_the_price_holds_for_each_machine_of_a_gang() -> None:
     desk = Desk(offers=[offer("one", 1, 2)])
     gang = job("a", gang=(1, 1), cloud="only", offer_rules=OfferRules(ceiling=Money.of(2)))
-    assert launches(desk.submit(gang)) == ["one", "one"]
+    assert desk.submit(gang) == [LaunchInstance("i-000001", "one", 2)]

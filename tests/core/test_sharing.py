@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.parts.fleet import Fleet, InstanceRecord
+from starburst.core.parts.fleet import Fleet
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import restore
 from starburst.domain.money import Money
 from starburst.policy.cost_allocation import Use

@@ -19,7 +19,7 @@ from tests.core.test_chaos import MOVERS_THINGS, OFFERS, SIZES, THINGS, Chaos
 
 ROOT = Path(__file__).parents[2]
 #: Random scripts that are played at most until every row was seen, and those that showed all rows last time.
-SCRIPTS, USUAL = 400, (242, 209, 197, 185, 140, 155, 338, 259, 395, 126)
+SCRIPTS, USUAL = 400, (242, 209, 197, 126, 185, 140, 155, 259)
 
 
 class Seen(dict[tuple[Phase, Phase], object]):
@@ -59,9 +59,24 @@ def _play(seed: int) -> None:
         chaos.step(random.choice(things), random.randint(0, 60))
 
 
+def _on_its_way_home() -> Desk:
+    """A job that is told to stop in the cloud, as there is room on the cluster again."""
+    desk = Desk(4, returns="if-it-pays", t_max_s=0.25 * HOUR, waiting="no-wait")
+    desk.submit(job("busy", 4))
+    desk.started("busy")
+    desk.submit(job("a", 2, hours=5, retries=1))
+    desk.offload("a")
+    desk.wait(HOUR / 3)
+    desk.ended("busy")
+    assert desk.phase("a") == "stopping"
+    return desk
+
+
 def test_every_row_occurs_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(transitions._HOOKS)
     monkeypatch.setattr(transitions, "_HOOKS", seen)
+    _on_its_way_home().cancel("a")
+    _on_its_way_home().ended("a", code=3)
     for seed in (*USUAL, *range(SCRIPTS)):
         _play(seed)  # a row that is not in the table raises
         if seen.rows == set(TRANSITIONS):

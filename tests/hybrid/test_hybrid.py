@@ -12,7 +12,7 @@ import yaml
 
 from starburst.app.wiring.sky import OWNER
 from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.cloud import InstancePhase
 from starburst.kube.resources import Object
 from starburst.store.listings import queries

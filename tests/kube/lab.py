@@ -22,7 +22,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,23 +52,53 @@ class Lab:
 
     def restart_api_server(self) -> None:
         """kill -9, and the same again until it answers, as a supervisor would."""
-        server, etcd = self._pid("kube-apiserver"), self._pid("etcd")
+        server = self.pid("kube-apiserver")
         command = Path(f"/proc/{server}/cmdline").read_bytes().decode().split("\0")[:-1]
         os.kill(server, signal.SIGKILL)
-        # In the namespaces of its neighbour, so that it ends with the cluster.
-        inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
+        (self._state / "apiserver.command").write_text("\0".join(command))
         give_up = time.monotonic() + UP_S
         while self._find("kube-apiserver") == server or self._answers():
             assert time.monotonic() < give_up, "the API server does not end"
             time.sleep(0.02)
+        self.revive_api_server()
+        if not (self._state / "cluster.pid").exists():  # else all end with their namespace
+            (self._state / "apiserver.pid").write_text(str(self.pid("kube-apiserver")))
+
+    def revive_api_server(self) -> None:
+        """Start one that was killed until it answers; on a loaded machine it may also end by itself later."""
+        saved = self._state / "apiserver.command"
+        if not saved.exists():
+            return  # it was never killed
+        command, etcd = saved.read_text().split("\0"), self.pid("etcd")
+        # In the namespaces of its neighbour, so that it ends with the cluster.
+        inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
+        give_up = time.monotonic() + UP_S
         while not self._answers():
             assert time.monotonic() < give_up, "the API server does not come back"
             if self._find("kube-apiserver") is None:  # also if the port was not free yet
                 subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
                 time.sleep(0.5)
             time.sleep(0.1)
-        if not (self._state / "cluster.pid").exists():  # else all end with their namespace
-            (self._state / "apiserver.pid").write_text(str(self._pid("kube-apiserver")))
+
+    def kill(self, program: str, node: str = "") -> Callable[[], None]:
+        """kill -9 of a part of the cluster, or of one of a node; what is returned starts it again."""
+        pid = self.pid(program, node)
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        place = os.readlink(f"/proc/{pid}/cwd")
+        beside = self.pid("containerd", node) if node else self.pid("etcd")
+        if beside == pid:
+            beside = self.pid("kube-apiserver")
+        os.kill(pid, signal.SIGKILL)
+        # In the namespaces of its neighbour, so that it ends with the cluster.
+        inside = ["setsid", "--fork", "nsenter", "-t", str(beside), "-n", "-m", "-p", f"--wd={place}", "--"]
+
+        def again() -> None:
+            out = subprocess.DEVNULL
+            subprocess.run([*inside, *command], env=env, stdout=out, stderr=out, check=True, timeout=20)
+
+        return again
 
     def _answers(self) -> bool:
         found = re.search(r"https://([0-9.]+):([0-9]+)", self.kubeconfig.read_text())
@@ -82,20 +112,21 @@ class Lab:
         assert self.state is not None, "only the laboratory's own cluster can be broken"
         return self.state
 
-    def _pid(self, program: str) -> int:
-        """Of a part of this cluster, as this process sees it."""
-        pid = self._find(program)
+    def pid(self, program: str, node: str = "") -> int:
+        """Of a part of this cluster, or of one of its nodes, as this process sees it."""
+        pid = self._find(program, node)
         if pid is None:
             raise LookupError(f"no {program} runs for {self.state}")
         return pid
 
-    def _find(self, program: str) -> int | None:
+    def _find(self, program: str, node: str = "") -> int | None:
+        place = f"{self._state}/{node}/" if node else str(self._state)
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 words = (process / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if words[0].endswith(f"/{program}") and any(str(self._state) in word for word in words):
+            if words[0].endswith(f"/{program}") and any(place in word for word in words):
                 return int(process.name)
         return None
 

@@ -1,4 +1,4 @@
-"""A minute of faults on mixed jobs, on real kubelets; `python -m tests.kube.chaos` is the long form."""
+"""A minute of faults on mixed jobs, on real kubelets; `python -m tests.kube.long_chaos` is the long form."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from starburst.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS, Obje
 from tests.clusters.kubernetes.scene import NS, FakeDesk, Scene, a_job, a_pod
 from tests.kube.chakra_lab import make_namespace, make_node
 from tests.kube.lab import Lab
+from tests.kube_unit import server_ways
 
 NODE = "for-cluster-tests"
 #: Wall seconds, which pass here.
@@ -262,10 +263,8 @@ def test_a_withdrawn_job_does_not_fail_and_stays_complete_when_its_end_is_writte
 
 
 async def is_withdrawn(scene: Real) -> bool:
-    """As this server does it: suspended from 1.22 on, before that without parallelism."""
-    spec = (await scene.job())["spec"]
-    suspends = (await detect(scene.api)).suspend
-    none_wanted = spec.get("suspend") is True if suspends else spec["parallelism"] == 0
+    """As this server does it."""
+    none_wanted = server_ways.is_withdrawn(await scene.job(), await detect(scene.api))
     return none_wanted and not await scene.pods_now()
 
 

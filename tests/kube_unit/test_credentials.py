@@ -202,3 +202,37 @@ def test_a_kubeconfig_that_cannot_be_used_is_named_in_one_line(
         assert "\n" not in line
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("environment", "proxy"),
+    [
+        ({}, None),
+        ({"HTTP_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, None),
+        ({"HTTP_PROXY": "http://proxy:3128", "NO_PROXY": "10.0.0.0/8,localhost,127.0.0.1"}, None),
+    ],
+)
+def test_the_proxy_of_the_environment_is_used_and_no_netrc_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], proxy: str | None
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login someone password else\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    async def main() -> None:
+        async with FakeServer() as server:
+            found = await credentials.load(server.kubeconfig(tmp_path / "config", {}), None)
+            assert found.proxy == proxy
+            if proxy is None:
+                async with await Api.connect(server.kubeconfig(tmp_path / "config", {})) as api:
+                    await api.list(PODS)
+                assert "Authorization" not in server.asked[-1].headers
+
+    asyncio.run(main())

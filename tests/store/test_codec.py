@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starburst.core.model.actions import Action, LaunchInstance
 from starburst.core.model.events import CancelRequested, Event, InstanceReady, JobSubmitted, SiteSynced, Tick
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Phase, Site, Submission

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from starburst.core.model.events import InstanceReady
+from starburst.core.model.events import InstanceReady, OffersChanged
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.listings import queries
@@ -101,6 +101,14 @@ def test_a_job_that_waits_as_long_as_it_takes_has_no_deadline(store: Store) -> N
     record = queries.record(store, "a")
     assert record is not None
     assert record.deadline == float("inf")
+
+
+def test_where_the_cloud_has_no_offers_no_job_shows_a_deadline(store: Store) -> None:
+    scheduler = started()
+    store.commit(step(scheduler, submissions=[submission("a", gpus=2), submission("b", gpus=2)]))
+    assert queries.job(store, "b").deadline is not None
+    store.commit(step(scheduler, [OffersChanged(())], 1.0))
+    assert [row.deadline for row in queries.jobs(store)] == [None, None]
 
 
 def test_a_job_not_taken_up_has_no_record_but_a_time_on_the_schedulers_clock(filled: Store) -> None:

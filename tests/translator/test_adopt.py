@@ -383,7 +383,11 @@ def test_fields_of_the_newest_servers_are_taken_for_the_cluster() -> None:
 
 @pytest.mark.parametrize(
     ("manager", "taken"),
-    [("kubernetes.io/job-controller", True), ("kueue.x-k8s.io/multikueue", False)],
+    [
+        ("kubernetes.io/job-controller", True),
+        ("starburst.io/starburst", True),
+        ("kueue.x-k8s.io/multikueue", False),
+    ],
 )
 def test_a_job_of_another_controller_is_left_alone(manager: str, taken: bool) -> None:
     told = errors(changed(JOB, "spec|managedBy", manager))

@@ -142,9 +142,9 @@ def test_an_alias_may_repeat_much_in_a_large_document() -> None:
     assert len(found["items"]) == 2000
 
 
-def test_a_script_of_slurm_is_named() -> None:
-    (chunk,) = chunks("#!/bin/bash\n# train\n#SBATCH --gres=gpu:1\nsrun: a: b\n")
-    with pytest.raises(ManifestErrors, match="is a batch script of Slurm; write a batch/v1 Job"):
+def test_a_script_that_sbatch_would_take_without_options_is_named() -> None:
+    (chunk,) = chunks("#!/bin/bash\npython train.py\n#SBATCH --gres=gpu:1\n")
+    with pytest.raises(ManifestErrors, match="starburst submit takes it if #SBATCH lines are at its top"):
         load(chunk, "train.sbatch", 1)
 
 

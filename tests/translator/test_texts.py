@@ -62,9 +62,9 @@ def test_a_volcano_job_is_never_told_to_become_a_job_by_its_api_version() -> Non
     assert "write batch/v1 for a Job" not in line
 
 
-def test_a_task_of_skypilot_is_named() -> None:
-    (line,) = errors("resources: {accelerators: A100:1}\nrun: python train.py\n")
-    assert "is a SkyPilot task; start it with sky launch" in line
+def test_the_head_of_a_pipeline_of_skypilot_is_named() -> None:
+    (line,) = errors("name: all", "resources: {accelerators: A100:1}\nrun: python train.py\n")
+    assert "is the head of a SkyPilot pipeline; submit its tasks one by one" in line
 
 
 def test_a_suspended_job_is_held() -> None:

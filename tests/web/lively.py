@@ -59,7 +59,7 @@ CAPS = (
 NODES = (
     *(Node(f"gpu-{n}", Resources.of(8, 96, 768, "V100")) for n in range(1, 4)),
     Node("gpu-4", Resources.of(4, 48, 384, "V100"), schedulable=False),
-    Node("cpu-1", Resources.of(0, 64, 256)),
+    Node("cpu-1", Resources.of(0, 1, 2)),  # too small for the jobs without GPUs, which leave
 )
 NAMES = ("train-gpt", "finetune-bert", "eval-suite", "render-scene", "sweep-lr", "distill", "ablation")
 PEOPLE = (("ada", "research"), ("bob", "papers"), ("chen", "research"), ("dora", "vision"))

@@ -23,6 +23,7 @@ from tests.web.serving import served
 
 pytestmark = pytest.mark.browser
 
+LAPTOP: Any = {"width": 1400, "height": 900}
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
 
 
@@ -170,6 +171,21 @@ def test_a_phase_is_chosen_with_a_click_and_taken_back_with_the_back_key(noon: P
         expect(page.locator('[data-part="jobs"] .row')).to_have_count(80)
 
 
+def test_the_hits_of_a_search_and_of_a_phase_are_on_the_screen(noon: Place) -> None:
+    """The list of jobs is below the fold; a search scrolls to it and counts the hits."""
+    with noon.page("/", viewport=LAPTOP) as page:
+        heading = page.get_by_role("heading", name="Jobs")
+        expect(heading).not_to_be_in_viewport()
+        page.get_by_role("searchbox").fill("train")
+        expect(page.locator(".phases .hits")).to_contain_text("“train”")
+        expect(heading).to_be_in_viewport()
+        all_jobs = page.get_by_role("navigation", name="Jobs by phase").get_by_role("link", name="all")
+        assert all_jobs.get_attribute("aria-current") is None
+    with noon.page("/", viewport=LAPTOP) as page:
+        page.get_by_role("navigation", name="Jobs by phase").get_by_role("link", name="succeeded").click()
+        expect(page.get_by_role("heading", name="Jobs")).to_be_in_viewport()
+
+
 @pytest.mark.parametrize("path", ["/", "/?phase=running", "/jobs/distill-00012"])
 def test_on_a_phone_nothing_sticks_out(noon: Place, path: str) -> None:
     for width in (320, 390):
@@ -245,6 +261,7 @@ def test_it_says_so_when_no_scheduler_runs_or_nobody_answers(tmp_path: Path, chr
         expect(page.locator("#offline")).to_be_hidden()
         window.set_offline(True)
         expect(page.locator("#offline")).to_be_visible()
+        expect(page.locator("body")).to_have_class("stale")  # the light claims nothing any more
         window.close()
 
 

@@ -153,10 +153,10 @@ def test_who_is_near_a_cap_is_told_and_what_happens_then(noon: Place) -> None:
         expect(caps).to_have_count(len(names))
         assert [cap.get_attribute("data-key") for cap in caps.all()] == names
         expect(caps.nth(1)).to_contain_text(
-            "Spent in 1.75 h as things cost now; then what runs is told to end"
+            "Spent in 69 min as things cost now; then what runs is told to end"
         )
         expect(caps.nth(2)).to_contain_text("All is spent: what saves its progress is fetched home")
-        expect(caps.nth(3)).to_contain_text("$3.55 left until 03 Mar 00:00, $13.73 set aside")
+        expect(caps.nth(3)).to_contain_text("All the rest is set aside for what runs")
         expect(caps.nth(3)).to_contain_text("then what runs may end, and nothing more is rented")
         expect(page.locator("#h-caps .count")).to_have_text("1 more of queues and users not near")
 

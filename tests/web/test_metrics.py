@@ -141,8 +141,8 @@ def test_the_packing_gap_is_there_once_machines_have_tasks(lively: Lively, tmp_p
             if ("packing_gap_ratio", ()) in found:
                 break
     rate = total(found, "cloud_dollars_per_hour")
-    # Five GPUs, in two pairs and alone, and three tasks without any: a p3.8xlarge and a p3.2xlarge hold them.
-    assert total(found, "packing_gap_ratio") == pytest.approx(rate / (12.24 + 3.06) - 1)
+    # Six GPUs, in three pairs, and three tasks without any: two p3.8xlarge hold them.
+    assert total(found, "packing_gap_ratio") == pytest.approx(rate / (2 * 12.24) - 1)
     with Lively.begin(tmp_path) as empty:
         assert ("packing_gap_ratio", ()) not in samples(scrape(empty.app_context))
 

@@ -36,7 +36,9 @@ _WORKLOADS = {
     "XGBoostJob": _GANG,
 }
 _VOLCANO = ("batch.volcano.sh/", "a Volcano Job", "write each of its tasks' templates as a batch/v1 Job")
-_SKY_KEYS = frozenset({"run", "setup", "resources", "num_nodes", "file_mounts", "workdir", "envs"})
+#: Keys by which a document without a kind is known to be a SkyPilot task.
+TASK_KEYS = frozenset({"run", "setup", "resources", "num_nodes", "file_mounts", "workdir", "envs"})
+_PIPELINE_KEYS = frozenset({"name", "execution"})
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
@@ -58,8 +60,12 @@ def has_kind(manifest: Field) -> bool:
         manifest.refuse(f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}")
         return False
     kind, api_version = manifest.at("kind"), manifest.at("apiVersion")
-    if kind.value is None and not api_version.value and _SKY_KEYS & manifest.value.keys():
-        manifest.refuse(f"is a SkyPilot task; start it with sky launch; {TAKEN}", show=False)
+    if manifest.value.keys() <= _PIPELINE_KEYS and manifest.value:
+        manifest.refuse(
+            "is the head of a SkyPilot pipeline; submit its tasks one by one, with --after", show=False
+        )
+    elif kind.value is None and not api_version.value and TASK_KEYS & manifest.value.keys():
+        manifest.refuse("is a SkyPilot task already; starburst submit takes it as it is", show=False)
     elif kind.value is None:
         kind.refuse(f"is missing; {TAKEN}")
     elif isinstance(kind.value, str) and kind.value in LISTS:

@@ -17,6 +17,9 @@ from translator.intake.kinds import (
     has_kind,
 )
 from translator.intake.rules import EMBEDDED, IntakeRules
+from translator.kinds.conversion import script_manifest, task_manifest
+from translator.kinds.sbatch.directives import is_batch_script
+from translator.kinds.sky.task import is_task
 from translator.manifests.arrays import members
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import as_submitted
@@ -60,7 +63,9 @@ def read_firsts(
 ) -> list[Submission]:
     """As `read_manifests`, but with only the first member of each array."""
     found = _Found(suffix, user)
-    parts = chunks(text)
+    if is_batch_script(text):
+        found.take_script(text, taking.report(source, 0))
+    parts = [] if is_batch_script(text) else chunks(text)
     if len(parts) > MAX_DOCUMENTS:
         raise ManifestErrors(
             [ManifestError(source, 0, "", None, f"has more than {MAX_DOCUMENTS} documents; split it up")]
@@ -101,6 +106,10 @@ class _Found:
 
     def take(self, manifest: Field) -> None:
         """Sort in one document or item of a list."""
+        if is_task(manifest):
+            reading = replace(manifest, report=_fresh(manifest.report))
+            self._take_job(task_manifest(reading), reading.report, manifest.report)
+            return
         beside = companion(manifest)
         if beside is not None:
             self.companions.append((beside, manifest))
@@ -108,6 +117,20 @@ class _Found:
         if has_kind(manifest):
             self.submissions.append(submission(_unstored(manifest), self.suffix, self.user))
         self.errors += manifest.report.errors
+
+    def take_script(self, text: str, report: ManifestReport) -> None:
+        """Sort in a batch script."""
+        reading = _fresh(report)
+        self._take_job(script_manifest(text, reading), reading, report)
+
+    def _take_job(self, value: dict[str, Any], reading: ManifestReport, report: ManifestReport) -> None:
+        """Sort in a Job that something else was read as, with the notes and errors of that reading."""
+        if reading.errors:
+            self.errors += reading.errors
+            return
+        found = submission(Field(value, "", report), self.suffix, self.user)
+        self.submissions.append(replace(found, notes=(*reading.notes, *found.notes)))
+        self.errors += report.errors
 
     def with_companions_named(self) -> list[Submission]:
         """The submissions; a note of the first names the documents that are no jobs.
@@ -141,10 +164,12 @@ def _manifests(value: object, report: ManifestReport) -> list[Field]:
     items = document.at("items").items()
     if document.report.errors:
         raise ManifestErrors(document.report.errors)
-    return [
-        replace(_item(item, LISTS[kind]), report=replace(report, errors=[], notes=[], stays=[]))
-        for item in items
-    ]
+    return [replace(_item(item, LISTS[kind]), report=_fresh(report)) for item in items]
+
+
+def _fresh(report: ManifestReport) -> ManifestReport:
+    """An empty report under the same conditions."""
+    return replace(report, errors=[], notes=[], stays=[])
 
 
 def _unstored(manifest: Field) -> Field:

@@ -21,7 +21,8 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c
 _BLANKS = re.compile(r"\s*")
 #: A line that only a template has: Helm's or Jinja's braces where a key or a value begins.
 _TEMPLATE = re.compile(r"^[ \t]*(?:- *)*(?:[^\s:'\"#]+:[ \t]+)?\{[{%]", re.MULTILINE)
-_SLURM = re.compile(r"\s*#!.*\n(?:.*\n)*?#SBATCH\s")
+#: A script; a manifest may begin with a comment, though not with one of an interpreter.
+_SCRIPT = re.compile(r"\s*#!\s*/")
 
 _MERGE = f"{TAG}merge"
 
@@ -97,8 +98,9 @@ def load(chunk: Chunk, source: str, document: int, scalars: type[yaml.CSafeLoade
     def error(field: str, value: object, mend: str) -> ManifestErrors:
         return ManifestErrors([ManifestError(source, document, field, value, mend)])
 
-    if _SLURM.match(chunk.text):
-        raise error("", None, "is a batch script of Slurm; write a batch/v1 Job that runs its commands")
+    if _SCRIPT.match(chunk.text):
+        mend = "starburst submit takes it if #SBATCH lines are at its top, else as a command: -- sh SCRIPT"
+        raise error("", None, f"is a script, no manifest; {mend}")
     try:
         _measure(chunk.text)
         loader = scalars(chunk.text)

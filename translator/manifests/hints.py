@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from starburst.domain.cloud import ANY_OFFER, OfferRules
+from starburst.domain.gpu_types import gpu_type
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from translator.duration import seconds
@@ -17,7 +18,7 @@ from translator.quantity import quantity
 
 PREFIX = "starburst.io/"
 #: Hints for the instance in a cloud.
-MACHINE_KEYS = ("autostop", "disk-size", "infra", "max-hourly-cost", "runtime", "use-spot")
+MACHINE_KEYS = ("autostop", "disk-size", "gpu-type", "infra", "max-hourly-cost", "runtime", "use-spot")
 KEYS = (
     "after-any",
     "after-ok",
@@ -31,6 +32,7 @@ KEYS = (
     "queue",
     "retries",
     "runtime-estimate",
+    "spread",
     "workload",
     *MACHINE_KEYS,
 )
@@ -54,6 +56,8 @@ OWN_KEYS = (
     "nodes",
     "rank",
     "stopping",
+    "ttl",
+    "uid",
     "user",
 )
 
@@ -108,6 +112,8 @@ class MachineHints:
     autostop_min: int | None = None
     #: "container": in the job's image; "host": on the instance itself.
     runtime: str = "container"
+    #: Type of its GPUs, by our name; "" is any.
+    gpu_type: str = ""
 
     @property
     def offer_rules(self) -> OfferRules:
@@ -139,6 +145,8 @@ class JobHints:
     retries: int | None = None
     workload: str = ""
     alone_per_s: float | None = None
+    #: Each task takes a node, or a rented machine, of its own.
+    spread: bool = False
     machine: MachineHints = MachineHints()
 
 
@@ -169,6 +177,7 @@ def read_hints(metadata: Field) -> JobHints:
         retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
         workload=_workload(found.get("workload", absent)),
         alone_per_s=_rate(found.get("iterations-per-s", absent)),
+        spread=found.get("spread", absent).choice(("node",)) == "node",
         machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
 
@@ -207,7 +216,15 @@ def _machine(found: dict[str, Field]) -> MachineHints:
         max_hourly_cost=_dollars(found["max-hourly-cost"]),
         autostop_min=None if idle_s is None else math.ceil(idle_s / 60),
         runtime=found["runtime"].choice(("container", "host")) or "container",
+        gpu_type=_gpu_type(found["gpu-type"]),
     )
+
+
+def _gpu_type(field: Field) -> str:
+    kind = gpu_type(field.text() or "")
+    if field.value is not None and not kind:
+        field.refuse("names no model of a GPU; write one such as A100, A100-80GB or L4")
+    return kind
 
 
 def _infra(field: Field) -> str | None:

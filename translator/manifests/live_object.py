@@ -32,6 +32,7 @@ _SERVERS_KEYS = frozenset(
     }
 )
 _DEADLINE = f"{PREFIX}active-deadline"
+_TTL = f"{PREFIX}ttl"
 #: Volumes with the credentials of the pod's service account, which the API server adds: projected volumes, or
 #: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
@@ -59,7 +60,7 @@ def read_object(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid") or ""),
     )
-    source = f"{adopted.kind} {adopted.namespace}/{adopted.name}"
+    source = " ".join(f"{adopted.kind} {adopted.namespace}/{adopted.name}".split())
     report = rules.report(source, document=0)
     report.accepted = True
     manifest = Field(as_submitted(obj), "", report)
@@ -122,12 +123,15 @@ def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
     manifest = copy.deepcopy({key: value for key, value in obj.items() if key != "status"})
     metadata = _mapping(manifest, "metadata")
     deadline = str(_mapping(metadata, "annotations").get(_DEADLINE, ""))
+    ttl = str(_mapping(metadata, "annotations").get(_TTL, ""))
     manifest["metadata"] = _keys_of_users({key: metadata[key] for key in _USERS if key in metadata})
     spec = _mapping(manifest, "spec")
     if manifest.get("kind") == "Job":
         _clean_job(spec)
         if deadline.isdecimal():  # removed while the job waits
             spec.setdefault("activeDeadlineSeconds", int(deadline))
+        if ttl.isdecimal():  # removed until the job's end is stored
+            spec["ttlSecondsAfterFinished"] = int(ttl)
     elif manifest.get("kind") == "Pod":
         _clean_pod(spec)
     return manifest

@@ -10,6 +10,7 @@ from io import StringIO
 
 from starburst.domain.cloud import OfferRules
 from starburst.domain.job import CloudChoice, Job, Submission
+from starburst.domain.resources import Resources
 from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
@@ -74,8 +75,9 @@ _JOB_SPEC = Fields(
     },
     kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling", "successPolicy"),
 )
-#: Value of `managedBy` that is equal to its absence.
+#: Values of `managedBy`: equal to its absence, and of a Job whose status Starburst writes.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
+MANAGED_BY_US = "starburst.io/starburst"
 
 
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
@@ -128,6 +130,7 @@ def _submission(
     if manifest.report.leaves:
         note_unkept(metadata)
     pod, tasks, span = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
+    resources = _typed(pod.resources, hints.machine.gpu_type, metadata)
     if hints.array is not None and (span is not None or tasks > 1):
         manifest.at("spec").at("parallelism").refuse(
             "a job of an array has one task; remove it, or the annotation starburst.io/array"
@@ -136,7 +139,7 @@ def _submission(
     job = Job(
         id=job_id,
         name=name,
-        tasks=(pod.resources,) * tasks,
+        tasks=(resources,) * tasks,
         user=user,
         queue=hints.queue,
         node_selector=pod.node_selector,
@@ -155,12 +158,22 @@ def _submission(
         offer_rules=_offer_rules(hints, pod),
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
+        spread=hints.spread,
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
     text = _as_json(manifest)
     if manifest.report.native:
         workload = replace(workload, manifest=text)
     return Submission(job, workload, tuple(manifest.report.notes))
+
+
+def _typed(resources: Resources, kind: str, metadata: Field) -> Resources:
+    """Resources with the type of GPU that an annotation names."""
+    if not kind or not resources.gpus:
+        return resources
+    if resources.gpu_type not in ("", kind):
+        metadata.refuse(f"starburst.io/gpu-type is {kind}, but a node selector asks for {resources.gpu_type}")
+    return replace(resources, gpu_type=kind)
 
 
 def _offer_rules(hints: JobHints, pod: Pod) -> OfferRules:
@@ -246,7 +259,7 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     tasks, span = _counts(spec)
     if spec.at("suspend").flag():
         spec.at("suspend").note("is held; let it go with starburst release")
-    if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF):
+    if spec.at("managedBy").text() not in (None, _KUBERNETES_ITSELF, MANAGED_BY_US):
         spec.at("managedBy").refuse("another controller is to run this job; remove it")
     spec.at("completionMode").choice(("Indexed", "NonIndexed"))
     limit_s = spec.at("activeDeadlineSeconds").whole(1)

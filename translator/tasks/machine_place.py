@@ -35,7 +35,8 @@ class MachineRequest:
 
 def read_machine_place(spec: Field, gpus: int, hints: MachineHints, fidelity: Fidelity) -> MachineRequest:
     """The requirements of a valid pod spec; each has its line in the report."""
-    machine = MachineRequest(hints, gpus, infra=hints.infra)
+    types = (sky_name(hints.gpu_type),) if hints.gpu_type and gpus else ()
+    machine = MachineRequest(hints, gpus, types=types, infra=hints.infra)
     place = read_place(spec)
     for demand in place.selector:
         _judge(demand, machine, fidelity)

@@ -12,7 +12,7 @@ from translator.manifests.manifest import SERVERS_METADATA
 from translator.tasks.manifest_parts import ManifestParts
 
 #: Hints for the instance, which become `resources` of the task.
-_READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key != "runtime")
+_READ_ELSEWHERE = frozenset(PREFIX + key for key in MACHINE_KEYS if key not in ("runtime", "gpu-type"))
 
 _SERVERS = "is the API server's"
 _RETRIES = "a task is run again as a whole, as often as backoffLimit says"

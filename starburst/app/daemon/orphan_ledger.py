@@ -43,8 +43,8 @@ class ReapedMachine:
 
     @classmethod
     def of(cls, machine: Instance, why: str, rate: Money | None, now: float) -> ReapedMachine:
-        """The entry of an instance that is about to be ended."""
-        micro = None if rate is None else rate.micro_usd
+        """The entry of an instance that is about to be ended; `rate` is that of each of its machines."""
+        micro = None if rate is None else rate.micro_usd * machine.nodes
         return cls(machine.id, machine.controller, machine.offer_name, micro, machine.launched_at, now, why)
 
 

@@ -135,8 +135,8 @@ class Performer:
                 await self._site(site).start(Run(job, attempt, slots, workload))
             case StopRun(job_id, attempt, site, grace_s):
                 await self._site(site).stop(job_id, attempt, grace_s)
-            case LaunchInstance(instance_id, offer_name):
-                await self._cloud.launch(instance_id, self._offer(offer_name))
+            case LaunchInstance(instance_id, offer_name, nodes):
+                await self._cloud.launch(instance_id, self._offer(offer_name).times(nodes))
             case TerminateInstance(instance_id):
                 await self._cloud.terminate(instance_id)
 
@@ -152,6 +152,6 @@ def _undo(action: Action) -> Action:
     match action:
         case StartRun(job_id, attempt, site, _):
             return StopRun(job_id, attempt, site, 0.0)
-        case LaunchInstance(instance_id, _):
+        case LaunchInstance(instance_id):
             return TerminateInstance(instance_id)
     return action

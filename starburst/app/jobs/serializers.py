@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.app.times import iso
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.explain import Explanation
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Phase
@@ -91,7 +91,9 @@ class InstanceRow:
 
     id: str
     phase: str
+    #: Name of the offer, and how many machines of it are rented as one.
     offer: str
+    nodes: int
     #: Jobs that share its bill.
     jobs: tuple[str, ...]
     #: The hourly price that the bill uses.
@@ -141,6 +143,7 @@ def _instance_row(machine: InstanceRecord, phase: str, now: float) -> InstanceRo
         id=machine.id,
         phase=phase,
         offer=machine.offer.name,
+        nodes=machine.offer.nodes,
         jobs=tuple(machine.billed_to),
         rate=machine.rate,
         price_known=machine.offer.price_per_hour is not None,
@@ -161,6 +164,7 @@ def instance_keys(row: InstanceRow) -> Keys:
         "id": row.id,
         "phase": row.phase,
         "offer": row.offer,
+        "nodes": row.nodes,
         "jobs": list(row.jobs),
         "usd_per_hour": float(row.rate.dollars),
         "price_known": row.price_known,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from starburst.app.reading.sources import ManifestText
-from starburst.domain.job import Submission
+from starburst.domain.job import CloudChoice, Submission
 from starburst.store import codec
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
@@ -146,6 +146,12 @@ def _read_source(
         "commands of this machine, not images: write the command out"
         for item in found
         if not texts.rules.native and not item.workload.command
+    ]
+    load.problems += [
+        f"{source.name}, job {item.job.name}: containers[0].image: is missing; a Kubernetes cluster runs "
+        "images: name one, with submit --image for what is no manifest, or set starburst.io/cloud: only"
+        for item in found
+        if texts.rules.native and not item.workload.image and item.job.cloud is not CloudChoice.ONLY
     ]
     load.problems += _strange_queues(texts.queues, source.name, found)
     return found

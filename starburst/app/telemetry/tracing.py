@@ -24,7 +24,7 @@ from starburst.app.daemon.observers import CommittedStep
 from starburst.app.telemetry.otlp import Collector
 from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase

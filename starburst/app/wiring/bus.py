@@ -27,7 +27,7 @@ from starburst.bus.hints import (
 from starburst.bus.messages import Topics
 from starburst.bus.outbox import Outbox
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import OPEN_PHASES, InstanceRecord
+from starburst.core.parts.instance_record import OPEN_PHASES, InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site, is_over

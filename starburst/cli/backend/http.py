@@ -170,6 +170,7 @@ def _instance(keys: Mapping[str, Any]) -> InstanceRow:
         id=keys["id"],
         phase=keys["phase"],
         offer=keys["offer"],
+        nodes=keys.get("nodes", 1),
         jobs=tuple(keys["jobs"]),
         rate=Money.of(keys["usd_per_hour"]),
         price_known=keys["price_known"],

@@ -44,27 +44,31 @@ def logs(
     """Print what a job wrote."""
     with open_backend() as backend:
         row = one_job(backend, job)
-        shown = LogFilter() if sys.stdout.isatty() else None
-
-        def write(text: str) -> None:
-            sys.stdout.write(text if shown is None else shown(text))
-            sys.stdout.flush()
-
         try:
-            part = LogPart(attempt, rank)
-            if tail is None:
-                found = backend.log(row, part, write, follow=follow, note=_note)
-            else:
-                found = _log_end(backend, row, part, write, follow=follow, lines=tail)
+            show_log(backend, row, LogPart(attempt, rank), follow=follow, tail=tail)
         except UserError as error:
             if str(error).startswith(("attempt:", "rank:")):  # parameters of the API, options here
                 raise UserError(f"--{error}") from None
             raise
-        if shown is not None:
-            sys.stdout.write(shown.rest())
-        if not found:
-            row = backend.job(row.id)
-            print(f"job/{row.id} has written nothing: {row.phase}", file=sys.stderr)
+
+
+def show_log(backend: Backend, row: JobRow, part: LogPart, *, follow: bool, tail: int | None = None) -> None:
+    """Print what a job wrote, or its last `tail` lines; with `follow` until it ends."""
+    shown = LogFilter() if sys.stdout.isatty() else None
+
+    def write(text: str) -> None:
+        sys.stdout.write(text if shown is None else shown(text))
+        sys.stdout.flush()
+
+    if tail is None:
+        found = backend.log(row, part, write, follow=follow, note=_note)
+    else:
+        found = _log_end(backend, row, part, write, follow=follow, lines=tail)
+    if shown is not None:
+        sys.stdout.write(shown.rest())
+    if not found:
+        row = backend.job(row.id)
+        print(f"job/{row.id} has written nothing: {row.phase}", file=sys.stderr)
 
 
 def _log_end(

@@ -5,81 +5,91 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
 import typer
+from typer.core import TyperCommand
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import Keys
-from starburst.app.reading.sources import ManifestText
+from starburst.app.logs.sites import LogPart
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.jobs.apply_rest import apply_rest
 from starburst.cli.jobs.folding import array_members, array_title
-from starburst.cli.output import Format, OutputOption, print_data, say
+from starburst.cli.jobs.logs import show_log
+from starburst.cli.jobs.submit_options import COMMAND, SubmitOptions
+from starburst.cli.jobs.submit_sources import read_submission
+from starburst.cli.output import Format, print_data, say
+from starburst.cli.tools.options import command
 from starburst.domain.job import Phase, is_over
 from starburst.visible import visible
 from translator.intake.texts import PASSED_OVER
 
 
-def submit(
-    files: Annotated[list[str], typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
-    *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen; submit nothing.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until all of them have ended; exit 1 if one failed.")
-    ] = False,
-    hold: Annotated[
-        bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
-    ] = False,
-    allow_unsatisfiable: Annotated[
-        bool, typer.Option("--allow-unsatisfiable", help="Also what no node and no offer could ever hold.")
-    ] = False,
-    apply: Annotated[
-        bool,
-        typer.Option(
-            "--apply-rest",
-            help="Apply what is no job in the files to the cluster of your kubeconfig, with your own rights.",
-        ),
-    ] = False,
-    output: OutputOption = Format.TABLE,
-) -> None:
+class WithCommand(TyperCommand):
+    """A command whose words behind -- are kept apart from its arguments, in the metadata of its context."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words behind the first -- away, and read the rest."""
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[COMMAND] = args[cut + 1 :]
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("submit", cls=WithCommand)
+@command(SubmitOptions)
+def submit(options: SubmitOptions) -> None:
     """Submit jobs: all or, if one is bad, none."""
-    if dry_run and wait:
-        raise UserError("--wait: a dry run submits nothing to wait for; drop --wait or --dry-run")
+    if options.dry_run and (options.wait or options.follow):
+        which = "--wait" if options.wait else "--follow"
+        raise UserError(f"{which}: a dry run submits nothing to wait for; drop {which} or --dry-run")
+    found = read_submission(options)
     with open_backend() as backend:
-        sources = [_read(file) for file in files]
-        if apply and not dry_run:
-            backend.submit(sources, dry_run=True, hold=hold)  # nothing is applied for jobs that are refused
-            for name in apply_rest(sources):
+        if options.apply and not options.dry_run:
+            # nothing is applied for jobs that are refused
+            backend.submit(found.texts, dry_run=True, hold=options.hold)
+            for name in apply_rest(found.texts):
                 say(f"{name} applied", sys.stderr)
-        rows = backend.submit(sources, dry_run=dry_run, hold=hold, allow_unsatisfiable=allow_unsatisfiable)
-        if apply:
-            rows = [_without_note(row) for row in rows]
-        if dry_run:
-            _say(rows, output, lambda row: f"{row['name']} {row['explanation']}", name="name")
-            return
-        _say(rows, output, lambda row: f"job/{row['id']} submitted", name="id")
-        backend.note_if_down()
-        if wait:
-            ended = sys.stdout if output.for_people else sys.stderr
-            raise typer.Exit(_wait(backend, [str(row["id"]) for row in rows], ended))
-
-
-def _read(file: str) -> ManifestText:
-    source = "<stdin>" if file == "-" else file
-    try:
-        return ManifestText(
-            source, (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode()
+        rows = backend.submit(
+            found.texts,
+            dry_run=options.dry_run,
+            hold=options.hold,
+            allow_unsatisfiable=options.allow_unsatisfiable,
         )
-    except OSError as error:
-        problem = f"{source}: cannot be read ({error.strerror}); name an existing YAML file"
-    except UnicodeDecodeError:
-        problem = f"{source}: is not a text file; write YAML in UTF-8"
-    return ManifestText(source, problem=problem)
+        if options.apply:
+            rows = [_without_note(row) for row in rows]
+        rows = [_with_notes(row, found.notes_of(row["name"])) for row in rows]
+        if options.dry_run:
+            _say(rows, options.output, lambda row: f"{row['name']} {row['explanation']}", name="name")
+            return
+        _say(rows, options.output, lambda row: f"job/{row['id']} submitted", name="id")
+        backend.note_if_down()
+        ids = [str(row["id"]) for row in rows]
+        if options.follow:
+            _follow(backend, ids)
+        if options.wait or options.follow:
+            ended = sys.stdout if options.output.for_people and not options.follow else sys.stderr
+            raise typer.Exit(_wait(backend, ids, ended))
+
+
+def _follow(backend: Backend, job_ids: list[str]) -> None:
+    """Show the log of the job until it ends; of several none is shown."""
+    if len(job_ids) > 1:
+        say(f"note: these are {len(job_ids)} jobs; their logs are shown by starburst logs -f JOB", sys.stderr)
+        return
+    show_log(backend, backend.job(job_ids[0]), LogPart(None, None), follow=True)
+
+
+def _with_notes(row: Keys, notes: tuple[str, ...]) -> Keys:
+    """A row with the notes on what was read as a manifest before its own."""
+    own: Any = row["notes"]
+    return {**row, "notes": [*notes, *own]}
 
 
 def _without_note(row: Keys) -> Keys:

@@ -43,7 +43,7 @@ def listing(now: float) -> Listing[InstanceRow]:
         columns=(
             Column("INSTANCE", lambda row: row.id),
             Column("PHASE", lambda row: row.phase),
-            Column("OFFER", lambda row: row.offer),
+            Column("OFFER", lambda row: row.offer if row.nodes == 1 else f"{row.nodes} × {row.offer}"),
             Column("JOBS", lambda row: ", ".join(row.jobs), narrow="fold"),
             Column("UP", lambda row: age(row.billed_s), right=True),
             Column("$/H", lambda row: str(row.rate), right=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,7 +135,7 @@ async def _round(
     )
     try:
         looked = await reaper.look()
-        rows = [OrphanRow(it, fate, rules.ends(fate), prices.get(it.offer_name)) for it, fate in looked]
+        rows = [OrphanRow(it, fate, rules.ends(fate), _rate(it, prices)) for it, fate in looked]
         if wait_s is None:
             return FoundMachine(rows)
         ends = [row for row in rows if row.ends]
@@ -145,6 +145,12 @@ async def _round(
         return FoundMachine(rows, sorted(refused | await _left(reaper, told, wait_s)))
     except Exception as error:  # an adapter may raise anything
         raise UserError(f"the cloud could not be asked for its machines ({error}); try again") from None
+
+
+def _rate(machine: Instance, prices: Mapping[str, Money | None]) -> Money | None:
+    """What all machines of an instance cost an hour; None if unknown."""
+    price = prices.get(machine.offer_name)
+    return None if price is None else price * machine.nodes
 
 
 async def _left(reaper: Reaper, told: set[str], wait_s: float) -> set[str]:

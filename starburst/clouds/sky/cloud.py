@@ -124,17 +124,18 @@ class SkyCloud:
         id_ = naming.instance_id(status.name)
         if id_ is None:  # another controller's: only that one knows its lease, so it is left alone
             whose = naming.controller_of(status)
-            return Instance(status.name, "", phase, status.launched_at, controller=whose)
+            return Instance(status.name, "", phase, status.launched_at, controller=whose, nodes=status.nodes)
         machine = self.machines.get(id_)
         if machine is None:
-            return Instance(id_, "", phase, status.launched_at, controller=naming.controller)
+            ours = naming.controller
+            return Instance(id_, "", phase, status.launched_at, controller=ours, nodes=status.nodes)
         ends = machine.entry.ending or machine.entry.is_over
         return self._known_instance(machine.entry, InstancePhase.TERMINATING if ends else phase)
 
     def _known_instance(self, entry: MachineEntry, phase: InstancePhase) -> Instance:
         launched_at = entry.asked_at if entry.launched_at is None else entry.launched_at
         controller = self._context.naming.controller
-        return Instance(entry.id, entry.offer, phase, launched_at, controller=controller)
+        return Instance(entry.id, entry.offer, phase, launched_at, controller=controller, nodes=entry.nodes)
 
     def _resume(self, machine: RentedMachine) -> None:
         """Report how a machine stands, and see to it that its loop runs unless it is over."""

@@ -20,6 +20,7 @@ from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, SweptCluster
+from starburst.clusters.kubernetes.runs.vanished import Vanished
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.volume_rules import job_claims
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
@@ -99,7 +100,7 @@ class KubernetesCluster:
         record = self._desk.record(key[0])
         await self._end(key, how, 0.0 if record is None else record.job.grace_s, why)
 
-    def _swept(self, api: Api) -> SweptCluster:
+    def _swept(self, api: Api, status_writer: StatusWriter) -> SweptCluster:
         def surroundings(said: Complaint | None) -> RunSurroundings:
             assert self._watcher is not None
             limits, now = self._options.limits, self._options.clock()
@@ -110,6 +111,7 @@ class KubernetesCluster:
             clear=partial(self._writer.clear, api),
             surroundings=surroundings,
             complaint=lambda view: complaint(api, reference_to(view), not_by=COMPONENT),
+            suspended=status_writer.is_suspended,
             report=self._tell,
         )
 
@@ -136,15 +138,15 @@ class KubernetesCluster:
             rights=rights,
             options=self._options,
         )
-        sweeper = Sweeper(self._desk, self._registry, self._swept(api))
+        sweeper = Sweeper(self._desk, self._registry, self._swept(api, status_writer))
         watcher = ClusterWatcher(
             api,
             desk=self._desk,
             registry=self._registry,
             status_writer=status_writer,
             adoption=adoption,
-            rights=rights,
             sweeper=sweeper,
+            vanished=Vanished(api, self._writer.object_of),
             report=report,
         )
         try:

@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from starburst.domain.job import Site, Workload
+from starburst.domain.job import Adopted, Site, Workload
 from starburst.kube import names
 from starburst.kube.features import Features
 from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
+from starburst.runs.peers import POD_PORT, gang_variables
 from starburst.runs.ports import Run
-from translator.manifests.manifest import SERVERS_METADATA
+from translator.manifests.manifest import MANAGED_BY_US, SERVERS_METADATA
 from translator.manifests.tenancy import CHECKPOINT_VOLUME
 
 #: Where a job finds its checkpoints, if the config names a volume for them.
@@ -74,12 +75,13 @@ def job_object(
             spec["template"]["metadata"].pop(field, None)
         spec["template"]["spec"].setdefault("restartPolicy", "Never")
         spec["template"]["spec"].pop("nodeName", None)
-    for field in ("selector", "manualSelector", "suspend"):
+    for field in ("selector", "manualSelector", "suspend", "managedBy"):
         spec.pop(field, None)
     tasks = len(run.slots)
     in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
-    spec.setdefault("ttlSecondsAfterFinished", KEEP_S)
+    ttl_s = spec.get("ttlSecondsAfterFinished", KEEP_S)
+    spec["ttlSecondsAfterFinished"] = max(ttl_s, KEEP_S)  # until its end is stored
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
@@ -87,13 +89,15 @@ def job_object(
     with_index = tasks > 1 and indexed and not in_turn
     if with_index:
         spec["completionMode"] = "Indexed"
-    _mark_template(spec["template"], run, controller, reporting, indexed=with_index, checkpoints=checkpoints)
+    marks: dict[str, Any] = {"indexed": with_index, "in_turn": in_turn, "checkpoints": checkpoints}
+    _mark_template(spec["template"], run, controller, reporting, **marks)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": object_name(run.job.id, run.attempt),
             "namespace": namespace,
+            **_owned_by(run.workload.adopted),
             "labels": {
                 **_without(metadata.get("labels"), _OTHERS_LABELS),
                 names.QUEUE: run.job.queue,
@@ -103,6 +107,7 @@ def job_object(
             "annotations": {
                 **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
                 **placed(run, decision),
+                **({names.TTL: str(ttl_s)} if ttl_s < KEEP_S else {}),
             },
         },
         "spec": spec,
@@ -113,6 +118,22 @@ def placed(run: Run, decision: str) -> dict[str, str]:
     """Annotations of an object whose run was placed; without a decision the last one stays."""
     marks = {names.ATTEMPT: str(run.attempt), names.NODES: node_names(run)}
     return {**marks, names.DECISION: decision} if decision else marks
+
+
+def is_managed(workload: Workload) -> bool:
+    """Whether a user made the Job of it for Starburst to manage: its runs have Jobs of their own."""
+    text = workload.manifest or ""
+    if workload.adopted is None or MANAGED_BY_US not in text:
+        return False  # most jobs: nothing is parsed
+    return bool(_manifest(workload)["spec"].get("managedBy") == MANAGED_BY_US)
+
+
+def _owned_by(adopted: Adopted | None) -> Object:
+    """The metadata by which the Job of a run goes with the Job that it is run for."""
+    if adopted is None:
+        return {}
+    owner = {"apiVersion": "batch/v1", "kind": adopted.kind, "name": adopted.name, "uid": adopted.uid}
+    return {"ownerReferences": [{**owner, "blockOwnerDeletion": False}]}
 
 
 def restarts_in_place(workload: Workload) -> bool:
@@ -154,6 +175,8 @@ def made_anew(run: Run, *, controller: str, decision: str) -> Object:
             spec["template"]["metadata"] = of_pods
         spec["parallelism"] = len(run.slots)
         spec.pop("suspend", None)
+        if (ttl_s := spec.pop("ttlSecondsAfterFinished", None)) is not None:
+            metadata["annotations"][names.TTL] = str(ttl_s)
     return {**_without(manifest, ("status",)), "metadata": metadata, "spec": spec}
 
 
@@ -182,6 +205,7 @@ def _mark_template(
     reporting: Mapping[str, str],
     *,
     indexed: bool,
+    in_turn: bool,
     checkpoints: Mapping[str, Any] | None,
 ) -> None:
     metadata = template.get("metadata") or {}
@@ -198,12 +222,15 @@ def _mark_template(
     spec["schedulerName"] = names.CHAKRA
     spec.setdefault("restartPolicy", "Never")
     ours = _environment(run, indexed=indexed, with_checkpoints=checkpoints is not None)
+    peers = {} if in_turn else _peers(run, spec.get("subdomain") if indexed else None)
     for container in spec["containers"]:
         taken = {variable["name"] for variable in ours}
         theirs = [variable for variable in container.get("env") or () if variable["name"] not in taken]
         if all(variable["name"] not in reporting for variable in theirs):
             theirs = [*_variables(reporting), *theirs]
-        container["env"] = [*ours, *theirs]  # ours first, so that theirs may refer to them
+        named = {variable["name"] for variable in theirs}
+        told = _variables({name: value for name, value in peers.items() if name not in named})
+        container["env"] = [*ours, *told, *theirs]  # ours first, so that theirs may refer to them
     if checkpoints is not None:
         spec["volumes"] = [*(spec.get("volumes") or ()), {"name": CHECKPOINT_VOLUME, **checkpoints}]
         mount = {
@@ -233,6 +260,23 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
     if with_checkpoints:
         variables["STARBURST_CHECKPOINT_DIR"] = CHECKPOINT_DIR
     return _variables(variables)
+
+
+def _peers(run: Run, subdomain: str | None) -> dict[str, Any]:
+    """What a task of a gang is told of the others, unless its user says so; of an array's job, nothing.
+
+    `subdomain`: the user's headless Service, in which pods of an Indexed Job have names; without one, nobody
+    knows the address of the first pod before it is there.
+    """
+    size = len(run.slots)
+    if size == 1:
+        return {}
+    rank = _field(f"metadata.annotations['{names.RANK}']")
+    first = f"{object_name(run.job.id, run.attempt)}-0.{subdomain}"
+    known: dict[str, Any] = {**gang_variables(first, POD_PORT, size, "")}
+    known |= {"RANK": rank, "NODE_RANK": rank, "SKYPILOT_NODE_RANK": rank, "SKYPILOT_NUM_NODES": str(size)}
+    known["SKYPILOT_NUM_GPUS_PER_NODE"] = str(run.slots[0].resources.gpus)
+    return known if subdomain else {name: value for name, value in known.items() if "MASTER" not in name}
 
 
 def _variables(variables: Mapping[str, Any]) -> list[Object]:

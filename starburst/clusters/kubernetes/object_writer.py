@@ -7,8 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 from starburst.aio import TaskSet
+from starburst.clusters.kubernetes.adoption.holds import SUSPENDED, SUSPENDED_BY_USER, is_suspended_now
 from starburst.clusters.kubernetes.logs import LogKeeper
 from starburst.clusters.kubernetes.manifest import (
+    is_managed,
     job_object,
     made_anew,
     namespace_of,
@@ -61,19 +63,32 @@ class ObjectWriter:
     async def start(self, api: Api, features: Features, run: Run, why: str) -> None:
         """Create or mark the object of a run; `why` is the decision, in a sentence. See `RunSite.start`."""
         try:
-            if run.workload.adopted is not None:
-                await self._place(api, features, run, run.workload.adopted, why)
-            else:
+            adopted = run.workload.adopted
+            if adopted is None:
                 await self._create(api, features, run, why)
+            elif not is_managed(run.workload):
+                await self._place(api, features, run, adopted, why)
+            elif await self._is_there(api, adopted):
+                await self._create(api, features, run, why)
+            else:
+                self._unwanted(run)
         except ApiError as error:
             if not is_final(error) and not is_full(error):
                 raise
             end = RunEnd.REFUSED if is_final(error) else RunEnd.NOT_STARTED
             self._report(RunEnded(run.job.id, run.attempt, end, message=words(error)))
 
+    async def _is_there(self, api: Api, adopted: Adopted) -> bool:
+        """Whether the very Job that its user made is there, and stays."""
+        there = await api.find(_resource(adopted.kind), adopted.namespace, adopted.name)
+        metadata = {} if there is None else there["metadata"]
+        return metadata.get("uid") == adopted.uid and "deletionTimestamp" not in metadata
+
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
         namespace = namespace_of(run.workload, self._tenancy.namespace)
-        why_not = await not_entitled(api, self._tenancy, run, namespace)
+        # Whoever makes a Job in a cluster may have there what it asks for.
+        adopted = run.workload.adopted is not None
+        why_not = "" if adopted else await not_entitled(api, self._tenancy, run, namespace)
         if why_not:
             message = f"its submitter may not have that in the cluster: {why_not}"
             self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
@@ -120,7 +135,12 @@ class ObjectWriter:
             return self._unwanted(run)
         if labels.get(names.CONTROLLER, self._controller) != self._controller:
             return self._unwanted(run)  # another Starburst was the first to mark it
-        marks = {**placed(run, why), names.ADOPTED: "true", names.STOPPING: None}
+        if is_suspended_now(_view(adopted.kind, there)):
+            kept = {"metadata": {"uid": there["metadata"]["uid"], "annotations": {names.KEPT: SUSPENDED}}}
+            await api.patch(resource, adopted.namespace, adopted.name, kept)
+            held = RunEnded(run.job.id, run.attempt, RunEnd.SUSPENDED, message=SUSPENDED_BY_USER)
+            return self._report(held)
+        marks = {**placed(run, why), names.ADOPTED: "true", names.STOPPING: None, names.KEPT: None}
         body: Object = {"metadata": {"uid": there["metadata"]["uid"], "labels": ours, "annotations": marks}}
         if adopted.kind == "Job":
             limit_s = run.workload.time_limit_s
@@ -188,9 +208,7 @@ class ObjectWriter:
             await self._end_strays(api, namespace, key, active, grace_s)
             return
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
-        marks = {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip()}
-        if view.annotations.get(names.STOPPING, "").startswith(f"{key[1]} "):
-            del marks[names.STOPPING]  # the first call decides
+        marks = _end_marks(view, key, how, why, adopted=adopted)
         body["metadata"] = {"annotations": marks, "uid": view.uid}
         try:
             await api.patch(resource, namespace, name, body)
@@ -220,6 +238,10 @@ class ObjectWriter:
             grace = max(1, math.ceil(grace_s))
             await api.delete(PODS, pod.namespace, pod.name, uid=pod.uid, grace_s=grace)
 
+    def object_of(self, key: RunKey) -> tuple[str, str, str]:
+        """Kind, namespace and name of the object of a run of which nothing was seen."""
+        return self._object_of(key, None)[:3]
+
     def _object_of(self, key: RunKey, seen: RunObject | None) -> tuple[str, str, str, bool]:
         """Kind, namespace and name of a run's object, if possible as `seen`, and whether a user made it."""
         if seen is not None:
@@ -227,7 +249,7 @@ class ObjectWriter:
             return kind, *seen.view.key, seen.view.name != object_name(*key)
         submission = self._desk.submission(key[0])
         workload = None if submission is None else submission.workload
-        if workload is not None and workload.adopted is not None:
+        if workload is not None and workload.adopted is not None and not is_managed(workload):
             found = workload.adopted
             return found.kind, found.namespace, found.name, True
         default = self._tenancy.namespace
@@ -265,6 +287,22 @@ class ObjectWriter:
 
 def _view(kind: str, there: Object) -> JobView | PodView:
     return read_job(there) if kind == "Job" else read_pod(there)
+
+
+def _end_marks(
+    view: JobView | PodView, key: RunKey, how: RunEnd, why: str, *, adopted: bool
+) -> dict[str, str | None]:
+    """The annotations of a run that is being ended; the first call decides how that counts.
+
+    An adopted Job that its user suspended is noted as kept, unless its user has resumed it since.
+    """
+    begun = view.annotations.get(names.STOPPING, "")
+    if not begun.startswith(f"{key[1]} "):
+        kept = {names.KEPT: SUSPENDED} if how is RunEnd.SUSPENDED and adopted else {}
+        return {names.NODES: "", names.STOPPING: f"{key[1]} {how.value} {why}".rstrip(), **kept}
+    if isinstance(view, JobView) and not view.suspended:
+        return {names.NODES: "", names.KEPT: None}
+    return {names.NODES: ""}
 
 
 def _resource(kind: str) -> Resource:

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 
 import structlog
 
+from starburst.clusters.kubernetes.adoption.holds import SUSPENDED
 from starburst.clusters.kubernetes.manifest import withdrawn
+from starburst.clusters.kubernetes.object_status import job_status, live_status, pod_status, site_of
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.sweeper import is_run_of
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import Changes
 from starburst.domain.job import Phase, Site
@@ -40,6 +43,7 @@ REASONS: Mapping[str, str] = {
     "returning": "Returned",
     "stopping": "Stopping",
     "lost": "Lost",
+    "suspended": "Suspended",
     "stalled": "HeldUp",
     "goes-on": "GoesOn",
     "not-started": "NotStarted",
@@ -54,9 +58,6 @@ CONDITIONS = ("Queued", "Placed", "Offloaded")
 
 #: Wall seconds between writes to one object; between tries that fail twice as long each time, up to a minute.
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
-#: After this long a write to a status is looked at again: Job controllers of old servers overwrite it with
-#: what they read before. Wall seconds.
-CHECK_S = 10.0
 
 
 class StatusWriter:
@@ -73,14 +74,17 @@ class StatusWriter:
         #: Adopted objects by job.
         self._objects: dict[str, JobView | PodView] = {}
         self._reasons: dict[str, str] = {}
-        #: State and reason that an object is known to show, and when it was last written to (loop's time).
-        self._shown: dict[str, tuple[str, str]] = {}
+        #: When an object was last written to (loop's time).
         self._written: dict[str, float] = {}
         #: Tries in a row that failed, by job.
         self._failures: dict[str, int] = {}
         #: Jobs that wait for the last pods of an object, by its uid.
         self._emptying: dict[str, str] = {}
         self._asked: dict[str, None] = {}
+        #: Jobs of ended runs of submitted jobs that vanish sooner once their end is stored, by job.
+        self._vanishing: dict[str, JobView] = {}
+        #: Jobs whose hold is to be noted on their objects.
+        self._to_keep: set[str] = set()
         self._wake = asyncio.Event()
 
     def found(self, job_id: str, view: JobView | PodView) -> None:
@@ -93,13 +97,20 @@ class StatusWriter:
         if not gone and names.ADOPTED in view.annotations and self._registry.is_ours(view):
             self._objects[job_id] = view
             self.look(job_id)
+        elif _is_to_vanish(view) and self._registry.is_ours(view):
+            assert isinstance(view, JobView)
+            if gone:
+                self._vanishing.pop(job_id, None)
+            else:
+                self._vanishing[job_id] = view
+                self.look(job_id)
         elif gone and job_id in self._objects and self._objects[job_id].uid == view.uid:
             self.forget(job_id)
             self._emptying.pop(view.uid, None)
 
     def forget(self, job_id: str) -> None:
         """Write nothing more to the object of this job: it is gone, or another Starburst's."""
-        for known in (self._objects, self._reasons, self._shown, self._written, self._failures):
+        for known in (self._objects, self._reasons, self._written, self._failures):
             known.pop(job_id, None)
 
     def pod_ended(self, owner: str) -> None:
@@ -119,13 +130,23 @@ class StatusWriter:
             kind: EventType = "Warning" if decision.kind in WARNINGS else "Normal"
             self._recorder.put(reference_to(view), kind, reason, decision.reason)
         for job_id in changes.jobs:
-            if job_id in self._objects:
+            if job_id in self._objects or job_id in self._vanishing:
                 self.look(job_id)
 
     def look(self, job_id: str) -> None:
         """Have an object compared with its job."""
         self._asked[job_id] = None
         self._wake.set()
+
+    def keep(self, job_id: str) -> None:
+        """Have it noted on its object that a job is held because that is suspended."""
+        self._to_keep.add(job_id)
+        self.look(job_id)
+
+    def is_suspended(self, job_id: str) -> bool:
+        """Whether the managed Job of a job is suspended, so that no run of it should live."""
+        view = self._objects.get(job_id)
+        return isinstance(view, JobView) and view.managed and view.suspended
 
     def look_at_all(self) -> None:
         """Compare all objects, after a start."""
@@ -155,6 +176,8 @@ class StatusWriter:
         asyncio.get_running_loop().call_later(pause_s, self.look, job_id)
 
     async def _mend(self, job_id: str) -> None:
+        if job_id in self._vanishing:
+            await self._let_vanish(self._vanishing[job_id], job_id)
         view = self._objects.get(job_id)
         if view is None or view.deleting or (_ended(view) and names.LOGS in view.annotations):
             return
@@ -166,16 +189,24 @@ class StatusWriter:
         elif record.phase.is_end:
             await self._end(view, record)
         else:
-            if isinstance(view, JobView) and is_away(record) and not view.withdrawn:
+            if isinstance(view, JobView) and is_away(record) and not (view.withdrawn or view.managed):
                 await self._withdraw(view)
-            if names.KEPT in view.annotations and record.phase is not Phase.HELD:
-                await self._no_more_kept(view)
+            await self._note_hold(view, record)
             await self._show(view, record)
 
-    async def _no_more_kept(self, view: JobView | PodView) -> None:
-        """Whoever holds the job from now on is its user, and releases it."""
-        body = {"metadata": {"uid": view.uid, "annotations": {names.KEPT: None}}}
-        await self._api.patch(_resource(view), view.namespace, view.name, body)
+    async def _note_hold(self, view: JobView | PodView, record: JobRecord) -> None:
+        """Note what its job is held for; once it is released, its user holds it by other means only."""
+        noted = names.KEPT in view.annotations
+        annotations: Object = {}
+        if record.phase is not Phase.HELD and noted and not record.alive:
+            # Without nodes it counts as suspended by Starburst, which resumes it.
+            annotations = {names.KEPT: None, **({names.NODES: ""} if is_suspended(view) else {})}
+        elif record.phase is Phase.HELD and record.id in self._to_keep and not noted:
+            annotations = {names.KEPT: SUSPENDED}
+        self._to_keep.discard(record.id)
+        if annotations:
+            body = {"metadata": {"uid": view.uid, "annotations": annotations}}
+            await self._api.patch(_resource(view), view.namespace, view.name, body)
 
     async def _withdraw(self, view: JobView) -> None:
         """Take the pods of a Job away and keep the Job, since it is not to run here."""
@@ -185,64 +216,78 @@ class StatusWriter:
     async def _end(self, view: JobView | PodView, record: JobRecord) -> None:
         """Write the end of a job that did not end here, once nothing of it is left here."""
         if isinstance(view, JobView):
-            if not view.withdrawn:
+            if not (view.withdrawn or view.managed):
                 await self._withdraw(view)  # the change brings us back
             elif self._registry.has_active_pods(view.uid):
                 self._emptying[view.uid] = record.id
             else:
                 self._emptying.pop(view.uid, None)
-                body = {"status": job_status(view, record, len(record.job.tasks), api_time(time.time()))}
+                unit = self._registry.get((record.id, record.attempt)) if view.managed else None
+                run = unit.view if unit is not None and isinstance(unit.view, JobView) else None
+                status = job_status(view, record, len(record.job.tasks), api_time(time.time()), run)
+                body = {"status": status}
                 await self._api.patch(JOBS, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         elif not view.node:
             body = {"status": pod_status(record)}
             await self._api.patch(PODS, view.namespace, view.name, body, sub="status")
 
+    async def _let_vanish(self, view: JobView, job_id: str) -> None:
+        """Give the Job of an ended run the time to live that its user wrote."""
+        record, key = self._desk.record(job_id), self._registry.key_of(view)
+        if record is None or key is None or is_run_of(record, key):
+            return  # its end is not stored yet
+        body = {"metadata": {"uid": view.uid, "annotations": {names.TTL: None}}, **_time_to_live(view)}
+        await self._api.patch(JOBS, view.namespace, view.name, body)
+        self._vanishing.pop(job_id, None)
+
     async def _note_end(self, view: JobView | PodView, record: JobRecord) -> None:
         if not record.phase.is_end:
             return
-        annotations = {
+        annotations: Object = {
             names.LOGS: f"starburst logs {record.id}",
             names.EXIT_CODE: "" if record.exit_code is None else str(record.exit_code),
-            names.DECISION: f"{record.message}; ran in the {_where(record)}",
+            names.DECISION: f"{record.message}; ran in the {site_of(record)}",
         }
-        body = {"metadata": {"annotations": annotations}}
+        if names.TTL in view.annotations:
+            annotations[names.TTL] = None
+        body = {"metadata": {"uid": view.uid, "annotations": annotations}, **_time_to_live(view)}
         await self._api.patch(_resource(view), view.namespace, view.name, body)
 
     async def _show(self, view: JobView | PodView, record: JobRecord) -> None:
         """The condition that is true now, and the last reason, where `kubectl describe` shows them.
 
-        What was written is known to be there once it was read: until then this is done again.
+        What was written is known to be there once the watch brings it: Job controllers of old servers
+        overwrite a status with what they read before.
         """
         state = "Offloaded" if is_away(record) else "Placed" if record.alive else "Queued"
         reason = self._reasons.get(record.id, record.message)
-        if self._shown.get(record.id) == (state, reason):
+        status: Object = {}
+        if isinstance(view, JobView) and view.managed:
+            status = live_status(view, record, len(record.job.tasks), api_time(time.time()))
+        conditions = _conditions(view, state, reason)
+        if conditions:
+            status["conditions"] = conditions
+        decision = view.annotations.get(names.DECISION, "")
+        if not status and reason in ("", decision):
             return
         loop = asyncio.get_running_loop()
         rest_s = self._written.get(record.id, loop.time() - PAUSE_S) + PAUSE_S - loop.time()
         if rest_s > 0:
             loop.call_later(rest_s, self.look, record.id)
             return
-        resource, mine = _resource(view), {"uid": view.uid}
-        there = await self._api.get(resource, view.namespace, view.name)
-        conditions = _conditions(there, state, reason)
-        decision = (there["metadata"].get("annotations") or {}).get(names.DECISION, "")
-        if not conditions and reason in ("", decision):
-            self._shown[record.id] = (state, reason)
-            return
         self._written[record.id] = loop.time()
-        if conditions:
-            body: Object = {"metadata": mine, "status": {"conditions": conditions}}
+        resource, mine = _resource(view), {"uid": view.uid}
+        if status:
+            body: Object = {"metadata": mine, "status": status}
             await self._api.patch(resource, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
         if reason not in ("", decision):
             body = {"metadata": {**mine, "annotations": {names.DECISION: reason}}}
             await self._api.patch(resource, view.namespace, view.name, body)
-        loop.call_later(CHECK_S, self.look, record.id)
 
 
-def _conditions(there: Object, state: str, reason: str) -> list[Object]:
+def _conditions(view: JobView | PodView, state: str, reason: str) -> list[Object]:
     """The conditions of an object that have to be changed."""
-    known = {found["type"]: found for found in (there.get("status") or {}).get("conditions") or ()}
-    now = api_time(time.time())
+    known, now = dict(view.conditions), api_time(time.time())
     return [
         {
             "type": kind,
@@ -252,46 +297,30 @@ def _conditions(there: Object, state: str, reason: str) -> list[Object]:
             "lastTransitionTime": now,
         }
         for kind, status in ((f"starburst.io/{name}", str(name == state)) for name in CONDITIONS)
-        if known.get(kind, {}).get("status") != status
+        if known.get(kind) != status
     ]
+
+
+def _is_to_vanish(view: JobView | PodView) -> bool:
+    """Whether a Job has ended whose time to live is put aside."""
+    return isinstance(view, JobView) and bool(view.end) and names.TTL in view.annotations
+
+
+def _time_to_live(view: JobView | PodView) -> Object:
+    """The patch of its spec that puts a Job's time to live back; users may write any text there."""
+    text = view.annotations.get(names.TTL, "")
+    ours = isinstance(view, JobView) and text.isdecimal() and len(text) < 10
+    return {"spec": {"ttlSecondsAfterFinished": int(text)}} if ours else {}
+
+
+def is_suspended(view: JobView | PodView) -> bool:
+    """Whether it is a suspended Job."""
+    return isinstance(view, JobView) and view.suspended
 
 
 def is_away(record: JobRecord) -> bool:
     """Whether a job is in the cloud, or on its way there."""
     return record.phase is Phase.OFFLOADING or (record.alive and record.site is Site.CLOUD)
-
-
-def job_status(view: JobView, record: JobRecord, tasks: int, now: str) -> Object:
-    """The end of a Job as its controller would write it, with the condition before it that 1.31 asks for."""
-    done = record.phase is Phase.SUCCEEDED
-    before, end = ("SuccessCriteriaMet", "Complete") if done else ("FailureTarget", "Failed")
-    reason = "Cancelled" if record.phase is Phase.CANCELLED else f"RanIn{_where(record).title()}"
-    conditions = [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": reason,
-            "message": record.message,
-            "lastProbeTime": now,
-            "lastTransitionTime": now,
-        }
-        for kind in (before, end)
-    ]
-    status: Object = {"conditions": conditions, "active": 0}
-    status.update({"succeeded": tasks, "completionTime": now} if done else {"failed": 1})
-    if view.started_at is None:
-        status["startTime"] = now
-    return status
-
-
-def pod_status(record: JobRecord) -> Object:
-    """The end of a Pod that no kubelet ran."""
-    phase = "Succeeded" if record.phase is Phase.SUCCEEDED else "Failed"
-    return {"phase": phase, "reason": f"RanIn{_where(record).title()}", "message": record.message}
-
-
-def _where(record: JobRecord) -> str:
-    return "cluster" if record.site is None else record.site.value
 
 
 def _ended(view: JobView | PodView) -> bool:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from starburst.aio import TaskSet, first_of
 from starburst.clusters.kubernetes.adoption.adoption import Adoption
 from starburst.clusters.kubernetes.adoption.holds import Holds
-from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
+from starburst.clusters.kubernetes.runs.vanished import Vanished
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.volume_rules import VolumeRules
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnd, RunEnded, SiteSynced
@@ -27,6 +29,8 @@ from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import CLAIMS, JOBS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Object, Resource
 from starburst.kube.volumes.views import read_claim, read_class, read_volume
 from starburst.runs.ports import AdoptionPort, Report
+
+log = structlog.get_logger()
 
 #: Changes are gathered for this long before nodes and runs are reported. Wall seconds.
 GATHER_S = 0.05
@@ -48,8 +52,8 @@ class ClusterWatcher:
         registry: RunRegistry,
         status_writer: StatusWriter,
         adoption: Adoption,
-        rights: OffloadRights,
         sweeper: Sweeper,
+        vanished: Vanished,
         report: Report,
     ) -> None:
         self._api = api
@@ -57,12 +61,13 @@ class ClusterWatcher:
         self._registry = registry
         self._status_writer = status_writer
         self._adoption = adoption
-        self._rights = rights
+        self._rights = adoption.rights
         self._sweeper = sweeper
+        self._vanished = vanished
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
         self.volumes = VolumeRules(desk, registry)
-        self._holds = Holds(desk, registry, report)
+        self._holds = Holds(desk, registry, report, status_writer.keep)
         self._evictions = Evictions(api, self._judged)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
@@ -72,6 +77,8 @@ class ClusterWatcher:
         self._follow_lists({(VOLUMES.plural, ""), (STORAGE_CLASSES.plural, "")})
         #: The watches of Jobs, by namespace.
         self._job_watches = TaskSet()
+        #: Jobs whose ends were learnt from events.
+        self._ended: set[str] = set()
         #: Jobs to be cancelled that the core has not taken up yet.
         self._unwanted: set[str] = set()
 
@@ -265,6 +272,7 @@ class ClusterWatcher:
                 self._keep_failed(event)
             if not self._synced:
                 self._synced = True
+                await self._report_vanished()
                 self._report_synced()
 
     def _keep_failed(self, event: Event) -> None:
@@ -275,6 +283,20 @@ class ClusterWatcher:
         if run is not None and run.adopted and isinstance(run.view, JobView) and run.view.end == "Failed":
             again = event.end in (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
             self._rights.keep(event.job_id, FAILED_JOB if again else "")
+
+    async def _report_vanished(self) -> None:
+        """Report the ends of runs whose Jobs went away meanwhile, as far as events tell of them."""
+        known = self._registry.known() | self._registry.orphans()
+        uids = {job_id: adopted.uid for job_id, adopted in self._desk.adopted().items()}
+        keys = [
+            (record.id, record.attempt)
+            for record in map(self._desk.record, self._desk.on_cluster())
+            if record is not None and (record.id, record.attempt) not in known
+        ]
+        for end in await self._vanished.ends(keys, uids):
+            log.info("ended-and-vanished", job=end.job_id, attempt=end.attempt)
+            self._ended.add(end.job_id)
+            self._report(end)
 
     def _report_synced(self) -> None:
         """Everything has been listed: what is missing is gone."""
@@ -288,7 +310,9 @@ class ClusterWatcher:
         """Cancel jobs whose objects were deleted while Starburst was down."""
         there = self._adoption.uids()
         for job_id, adopted in self._desk.adopted().items():
-            if adopted.uid in there or self._may_be_made_anew(job_id, adopted.kind):
+            if job_id in self._ended or adopted.uid in there:
+                continue
+            if self._may_be_made_anew(job_id, adopted.kind):
                 continue
             why = self._why_taken(job_id) if adopted.kind == "Pod" else ""
             record = self._desk.record(job_id)

@@ -16,6 +16,8 @@ class Slot:
     rank: int
     where: str
     resources: Resources
+    #: The machine within an instance of several, from 0.
+    node: int = 0
 
 
 def places(slots: Sequence[Slot]) -> Sequence[str]:
@@ -59,6 +61,8 @@ class LaunchInstance:
 
     instance_id: str
     offer_name: str
+    #: Number of machines of this offer that are launched as one.
+    nodes: int = 1
 
     @property
     def key(self) -> str:

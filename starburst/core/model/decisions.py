@@ -75,7 +75,8 @@ def _machines(n: Numbers) -> str:
     rate = f"{n['offers']} at {usd(n['rate'])}/h"
     if n.get("joins"):
         return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
-    return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}"
+    why = f": {n['gang']}" if n.get("gang") else ""
+    return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}{why}"
 
 
 def _company(n: Numbers) -> str:
@@ -143,6 +144,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"jobs there are done ({usd(n['rate'])}/h less when they have moved), at a cost of {usd(n['costs'])}"
     ),
     "unmoved": lambda n: f"does not move after all: {n['why']}",
+    "suspended": lambda n: f"run {n['attempt']} was ended, as {n['message']}",
     "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
     "not-started": lambda n: (
         f"was not started on {n['where']}: {n['message']}; it is tried again in {_span(n, 'pause_s')}"

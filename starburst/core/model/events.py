@@ -19,6 +19,7 @@ class RunEnd(str, Enum):
     OUT_OF_TIME = "out-of-time"  # at its time limit, with an exit code
     STOPPED = "stopped"  # by a request of the scheduler
     LOST = "lost"  # known dead without a result: its machine or supervisor failed
+    SUSPENDED = "suspended"  # known dead: its user keeps it from running until it is released
     DISPLACED = "displaced"  # known dead: its site took its place (eviction, drain, no room after all)
     REFUSED = "refused"  # cannot be started; a retry would not help
     NOT_STARTED = "not-started"  # known dead and never began: its site refused the start for now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from starburst.core.model.actions import Slot
@@ -113,7 +113,7 @@ class Capacity:
             return None if name is None else (Slot(0, name, job.tasks[0]),)
         slots: list[Slot] = []
         for rank, demand in enumerate(job.tasks):
-            name = self._best(demand, job)
+            name = self._best(demand, job, {slot.where for slot in slots} if job.spread else ())
             if name is None:
                 break
             slots.append(Slot(rank, name, demand))
@@ -145,7 +145,7 @@ class Capacity:
         taken: dict[str, Resources] = {}
         for demand in job.tasks:
             for name, state in self._states.items():
-                if not _suits(state.node, demand, job):
+                if not _suits(state.node, demand, job) or (job.spread and name in taken):
                     continue
                 room = self.free(name) + freed(name) - taken.get(name, NOTHING)
                 if demand.fits(room if state.others else replace(room, others=())):
@@ -206,14 +206,17 @@ class Capacity:
         twin._plain = {name: twin._states[name] for name in self._plain}
         return twin
 
-    def _best(self, demand: Resources, job: Job) -> str | None:
+    def _best(self, demand: Resources, job: Job, besides: Collection[str] = ()) -> str | None:
+        """The node with the best score that has room, none of `besides`; None if none has room."""
         if self._plain and not demand.gpus:
-            plain = self._best_of(self._plain, demand, job)
+            plain = self._best_of(self._plain, demand, job, besides)
             if plain is not None:
                 return plain
-        return self._best_of(self._states, demand, job)
+        return self._best_of(self._states, demand, job, besides)
 
-    def _best_of(self, states: dict[str, _NodeState], demand: Resources, job: Job) -> str | None:
+    def _best_of(
+        self, states: dict[str, _NodeState], demand: Resources, job: Job, besides: Collection[str]
+    ) -> str | None:
         gpus, cpu, memory = want = amount(demand)
         score = self._score
         closed = self._kept if job.id != self._kept_for else ()
@@ -222,7 +225,7 @@ class Capacity:
             free = state.free
             if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
                 continue
-            if closed and name in closed:
+            if (closed and name in closed) or (besides and name in besides):
                 continue
             if state.others and state.lacks_others(demand):
                 continue

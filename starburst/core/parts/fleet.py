@@ -4,112 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
-from starburst.domain.resources import Resources, total
+from starburst.domain.resources import Resources
 from starburst.domain.value import value
-from starburst.policy.cost_allocation import Use, divide
+from starburst.policy.packing.gangs import GangMachine, gang_machine
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
-
-OPEN_PHASES = (InstancePhase.LAUNCHING, InstancePhase.READY)
-
-
-@dataclass(slots=True)
-class InstanceRecord:
-    """State of one instance. Its id is its launch intent. Times are scheduler seconds."""
-
-    id: str
-    offer: Offer
-    #: Dollars per hour used for its bill; an unknown price is replaced by the highest known one.
-    rate: Money
-    requested_at: float
-    phase: InstancePhase = InstancePhase.LAUNCHING
-    launched_at: float | None = None
-    ended_at: float | None = None
-    preempted: bool = False
-    micro_usd: int = 0
-    #: Since when it does not answer although the cloud reports it as running.
-    unreachable_since: float | None = None
-    #: Since when it answers and starts no work; this is permanent.
-    unfit_since: float | None = None
-    #: Jobs that hold it, in order of assignment.
-    job_ids: list[str] = field(default_factory=list)
-    #: All jobs that share its bill, including those that have left it.
-    billed_to: list[str] = field(default_factory=list)
-    #: Resources that each of its jobs holds.
-    held: dict[str, Resources] = field(default_factory=dict)
-    #: Share and time interval of each use, by which the bill is divided (policy/cost_allocation.py).
-    uses: list[Use] = field(default_factory=list)
-
-    def cost(self, now: float) -> Money:
-        """Its cost up to `now`."""
-        if self.launched_at is None:
-            return Money()
-        until = self.ended_at if self.ended_at is not None else now
-        return self.rate.for_seconds(max(0.0, until - self.launched_at))
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether it is launching or ready, and neither unreachable nor unfit."""
-        heard_of = self.unreachable_since is None and self.unfit_since is None
-        return self.phase in OPEN_PHASES and heard_of
-
-    @property
-    def present(self) -> list[Use]:
-        """The uses that have not ended."""
-        return [use for use in self.uses if use.until == inf]
-
-    def share_of(self, demand: Resources) -> float:
-        """The demand's largest fraction of the instance over GPUs, CPUs and memory."""
-        return demand.largest_share(self.offer.resources)
-
-    @property
-    def free(self) -> Resources:
-        """Resources that no job holds."""
-        return self.offer.resources - total(self.held.values())
-
-    def shares(self, now: float) -> dict[str, int]:
-        """Its cost up to `now`, divided among the jobs it is billed to, micro-dollars."""
-        micro_usd = self.cost(now).micro_usd
-        if len(self.billed_to) == 1:
-            return {self.billed_to[0]: micro_usd}
-        since = 0.0 if self.launched_at is None else self.launched_at
-        until = now if self.ended_at is None else self.ended_at
-        return _split(micro_usd, dict.fromkeys(self.billed_to, 0.0) | self.seconds(since, until))
-
-    def seconds(self, since: float, until: float, uses: Sequence[Use] | None = None) -> dict[str, float]:
-        """The seconds from `since` to `until`, divided among the jobs; `uses` replaces the recorded uses."""
-        if len(self.billed_to) == 1:
-            return {self.billed_to[0]: max(0.0, until - since)}
-        if not self.uses and until > since:  # stored by a version that recorded no uses
-            return dict.fromkeys(self.billed_to, (until - since) / len(self.billed_to or (1,)))
-        return divide(self.uses if uses is None else uses, since, until)
-
-    def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> bool:
-        """Assign exactly these slots to a job; returns whether the bill is new to the job."""
-        if job_id in self.job_ids:
-            self.leave(job_id, now)
-        self.job_ids.append(job_id)
-        held = self.held[job_id] = total([slot.resources for slot in slots])
-        self.uses.append(Use(job_id, self.share_of(held), now))
-        if job_id in self.billed_to:
-            return False
-        self.billed_to.append(job_id)
-        return True
-
-    def leave(self, job_id: str, now: float) -> None:
-        """Remove a job from the instance."""
-        self.job_ids.remove(job_id)
-        self.held.pop(job_id, None)
-        for n, use in enumerate(self.uses):
-            if use.until == inf and use.job_id == job_id:
-                self.uses[n] = Use(job_id, use.share, use.since, max(use.since, now))
 
 
 @value
@@ -135,6 +41,8 @@ class Packed:
     bills: dict[str, int] = field(default_factory=dict)
     #: Job → why no offer holds it.
     lacking: dict[str, str] = field(default_factory=dict)
+    #: Gang → why it gets the machines that it gets.
+    whys: dict[str, str] = field(default_factory=dict)
 
 
 class Fleet:
@@ -157,7 +65,7 @@ class Fleet:
         #: Total bill of ended instances.
         self.settled = Money()
         #: Cache of `price`, and the version of the throughput table and the offers that it is valid for.
-        self._priced: dict[tuple[tuple[Resources, ...], OfferRules, str], list[Offer] | str] = {}
+        self._priced: dict[tuple[tuple[Resources, ...], OfferRules, str, bool], list[Offer] | str] = {}
         self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
         #: The packer's state from the last consolidation.
         self.memory = Memory()
@@ -181,15 +89,15 @@ class Fleet:
         if offer.price_per_hour is not None:
             return offer.price_per_hour
         known = [o.price_per_hour for o in self.offers.values() if o.price_per_hour is not None]
-        return max(known, default=Money())
+        return max(known, default=Money()) * offer.nodes
 
     def price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         """The offers that a job alone would get, one per instance, or the reason why none holds it.
 
-        The result depends only on the job's demand, the offers and the throughput table, and is cached until
-        the offers or the table change.
+        A gang gets one instance, of one machine or several. The result depends only on the job's demand, the
+        offers and the throughput table, and is cached until the offers or the table change.
         """
-        asked = (job.tasks, job.offer_rules, self.speeds.name_of(job))
+        asked = (job.tasks, job.offer_rules, self.speeds.name_of(job), job.spread)
         basis = (self.speeds.table.version, tuple(offers))
         if basis != self._priced_for:
             self._priced_for, self._priced = basis, {}
@@ -199,6 +107,9 @@ class Fleet:
         return found
 
     def _price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
+        if len(job.tasks) > 1:
+            found = self._gang_machine(job, offers)
+            return found if isinstance(found, str) else [found.offer]
         tasks = self._tasks(job, None)
         offers = _by_zone(offers, tasks)
         plan = self._packer.plan(Situation(tasks, self._within(offers), throughput=self.speeds.table))
@@ -206,6 +117,17 @@ class Fleet:
             return [launch.offer for launch in plan.launches]
         if self.ceiling is None or self._packer.plan(Situation(tasks, offers)).unplaced:
             return plan.unplaced[0][1]
+        return self._too_dear()
+
+    def _gang_machine(self, job: Job, offers: Iterable[Offer]) -> GangMachine | str:
+        tasks = self._tasks(job, None)
+        offers = _by_zone(offers, tasks)
+        found = gang_machine(tasks, self._within(offers), spread=job.spread)
+        if self.ceiling is None or not isinstance(found, str):
+            return found
+        return found if isinstance(gang_machine(tasks, offers, spread=job.spread), str) else self._too_dear()
+
+    def _too_dear(self) -> str:
         return f"no offer that holds it is known to cost {self.ceiling}/h or less (cloud.max_usd_per_hour)"
 
     def _within(self, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
@@ -225,16 +147,18 @@ class Fleet:
         """Assign slots to jobs that leave together.
 
         A job joins an instance that other jobs need for longer anyway, at no additional cost (the rule of
-        Stratus' runtime bins, section 4). For the remaining jobs together the packer plans what to rent.
-        `busy_until` gives the expected end of the last job on each instance.
+        Stratus' runtime bins, section 4). For the remaining jobs together the packer plans what to rent; a
+        gang gets an instance of its own, which other jobs may join if it is one machine. `busy_until` gives
+        the expected end of the last job on each instance.
         """
         packed, rest = Packed(), []
         for leaver in leavers:
             slots = self.join(leaver, busy_until) if self.shares else ()
             if slots:
                 packed.joined.add(leaver.job.id)
-                packed.bills[leaver.job.id] = self.hold(leaver.job.id, slots, now)
-                packed.slots[leaver.job.id] = slots
+                self._assign(leaver.job.id, slots, packed, now)
+            elif len(leaver.job.tasks) > 1:
+                self._rent_gang(leaver.job, packed, now)
             else:
                 rest.append(leaver)
         if rest:
@@ -245,24 +169,40 @@ class Fleet:
         """Assign slots to jobs that share no instance: each gets what it would get alone (`price`)."""
         packed, offers = Packed(), self.available(now)
         for job in jobs:
+            if len(job.tasks) > 1:
+                self._rent_gang(job, packed, now)
+                continue
             chosen = self.price(job, offers)
             if isinstance(chosen, str):
                 packed.lacking[job.id] = chosen
                 continue
-            slots = []
-            for rank, offer in enumerate(chosen):
-                record = self.launch(offer, now)
-                packed.launched[record.id] = record
-                slots.append(Slot(rank, record.id, job.tasks[rank]))
-            packed.slots[job.id] = tuple(slots)
-            packed.bills[job.id] = self.hold(job.id, slots, now)
+            record = self.launch(chosen[0], now)
+            packed.launched[record.id] = record
+            self._assign(job.id, (Slot(0, record.id, job.tasks[0]),), packed, now)
         return packed
+
+    def _rent_gang(self, job: Job, packed: Packed, now: float) -> None:
+        """Assign slots on one new instance to all tasks of a job."""
+        chosen = self._gang_machine(job, self.available(now))
+        if isinstance(chosen, str):
+            packed.lacking[job.id] = chosen
+            return
+        record = self.launch(chosen.offer, now)
+        packed.launched[record.id] = record
+        packed.whys[job.id] = chosen.why
+        places = enumerate(zip(chosen.nodes, job.tasks, strict=True))
+        slots = tuple(Slot(rank, record.id, demand, node) for rank, (node, demand) in places)
+        self._assign(job.id, slots, packed, now)
+
+    def _assign(self, job_id: str, slots: tuple[Slot, ...], packed: Packed, now: float) -> None:
+        packed.slots[job_id] = slots
+        packed.bills[job_id] = self.hold(job_id, slots, now)
 
     def _rent(self, leavers: Sequence[Leaver], packed: Packed, now: float) -> None:
         tasks = tuple(task for leaver in leavers for task in self._tasks(leaver.job, leaver.until - now))
         offers = self._within(_by_zone(self.available(now), tasks))
         plan = self._packer.plan(Situation(tasks, offers, throughput=self.speeds.table, now=now))
-        packed.lacking = {task.job_id: lacking for task, lacking in reversed(plan.unplaced)}
+        packed.lacking |= {task.job_id: lacking for task, lacking in reversed(plan.unplaced)}
         slots: dict[str, list[Slot]] = {}
         for launch in plan.launches:
             here = [task for task in launch.tasks if task.job_id not in packed.lacking]
@@ -273,8 +213,7 @@ class Fleet:
             for task in here:
                 slots.setdefault(task.job_id, []).append(Slot(task.rank, record.id, task.resources))
         for job_id, found in slots.items():
-            packed.slots[job_id] = tuple(sorted(found, key=lambda slot: slot.rank))
-            packed.bills[job_id] = self.hold(job_id, packed.slots[job_id], now)
+            self._assign(job_id, tuple(sorted(found, key=lambda slot: slot.rank)), packed, now)
 
     def launch(self, offer: Offer, now: float) -> InstanceRecord:
         """Add an instance that no job holds yet."""
@@ -294,25 +233,27 @@ class Fleet:
         return plan
 
     def join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
-        """Slots on instances needed for longer anyway, tightest fit first; () if not all tasks fit."""
-        free = {
-            instance.id: instance.free
+        """Slots on an instance needed for longer anyway, the tightest fit; () if none holds all tasks.
+
+        An instance of several machines belongs to the gang that it was rented for.
+        """
+        if leaver.job.spread and len(leaver.job.tasks) > 1:
+            return ()
+        fitting = [
+            instance
             for instance in self.instances.values()
             if busy_until.get(instance.id, 0.0) >= leaver.until
             and instance.is_sound
+            and instance.offer.nodes == 1
             and instance.held.keys() == set(instance.job_ids)
             and instance.id not in leaver.shuns
             and leaver.job.offer_rules.admits(instance.offer)
-        }
-        slots = []
-        for rank, demand in enumerate(leaver.job.tasks):
-            fitting = [name for name, room in free.items() if demand.fits(room)]
-            if not fitting:
-                return ()
-            name = min(fitting, key=lambda n: free[n].largest_share(self.instances[n].offer.resources))
-            free[name] -= demand
-            slots.append(Slot(rank, name, demand))
-        return tuple(slots)
+            and leaver.job.resources.fits(instance.free)
+        ]
+        if not fitting:
+            return ()
+        place = min(fitting, key=lambda instance: instance.free.largest_share(instance.offer.resources))
+        return tuple(Slot(rank, place.id, demand) for rank, demand in enumerate(leaver.job.tasks))
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """Assign exactly these slots to the job; returns how many instances' bills are new to it."""
@@ -374,15 +315,3 @@ def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...
         return offers
     apart = (offer.in_zone(zone) for zone in zones for offer in offers)
     return (*offers, *(offer for offer in apart if offer is not None))
-
-
-def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Divide an integer in proportion to the weights, with an exact sum; equally if all weights are 0."""
-    whole = sum(weights.values())
-    if whole <= 0:
-        weights, whole = dict.fromkeys(weights, 1.0), float(len(weights))
-    parts = {name: int(amount * weight / whole) for name, weight in weights.items()}
-    rest = amount - sum(parts.values())
-    for name in sorted(parts, key=lambda name: parts[name] - amount * weights[name] / whole)[: abs(rest)]:
-        parts[name] += 1 if rest > 0 else -1
-    return parts

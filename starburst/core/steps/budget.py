@@ -18,7 +18,7 @@ from starburst.core.model.budget_values import SLACK, CapLedger, CapStatus, Shor
 from starburst.core.model.estimates import released_by, unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import OverBudget
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Job, Phase

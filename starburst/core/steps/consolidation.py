@@ -25,7 +25,8 @@ from starburst.core.model.actions import Slot
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import cloud_run
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import Fleet, InstanceRecord
+from starburst.core.parts.fleet import Fleet
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.budget import affords
 from starburst.core.steps.offload import busy_until, launch, leaver
@@ -105,7 +106,7 @@ def _movable_from(state: State, record: JobRecord) -> float:
 
 def _open_from(state: State, machine: InstanceRecord) -> float:
     """Earliest time at which all jobs of an instance may move; infinity while one may not."""
-    up = machine.phase is InstancePhase.READY and machine.is_sound
+    up = machine.phase is InstancePhase.READY and machine.is_sound and machine.offer.nodes == 1
     if not up or machine.id in state.unconfirmed_instances or machine.held.keys() != set(machine.job_ids):
         return inf
     return max((_movable_from(state, state.jobs[job_id]) for job_id in machine.job_ids), default=inf)
@@ -175,7 +176,7 @@ def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Mov
 
 
 def _moves(plan: Plan, jobs: Iterable[JobRecord]) -> Iterator[Move]:
-    """Moves of the plan, in order of arrival; an unplaced task keeps its slot."""
+    """Moves of the plan, in order of arrival; an unplaced task keeps its slot, a gang stays together."""
     places = {task.key: name for name, tasks in plan.assignments.items() for task in tasks}
     for n, launching in enumerate(plan.launches):
         places |= {task.key: f"launch-{n}" for task in launching.tasks}
@@ -184,7 +185,8 @@ def _moves(plan: Plan, jobs: Iterable[JobRecord]) -> Iterator[Move]:
             Slot(slot.rank, places.get((record.id, slot.rank), slot.where), slot.resources)
             for slot in record.slots
         )
-        if slots != record.slots:
+        together = len({slot.where for slot in slots}) == 1  # the tasks of a gang reach each other there
+        if slots != record.slots and together:
             yield Move(record, slots)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf
 
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.domain.job import Job, Phase, Site
 from starburst.policy.packing.throughput import throughputs

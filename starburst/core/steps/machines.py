@@ -16,7 +16,7 @@ from starburst.core.model.events import (
 )
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
-from starburst.core.parts.fleet import OPEN_PHASES, InstanceRecord
+from starburst.core.parts.instance_record import OPEN_PHASES, InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import leave
 from starburst.core.steps.budget import settle
@@ -67,11 +67,11 @@ def _reprice(state: State, instance: InstanceRecord, rate: Money | None) -> None
 
 def _is_too_dear(state: State, instance: InstanceRecord) -> bool:
     ceiling = state.settings.max_rate
-    return ceiling is not None and instance.rate > ceiling
+    return ceiling is not None and instance.rate > ceiling * instance.offer.nodes
 
 
 def _decline(state: State, instance: InstanceRecord) -> None:
-    """Release an instance that costs more than `max_rate`; its jobs leave again for another offer."""
+    """Release an instance that costs more than `max_rate` a machine; its jobs leave again for another."""
     message = f"it costs {instance.rate}/h, more than cloud.max_usd_per_hour, {state.settings.max_rate}"
     _pause(state, instance, message)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:

@@ -13,7 +13,8 @@ from math import inf
 from starburst.core.model.actions import LaunchInstance, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord, Leaver, Packed
+from starburst.core.parts.fleet import Leaver, Packed
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep
 from starburst.core.steps.budget_enforcement import afford
@@ -101,10 +102,11 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         waited_s=state.now - record.queued_at,
         short_job_s=state.settings.short_job_s,
         queue_limit=state.settings.queue_limit,
-        offers=", ".join([machine.offer.name for machine in machines]),
+        offers=", ".join([machine.offer.title for machine in machines]),
         rate=sum([machine.rate.micro_usd for machine in machines]),
         joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
         sharers=", ".join([job_id for job_id in everyone if job_id != record.id]),
+        **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
     )
     record.leaving = None
     for machine in machines:
@@ -120,12 +122,12 @@ def launch(state: State, machine: InstanceRecord) -> None:
     """Request the launch of an instance whose slots are already held by jobs."""
     state.touch_instance(machine)
     numbers = {
-        "offer": machine.offer.name,
+        "offer": machine.offer.title,
         "rate": machine.rate.micro_usd,
         "jobs": ", ".join(machine.job_ids),
     }
     state.decide(machine.id, "launched", **numbers)
-    state.do(LaunchInstance(machine.id, machine.offer.name))
+    state.do(LaunchInstance(machine.id, machine.offer.name, machine.offer.nodes))
 
 
 def busy_until(state: State) -> dict[str, float]:

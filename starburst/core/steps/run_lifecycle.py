@@ -11,10 +11,10 @@ from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
-from starburst.core.parts.fleet import OPEN_PHASES
+from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
-from starburst.core.steps.prerequisites import over, put_off
+from starburst.core.steps.prerequisites import over, put_off, shut
 from starburst.core.steps.retries import failed_in_cloud, try_again
 from starburst.core.steps.start_refusals import accepted, refused
 from starburst.core.steps.starvation import note_start
@@ -135,10 +135,21 @@ def run_ended(state: State, event: RunEnded) -> None:
         finish(state, record, Phase.FAILED, "failed", message=event.message or "could not be started")
     elif event.end is RunEnd.NOT_STARTED or (event.end is RunEnd.STOPPED and record.phase is Phase.STARTING):
         _not_started(state, record, event)
-    elif event.end is RunEnd.DISPLACED:
+    elif event.end is RunEnd.SUSPENDED and record.stop_why is None:
+        _suspended(state, record, event.message or "its user suspended it")
+    elif event.end in (RunEnd.DISPLACED, RunEnd.SUSPENDED):
         gone(state, record, event.message or "its place was taken away", preempted=True)
     else:
         gone(state, record, event.message or record.message)
+
+
+def _suspended(state: State, record: JobRecord, message: str) -> None:
+    """Hold a job whose user suspended it at its site, until it is released; this is no loss."""
+    _throw_away(state, record)
+    state.decide(record.id, "suspended", attempt=record.attempt, message=message)
+    record.held = True
+    to(state, record, Phase.QUEUED)
+    shut(state, record)
 
 
 def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:

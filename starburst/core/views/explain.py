@@ -12,7 +12,7 @@ from starburst.core.model.decisions import WHY_OFFLOAD, usd, where
 from starburst.core.model.events import JobSubmitted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
 from starburst.core.steps.offload import pack_at
@@ -131,7 +131,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
         nowhere = "which no site has: the cluster could not hold it even if empty"
         parts = [f"waits for {_need(job)}, {nowhere}, and {offers}"]
     else:
-        parts = [_wait(record, clock)]
+        parts = [_wait(record, clock, has_offers=bool(state.fleet.offers))]
         if position is not None:
             parts.append(f"{ordinal(position)} in line for {_gpus(job.resources)}")
             parts += _discipline(state, job)
@@ -140,7 +140,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
             parts += _refused(state, record, clock)
         if never_fits:
             parts.append("the cluster could not hold it even if it were empty")
-        if job.cloud is not CloudChoice.NEVER:
+        if job.cloud is not CloudChoice.NEVER and (state.fleet.offers or record.wait is None):
             parts += _lack(record, offers, clock)
             if not isinstance(offers, str) and not record.confined:
                 cost, price = _price(state, job, offers)
@@ -181,7 +181,7 @@ def _pauses(state: State, record: JobRecord, clock: Clock) -> str:
     return f"was not started{times}: {record.refusal}; {then}"
 
 
-def _wait(record: JobRecord, clock: Clock) -> str:
+def _wait(record: JobRecord, clock: Clock, *, has_offers: bool) -> str:
     """What the job waits for, how long, and by which rule."""
     if record.job.cloud is CloudChoice.ONLY:
         return "waits for a machine in the cloud"
@@ -189,6 +189,8 @@ def _wait(record: JobRecord, clock: Clock) -> str:
     if record.wait is None:  # a job that leaves without a wait
         return need
     rule, wait_s = record.wait.rule, record.wait.wait_s
+    if not has_offers and record.job.cloud is not CloudChoice.NEVER:
+        return f"{need} as long as it takes (the cloud has no offers)"
     total = "" if wait_s is None else f" = {hours(wait_s)}"
     if record.obstacle is not None:
         return f"{need}, though its wait is over ({rule}{total})"
@@ -263,7 +265,7 @@ def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]
     """Cost of a run on one instance of each of these offers, as amount and as text."""
     runtime_s = state.runtime_s(job)
     cost = sum((state.fleet.rate(offer).for_seconds(runtime_s) for offer in offers), Money())
-    names = _times(Counter(offer.name for offer in offers), " and ")
+    names = _times(Counter(offer.title for offer in offers), " and ")
     unknown = any(offer.price_per_hour is None for offer in offers)
     guess = ", whose price is unknown and taken for the dearest" if unknown else ""
     return cost, f"about {cost} on {names}{guess}"
@@ -279,7 +281,7 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
     if not machines:
         when = clock(pack_at(state))
         return f"leaves for the cloud; machines are chosen at {when}, for all who leave by then"
-    what = ", ".join(f"{m.id} ({m.offer.name}, {m.rate}/h)" for m in machines)
+    what = ", ".join(f"{m.id} ({m.offer.title}, {m.rate}/h)" for m in machines)
     are = "are" if len(machines) > 1 else "is"
     return f"leaves for the cloud: {what}, asked for at {clock(machines[0].requested_at)}, {are} coming up"
 
@@ -299,11 +301,11 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     machines = _machines(state, record)
     cost = sum((machine.cost(state.now) for machine in machines), Money())
     rate = sum((machine.rate for machine in machines), Money())
-    what = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in machines)
+    what = ", ".join(f"{machine.id} ({machine.offer.title})" for machine in machines)
     line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h"
     if record.moving:
         targets = [state.fleet.instances[name] for name in dict.fromkeys(s.where for s in record.moving)]
-        there = ", ".join(f"{machine.id} ({machine.offer.name})" for machine in targets)
+        there = ", ".join(f"{machine.id} ({machine.offer.title})" for machine in targets)
         return f"{line}; moves to {there} as soon as all of that is up"
     if record.look_at is None:
         return line

@@ -11,7 +11,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
 from starburst.core.model.throughput import Speeds
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.parts.queue import Passed
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State

@@ -15,7 +15,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
 from starburst.core.parts.capacity import amount
 from starburst.core.parts.discipline_pass import Disciplined
-from starburst.core.parts.fleet import OPEN_PHASES
+from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
@@ -45,7 +45,7 @@ def validate(state: State) -> None:
     Raises:
         InvariantError: at least one does not hold.
     """
-    checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _moves)
+    checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _instances_of_gangs, _moves)
     broken = [problem for check in checks for problem in check(state)]
     if broken:
         raise InvariantError(state, broken)
@@ -188,6 +188,17 @@ def _fleet(state: State) -> Iterator[str]:
                 )
                 if instance_of is None or (instance_of.phase is InstancePhase.TERMINATING and not fenced):
                     yield f"{record.id} is on {slot.where}, which is not ours any more"
+
+
+def _instances_of_gangs(state: State) -> Iterator[str]:
+    """An instance of several machines has one gang, whose tasks fit on each of them."""
+    for instance in (i for i in state.fleet.instances.values() if i.offer.nodes > 1):
+        if len(instance.job_ids) > 1:
+            yield f"{instance.id} is of several machines and has several jobs"
+        slots = [slot for job_id in instance.job_ids for slot in state.jobs[job_id].slots]
+        for node in {slot.node for slot in slots}:
+            if not total(s.resources for s in slots if s.node == node).fits(instance.offer.resources):
+                yield f"machine {node} of {instance.id} is over its capacity"
 
 
 def _cloud_slots(record: JobRecord) -> Iterator[Slot]:

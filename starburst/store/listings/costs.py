@@ -10,7 +10,7 @@ from enum import Enum
 
 from sqlalchemy import Connection, func, select
 
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.job import Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total

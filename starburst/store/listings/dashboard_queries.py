@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, select
 
 from starburst.core.model.actions import Slot
 from starburst.core.model.phases import Obstacle
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Phase, Site

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, case, func, select, union_all
 
 from starburst.core.model.jobs import JobRecord
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Adopted, Submission, Workload, is_over
@@ -104,7 +104,10 @@ class PhaseCounts:
     instances: dict[str, int]
 
 
-_JOB_COLUMNS = [t.jobs.c[name] for name in JobRow.__dataclass_fields__]
+#: Null where the cloud has no offers: no job leaves then.
+_HAS_NO_OFFERS = select(t.facts.c.body == "[]").where(t.facts.c.key == "offers").scalar_subquery()
+_DEADLINE = case((_HAS_NO_OFFERS, None), else_=t.jobs.c.deadline).label("deadline")
+_JOB_COLUMNS = [_DEADLINE if name == "deadline" else t.jobs.c[name] for name in JobRow.__dataclass_fields__]
 _REQUESTED = t.requests.c.kind == "submit"
 
 

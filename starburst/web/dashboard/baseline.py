@@ -11,7 +11,7 @@ from sim.world import SimJob, World
 from starburst.app.wiring.stored import stored_config
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.domain.cloud import Offer

@@ -21,6 +21,7 @@ WAITS = (
     "no-offer",
     "capped",
     "lost",
+    "suspended",
     "not-started",
     "retries",
     "held",

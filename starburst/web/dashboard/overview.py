@@ -13,7 +13,7 @@ from starburst.app.jobs.caps_view import stored_standings
 from starburst.app.packing_gap import PackingGap
 from starburst.app.wiring.stored import stored_config
 from starburst.core.model.actions import Slot
-from starburst.core.parts.fleet import InstanceRecord
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.domain.node import Node
@@ -241,7 +241,7 @@ def _machines(
         MachineRow(
             NodeBox(
                 record.id,
-                record.offer.resources.gpus,
+                record.offer.capacity.gpus,
                 parts.get(record.id, ()),
                 "" if record.unreachable_since is None else "does not answer",
             ),

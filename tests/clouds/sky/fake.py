@@ -141,10 +141,12 @@ class FakeSky:
         if spec.instance_type in self.sold_out:
             raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
         self.clusters_known[spec.cluster] = spec
-        id_ = f"i-{len(self.vms)}"
-        self.vms.append(
-            Vm(spec.cluster, spec.spot, self.gpus, wall(), id_, spec.labels, lease_until=wall() + 900)
-        )
+        for node in range(spec.nodes):
+            id_, until = f"i-{len(self.vms)}", wall() + 900
+            made = Vm(
+                spec.cluster, spec.spot, self.gpus, wall(), id_, spec.labels, lease_until=until, node=node
+            )
+            self.vms.append(made)
         await asyncio.sleep(BOOT_S - RENT_S)
         if spec.instance_type in self.broken:
             raise SkyError(f"{spec.cluster}: setup failed")
@@ -185,18 +187,28 @@ class FakeSky:
                 state = ClusterState.STOPPED
             launching = name in under_way
             access = None if launching else Access("10.0.0.1", "ubuntu", "key")
-            at = InstanceRef("aws", "us-east-1", vms[0].id) if vms and not launching else None
+            refs = [InstanceRef("aws", "us-east-1", vm.id) for vm in vms if not launching]
+            more = [Access(f"10.0.0.{node + 1}", "ubuntu", "key") for node in range(1, spec.nodes)]
+            all_of = tuple(f"10.0.0.{node + 1}" for node in range(spec.nodes))
             made_at = vms[0].made_at if vms else 0.0
             labels = () if launching else spec.labels  # SkyPilot has not settled on a machine
-            found.append(ClusterStatus(name, state, made_at, spec.spot, labels, access, at, spec))
+            at = refs[0] if refs else None
+            known = (name, state, made_at, spec.spot, labels, access)
+            workers = () if launching else tuple(more)
+            found.append(
+                ClusterStatus(
+                    *known, at, spec, spec.nodes, workers, tuple(refs[1:]), () if launching else all_of
+                )
+            )
         return found
 
     # --- the machines ------------------------------------------------------------------------------------
 
     def vm(self, cluster: str) -> Vm:
+        cluster, _, node = cluster.partition("-node")
         for vm in self.alive(cluster):
             vm.settle(wall())
-        vms = self.alive(cluster)
+        vms = [vm for vm in self.alive(cluster) if vm.node == int(node or 0)]
         if not vms or not vms[0].plugged or vms[0].stopped_at is not None:
             raise SkyUnreachableError(f"{cluster}: timed out")
         return vms[0]

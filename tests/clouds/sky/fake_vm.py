@@ -71,6 +71,8 @@ class Vm:
     #: Seconds after its lease at which it shuts itself down, once its switch is set; whether it then ends.
     switch_s: float | None = None
     ends_when_shut_down: bool = False
+    #: Which node of its cluster it is.
+    node: int = 0
     tasks: dict[str, Task] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
 

@@ -168,6 +168,10 @@ class Scene:
         """Every end, in order: job, attempt, how."""
         return [(e.job_id, e.attempt, e.end.value) for e in self.reports if isinstance(e, RunEnded)]
 
+    def reports_of(self, job_id: str) -> list[RunEnded]:
+        """Every end of a job's runs."""
+        return [e for e in self.reports if isinstance(e, RunEnded) and e.job_id == job_id]
+
     @property
     def cancels(self) -> list[str]:
         return [event.job_id for event in self.reports if isinstance(event, CancelRequested)]
@@ -202,6 +206,8 @@ class Scene:
         self.desk.records[job_id] = record = JobRecord(
             job, len(self.desk.records) + 1, 0.0, confined=job.confined
         )
+        if job.hold:
+            record.phase = Phase.HELD
         wait = {"need": "1 GPU", "wait_s": None, "rule": "test"}
         self.told(record, "waits", **wait)
         return record

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
@@ -106,3 +107,39 @@ def test_one_made_anew_under_its_name_while_it_runs_is_another_job(tmp_path: Pat
         assert len(scene.world.ran) == 2
 
     play(tmp_path, act)
+
+
+@pytest.mark.parametrize("kind", ["Job", "Pod"])
+@pytest.mark.parametrize("running", [True, False])
+def test_an_object_that_is_made_again_with_its_marks_copied_is_another_job(
+    tmp_path: Path, kind: str, running: bool
+) -> None:
+    """As by `kubectl get -o yaml` and `kubectl replace --force`."""
+
+    async def act(scene: Scene) -> None:
+        first, resource = an_object(kind, "500", "0")
+        old = await scene.adopt(first)
+        if running:
+            await scene.start(old, "n0")
+            await scene.until(lambda: scene.running() == 1)
+        copy = scene.the(resource, "train")
+        mine = {key: copy["metadata"][key] for key in ("name", "namespace", "labels", "annotations")}
+        scene.world.delete(resource, NS, "train")
+        await scene.until(lambda: scene.find(resource, "train") is None)
+        spec = {key: value for key, value in copy["spec"].items() if key != "nodeName"}
+        item = {"apiVersion": first["apiVersion"], "kind": kind, "metadata": mine, "spec": spec}
+        scene.world.add(resource, item)
+        await scene.until(lambda: scene.the(resource, "train")["metadata"]["labels"].get(names.JOB) != old)
+        await scene.until(lambda: old in scene.cancels)
+        marks = scene.marks("train", resource)
+        assert marks[names.UID] == scene.the(resource, "train")["metadata"]["uid"]
+        assert not marks.keys() & {names.NODES, names.ATTEMPT, names.STOPPING}
+        new = scene.the(resource, "train")["metadata"]["labels"][names.JOB]
+        scene.end(old, Phase.CANCELLED)
+        scene.take_up(new)
+        await scene.pass_time(20)
+        assert scene.running() == 0
+        await scene.start(new, "n1")
+        await scene.until(lambda: scene.running() == 1)
+
+    play(tmp_path, act, minor="31")

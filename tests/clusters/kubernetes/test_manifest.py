@@ -176,7 +176,13 @@ def test_the_submission_itself_is_not_touched() -> None:
 def test_the_user_may_say_how_long_a_finished_job_is_kept() -> None:
     manifest = copy.deepcopy(TRAIN)
     manifest["spec"]["ttlSecondsAfterFinished"] = 5
-    assert made(run(manifest))["spec"]["ttlSecondsAfterFinished"] == 5
+    found = made(run(manifest))
+    assert found["spec"]["ttlSecondsAfterFinished"] == KEEP_S, "until its end is stored"
+    assert found["metadata"]["annotations"][names.TTL] == "5"
+    manifest["spec"]["ttlSecondsAfterFinished"] = 2 * KEEP_S
+    found = made(run(manifest))
+    assert found["spec"]["ttlSecondsAfterFinished"] == 2 * KEEP_S
+    assert names.TTL not in found["metadata"]["annotations"]
 
 
 def test_a_job_that_starburst_runs_again_itself_is_not_tried_again_by_the_cluster() -> None:
@@ -350,3 +356,33 @@ def test_names_of_two_runs_differ(one: str, other: str, first: int, second: int)
 def test_ids_that_are_cut_still_differ_for_their_ends_do() -> None:
     long = "x" * 57
     assert len({object_name(f"{long}-{end}", 1) for end in ("abcde", "abcdf")}) == 2
+
+
+def test_pods_of_a_gang_know_how_many_they_are_and_which_each_is() -> None:
+    env = env_of(made(run(tasks=3), indexed=True))
+    assert [env[name] for name in ("WORLD_SIZE", "NNODES", "SKYPILOT_NUM_NODES")] == ["3"] * 3
+    assert env["RANK"] == env["NODE_RANK"] == env["SKYPILOT_NODE_RANK"] == env["STARBURST_RANK"]
+    assert "MASTER_ADDR" not in env, "nobody knows it before the pod is there"
+    assert "WORLD_SIZE" not in env_of(made(run()))
+
+
+def test_pods_in_a_headless_service_of_the_user_know_the_first_of_them() -> None:
+    manifest = copy.deepcopy(TRAIN)
+    manifest["spec"]["template"]["spec"]["subdomain"] = "peers"
+    job = made(run(manifest, tasks=2), indexed=True)
+    assert env_of(job)["MASTER_ADDR"] == f"{job['metadata']['name']}-0.peers"
+    assert "MASTER_ADDR" not in env_of(made(run(manifest, tasks=2))), "only an Indexed Job names its pods"
+
+
+def test_what_the_user_says_of_the_gang_wins() -> None:
+    manifest = copy.deepcopy(TRAIN)
+    env = manifest["spec"]["template"]["spec"]["containers"][0]["env"]
+    env += [{"name": "WORLD_SIZE", "value": "7"}]
+    job = made(run(manifest, tasks=2), indexed=True)
+    listed = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [one["value"] for one in listed if one["name"] == "WORLD_SIZE"] == ["7"]
+
+
+def test_pods_in_turn_are_no_gang() -> None:
+    spec = {**TRAIN["spec"], "parallelism": 2, "completions": 8}
+    assert "WORLD_SIZE" not in env_of(made(run({**TRAIN, "spec": spec}, tasks=2), indexed=True))

@@ -15,7 +15,7 @@ from starburst.clusters.kubernetes.manifest import job_object, made_anew
 from starburst.core.model.actions import Slot
 from starburst.domain.job import Adopted, Job, Phase, Workload
 from starburst.domain.resources import Resources
-from starburst.kube.resources import JOBS, NODES, PODS
+from starburst.kube.resources import NODES, PODS
 from starburst.runs.ports import Run
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
@@ -136,21 +136,6 @@ def test_a_pod_that_is_resized_in_place_keeps_its_run(tmp_path: Path) -> None:
         assert scene.ends == [(job_id, 1, "exited")]
 
     play(tmp_path, act, minor="33")
-
-
-def test_a_finished_job_that_the_ttl_controller_takes_away_is_no_loss(tmp_path: Path) -> None:
-    async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_job(ttlSecondsAfterFinished=0))
-        await scene.start(job_id, "n0")
-        await scene.until(lambda: scene.ends)
-        scene.end(job_id, Phase.SUCCEEDED, 0)
-        scene.world.change(JOBS, NS, "train", {"metadata": {"finalizers": None}})
-        scene.world.delete(JOBS, NS, "train")
-        await scene.pass_time(5)
-        await scene.restart()
-        assert (scene.ends, scene.cancels) == ([(job_id, 1, "exited")], [])
-
-    play(tmp_path, act, minor="31")
 
 
 def test_a_job_by_turns_keeps_its_place_until_the_last_one(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
+from starburst.kube.objects import is_copy
 from starburst.kube.resources import JOBS, NODES, PODS
 from tests.kube_unit.server import Asked, FakeServer, Watcher
 from tests.kube_unit.store import Address, Object, RefusedError
@@ -85,6 +86,8 @@ class World(FakeServer):
             while not self._queue.empty():
                 self._queue.get_nowait()
             for job in self.all(JOBS) if self.controller else ():
+                if "managedBy" in job["spec"] and "deletionTimestamp" not in job["metadata"]:
+                    continue  # another controller's
                 with suppress(RefusedError):  # it changed under our hands: the change brings us back
                     self._keep_job(job)
             for pod in self.all(PODS):
@@ -109,6 +112,9 @@ class World(FakeServer):
             self._change(JOBS, job, {"metadata": {"finalizers": [FINALIZER]}})
             return
         if _condition(job, "Complete") or _condition(job, "Failed"):
+            ttl_s = spec.get("ttlSecondsAfterFinished")
+            if ttl_s is not None:
+                asyncio.get_running_loop().call_later(ttl_s, self._take_away, job, ttl_s)
             return
         if "startTime" not in status:
             self._change(JOBS, job, {"status": {"startTime": metadata["creationTimestamp"]}})
@@ -134,6 +140,19 @@ class World(FakeServer):
         known = (job.get("status") or {}).get("conditions") or []
         condition = {"type": kind, "status": "True", "reason": reason, "message": "says the controller"}
         self._change(JOBS, job, {"status": {"conditions": [*known, condition]}})
+
+    def _take_away(self, then: Object, ttl_s: int) -> None:
+        """As the TTL controller does, with its pods, unless its time to live is another one by now."""
+        namespace, name = then["metadata"]["namespace"], then["metadata"]["name"]
+        with suppress(RefusedError):
+            job = self.get(JOBS, namespace, name)
+            if job["metadata"]["uid"] != then["metadata"]["uid"]:
+                return
+            if job["spec"].get("ttlSecondsAfterFinished") == ttl_s:
+                for pod in self.pods_of(job):
+                    self.remove(PODS, namespace, pod["metadata"]["name"])
+                self._change(JOBS, job, {"metadata": {"finalizers": None}})
+                self.remove(JOBS, namespace, name)
 
     def _make_pod(self, job: Object) -> None:
         metadata, template = job["metadata"], job["spec"]["template"]
@@ -169,7 +188,8 @@ class World(FakeServer):
         if _over(pod):
             return
         job = next((job for job in self.all(JOBS) if job["metadata"]["uid"] == _owner(pod)), None)
-        texts = [_marks(item).get(names.NODES, "") for item in (pod, job) if item is not None]
+        own = [item for item in (pod, job) if item is not None and not is_copy(item["metadata"])]
+        texts = [_marks(item).get(names.NODES, "") for item in own]
         nodes = next((text.split(",") for text in texts if text), [])
         if not nodes:
             return

@@ -15,7 +15,15 @@ from tests.translator.executed.kubelet import Image, Process
 _OTHERS = frozenset(
     (
         *("--name", "--label", "--log-driver", "--network", "--pids-limit", "--cpus", "--memory"),
-        *("--memory-swap", "--cap-drop", "--cap-add", "--security-opt", "--cpuset-cpus", "--gpus"),
+        *(
+            "--memory-swap",
+            "--cap-drop",
+            "--cap-add",
+            "--security-opt",
+            "--cpuset-cpus",
+            "--gpus",
+            "--cgroup-parent",
+        ),
     )
 )
 _FLAGS = frozenset(("--read-only",))
@@ -36,6 +44,8 @@ def created(arguments: list[str], client: Mapping[str, str], image: Image) -> Pr
             env |= {name: text} if given else {name: client[name]} if name in client else {}
         elif option == "-v":
             _mount(*value.split(":")[:2])
+        elif option == "--tmpfs":
+            Path(value.partition(":")[0]).mkdir(parents=True)
         elif option == "--workdir":
             cwd = value
         elif option == "--entrypoint":

@@ -14,8 +14,6 @@ from typing import Any
 
 #: The ways by which a job may leave.
 TRANSLATED, CONTAINER = "translated", "container"
-#: Leaves in a container or stays, and is not compared there.
-UNCOMPARED = "uncompared"
 
 OBJECTS: dict[str, dict[str, str]] = {
     "ConfigMap/settings": {
@@ -209,19 +207,19 @@ def _mounting(name: str, volume: dict[str, Any], path: str, *not_by: str, **moun
 
 def _files() -> Iterator[Shape]:
     scripts, login = {"configMap": {"name": "scripts"}}, {"secret": {"secretName": "login"}}
-    yield _mounting("config-map", scripts, "DIR/etc", UNCOMPARED)
-    yield _mounting("one-file", scripts, "DIR/bin/run.sh", UNCOMPARED, subPath="run.sh")
+    yield _mounting("config-map", scripts, "DIR/etc")
+    yield _mounting("one-file", scripts, "DIR/bin/run.sh", subPath="run.sh")
     chosen = {"name": "scripts", "items": [{"key": "run.sh", "path": "deep/er/go.sh"}]}
-    yield _mounting("items", {"configMap": chosen}, "DIR/etc", UNCOMPARED)
-    yield _mounting("secret-files", login, "DIR/keys", UNCOMPARED)
+    yield _mounting("items", {"configMap": chosen}, "DIR/etc")
+    yield _mounting("secret-files", login, "DIR/keys")
     gone = {"configMap": {"name": "gone", "optional": True}}
-    yield _mounting("optional-map", gone, "DIR/etc", UNCOMPARED)
+    yield _mounting("optional-map", gone, "DIR/etc")
     yield _mounting("empty-dir", {"emptyDir": {}}, "DIR/scratch")
     yield _mounting("empty-dir-in-memory", {"emptyDir": {"medium": "Memory"}}, "DIR/scratch")
     volumes = [{"name": "s", "configMap": {"name": "scripts"}}]
     mounts = [{"name": "s", "mountPath": "DIR/scripts"}]
     run = {"command": ["sh", "DIR/scripts/run.sh", "it's"], "volumeMounts": mounts}
-    yield _job("runs-a-mounted-script", UNCOMPARED, pod={"volumes": volumes}, **run)
+    yield _job("runs-a-mounted-script", pod={"volumes": volumes}, **run)
 
 
 def _users() -> Iterator[Shape]:

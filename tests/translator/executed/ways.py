@@ -12,11 +12,14 @@ from typing import Any
 
 from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.options import create_arguments
+from starburst.clouds.sky.agent.containers.volume_files import write_files
+from starburst.clouds.sky.agent.task_dirs import FILES
 from starburst.clouds.sky.runs.runtime_values import manifest_to_keep
 from starburst.clouds.sky.runs.spec import filled, spec_of
 from starburst.clouds.sky.runs.storage import volumes_of
 from starburst.core.model.actions import Slot
 from starburst.runs.ports import Run
+from starburst.runs.supervisor.files import write_json
 from tests.translator.executed.docker import created
 from tests.translator.executed.kubelet import Image, Objects, Process, process_of
 from tests.translator.executed.shapes import OBJECTS
@@ -138,8 +141,10 @@ def in_container(manifest: dict[str, Any], place: Place) -> Process | None:
     box, task = spec["docker"], place.dir / "task"
     task.mkdir()
     (task / "env").write_text(box["env_file"])
+    write_json(str(task / FILES), {"files": spec.get("files", [])})
+    write_files(str(task), as_root=True)
     known = {"@DIR@": str(task), "@GPUS@": "", "@CHECKPOINTS@": "/c", "@REPORT@": "/r"}
-    arguments = create_arguments(str(task), Engine("docker", ("docker",)), box, known, secrets)
+    arguments = create_arguments(str(task), Engine("docker", ("docker",)), box, known, secrets, parent="")
     return created(arguments, {**box["env"], **secrets}, place.image)
 
 

@@ -119,15 +119,20 @@ class ClusterStatus:
     labels: tuple[tuple[str, str], ...] = ()
     #: None while there is nothing to log in to.
     access: Access | None = None
-    #: Its instance, if SkyPilot says.
+    #: Its instance, if SkyPilot says; of a cluster of several nodes that of its head.
     at: InstanceRef | None = None
     #: SkyPilot's `Resources` of what was launched; for `SkyApi.rate`.
     launched: Any = field(default=None, repr=False, compare=False)
+    #: Number of its nodes; those besides the head; and the addresses of all in their network, head first.
+    nodes: int = 1
+    workers: tuple[Access, ...] = ()
+    workers_at: tuple[InstanceRef, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """The cluster to launch: one machine."""
+    """The cluster to launch: one machine, or several equal ones."""
 
     cluster: str
     #: SkyPilot's cloud/region or cloud/region/zone.
@@ -141,6 +146,7 @@ class LaunchSpec:
     bucket: str | None = None
     #: Path and store of all other mounts.
     mounts: tuple[tuple[str, CloudStorage], ...] = ()
+    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ class SkyApi(Protocol):
         """
 
     async def rate(self, status: ClusterStatus) -> Money | None:
-        """The price of an hour of a cluster in its region and zone, by SkyPilot's current catalog.
+        """The price of an hour of one node of a cluster in its region and zone, by the current catalog.
 
         None if the catalog has no price.
         """
@@ -227,6 +233,8 @@ class CloudApi(Protocol):
 
 class MachineTransport(Protocol):
     """Calls the agent on machines and copies directories. Raises SkyUnreachableError without a connection.
+
+    `cluster` is the cluster of a machine; each further node of a cluster has a name of its own.
 
     The host key of a machine is pinned at first contact; a machine with another key is sent nothing.
     """

@@ -71,7 +71,7 @@ def _one_line(reason: str) -> str:
 
 
 def task_of(spec: LaunchSpec) -> dict[str, Any]:
-    """The task to launch a machine with, as SkyPilot's YAML; it runs nothing."""
+    """The task to launch machines with, as SkyPilot's YAML; it runs nothing."""
     buckets = {} if spec.bucket is None else {BUCKET: Bucket(spec.bucket)}
     buckets |= {path: store for path, store in spec.mounts if isinstance(store, Bucket)}
     volumes = {path: store.name for path, store in spec.mounts if isinstance(store, SkyVolume)}
@@ -84,6 +84,7 @@ def task_of(spec: LaunchSpec) -> dict[str, Any]:
             "labels": dict(spec.labels),
             "autostop": {"idle_minutes": spec.idle_minutes, "down": True},
         },
+        "num_nodes": spec.nodes if spec.nodes > 1 else None,
         "file_mounts": mounts,
         "volumes": volumes,
     }
@@ -327,6 +328,12 @@ def _cluster(record: Any) -> ClusterStatus:
         labels=tuple(sorted(labels.items())),
         access=_access(handle, record.get("credentials")),
         at=_at(handle, resources),
+        nodes=int(getattr(handle, "launched_nodes", None) or 1),
+        workers=_workers(handle, record.get("credentials")),
+        workers_at=_workers_at(handle, resources),
+        addresses=tuple(
+            internal for internal, _ in getattr(handle, "stable_internal_external_ips", None) or ()
+        ),
         launched=resources,
     )
 
@@ -335,11 +342,24 @@ def _at(handle: Any, resources: Any) -> InstanceRef | None:
     info = getattr(handle, "cached_cluster_info", None)
     if info is None or info.head_instance_id is None:
         return None
+    return _ref(handle, resources, str(info.head_instance_id))
+
+
+def _workers_at(handle: Any, resources: Any) -> tuple[InstanceRef, ...]:
+    """The instances of the nodes besides the head."""
+    info = getattr(handle, "cached_cluster_info", None)
+    if info is None or info.head_instance_id is None:
+        return ()
+    return tuple(_ref(handle, resources, str(id_)) for id_ in info.instances if id_ != info.head_instance_id)
+
+
+def _ref(handle: Any, resources: Any, instance: str) -> InstanceRef:
+    info = handle.cached_cluster_info
     aws = info.provider_name == "aws"  # there an id is enough
     return InstanceRef(
         provider=str(info.provider_name),
         region=str(getattr(resources, "region", None) or ""),
-        instance=str(info.head_instance_id),
+        instance=instance,
         name="" if aws else str(handle.cluster_name_on_cloud),
         config={} if aws else dict(info.provider_config or {}),
     )
@@ -347,12 +367,25 @@ def _at(handle: Any, resources: Any) -> InstanceRef | None:
 
 def _access(handle: Any, credentials: Mapping[str, Any] | None) -> Access | None:
     host = getattr(handle, "head_ip", None)
+    return _login(host, getattr(handle, "head_ssh_port", None), credentials)
+
+
+def _workers(handle: Any, credentials: Mapping[str, Any] | None) -> tuple[Access, ...]:
+    """How to log in to the nodes besides the head; () unless that is known of all."""
+    hosts = [external for _, external in getattr(handle, "stable_internal_external_ips", None) or ()][1:]
+    ports = [*(getattr(handle, "stable_ssh_ports", None) or ())][1:]
+    ports += [None] * (len(hosts) - len(ports))
+    found = [_login(host, port, credentials) for host, port in zip(hosts, ports, strict=True)]
+    return tuple(access for access in found if access is not None) if None not in found else ()
+
+
+def _login(host: str | None, port: int | None, credentials: Mapping[str, Any] | None) -> Access | None:
     if host is None or not credentials or "ssh_private_key_content" not in credentials:
         return None
     return Access(
         host=host,
         user=credentials["ssh_user"],
         private_key=credentials["ssh_private_key_content"],
-        port=getattr(handle, "head_ssh_port", None) or 22,
+        port=port or 22,
         proxy_command=credentials.get("ssh_proxy_command") or "",
     )

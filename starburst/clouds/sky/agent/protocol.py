@@ -94,6 +94,8 @@ class TaskSpec(TypedDict):
     docker: ContainerSpec | None
     grace_s: float
     time_limit_s: float | None
+    #: Addresses of all tasks of its gang, by rank; [] for a job of one task.
+    hosts: list[str]
 
 
 class TaskSpecWithSecrets(TaskSpec):

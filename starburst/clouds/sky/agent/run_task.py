@@ -32,6 +32,7 @@ from starburst.clouds.sky.agent.task_dirs import (
     run_id,
     write_exit,
 )
+from starburst.runs.supervisor import hosts_file
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import REFUSAL
 from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
@@ -102,12 +103,16 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
     checkpoints = os.path.expanduser(task["checkpoints"])
     os.makedirs(checkpoints, exist_ok=True)
     report_dir = make_report_dir(path, everybody=task["docker"] is not None)
+    hosts = task.get("hosts", [])
+    hosts_file.write_hosts(report_dir, hosts)
     if task["docker"] is not None:
         known = {"@GPUS@": gpus, "@CHECKPOINTS@": checkpoints, "@REPORT@": report_dir}
         in_container(path, task, task["docker"], known)
     else:
         visible = {"CUDA_VISIBLE_DEVICES": gpus, "NVIDIA_VISIBLE_DEVICES": gpus}
         own = {**visible, VARIABLE: report_path(path), "STARBURST_RUN": run_id(path)}
+        if hosts:
+            own[hosts_file.VARIABLE] = os.path.join(report_dir, hosts_file.NAME)
         account = {"HOME": os.path.join(path, "home"), "USER": USER, "LOGNAME": USER} if apart else {}
         env = {**machine_environment(), **account, **task["env"], **own}
         task["env"] = {**env, "STARBURST_CHECKPOINT_DIR": checkpoints}

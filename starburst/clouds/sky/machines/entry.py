@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from starburst.clouds.sky.access.ports import Access, InstanceRef
@@ -17,7 +17,10 @@ KEPT_S = 86_400.0
 
 @dataclass(slots=True)
 class MachineEntry:
-    """One machine. Times are scheduler seconds. Field names are stored."""
+    """One machine, or several that SkyPilot rents as one cluster. Times are scheduler seconds.
+
+    Field names are stored.
+    """
 
     id: str
     offer: str
@@ -58,16 +61,30 @@ class MachineEntry:
     #: When the machine was found gone.
     ended_at: float | None = None
     preempted: bool = False
+    #: Number of its machines (*nodes*), the head first. How to log in to the others, their instances, and
+    #: the addresses of all in their network.
+    nodes: int = 1
+    workers: list[Access] = field(default_factory=list)
+    workers_at: list[InstanceRef] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+    #: One of them ended though nobody asked for it: the others are ended, too.
+    node_lost: bool = False
 
     @classmethod
     def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineEntry:
         """The entry to write before anything is requested from the cloud."""
-        return cls(instance_id, offer.name, offer.spot, now, offer.resources.gpu_type)
+        return cls(instance_id, offer.name, offer.spot, now, offer.resources.gpu_type, nodes=offer.nodes)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing can change any more."""
         return self.ended_at is not None or self.failed is not None
+
+    @property
+    def instances(self) -> list[InstanceRef]:
+        """The instances that its cloud has described, of the head and of all others; [] if not of all."""
+        found = [] if self.at is None else [self.at, *self.workers_at]
+        return found if len(found) == self.nodes else []
 
     @property
     def takes_runs(self) -> bool:
@@ -104,6 +121,8 @@ def load_machines(journal: Journal) -> dict[str, MachineEntry]:
     for entry in found:
         entry.access = None if entry.access is None else Access(**cast("dict[str, Any]", entry.access))
         entry.at = None if entry.at is None else InstanceRef(**cast("dict[str, Any]", entry.at))
+        entry.workers = [Access(**cast("dict[str, Any]", one)) for one in entry.workers]
+        entry.workers_at = [InstanceRef(**cast("dict[str, Any]", one)) for one in entry.workers_at]
     return {entry.id: entry for entry in found}
 
 

@@ -127,6 +127,7 @@ def _spec(machine: RentedMachine) -> LaunchSpec:
         idle_minutes=settings.idle_minutes,
         bucket=settings.bucket,
         mounts=context.mounts,
+        nodes=machine.entry.nodes,
     )
 
 
@@ -139,7 +140,7 @@ async def _log_in(machine: RentedMachine, observer: CloudObserver) -> None:
             await _vanished(machine, observer)
             return
         machine.first_listed(status)
-        if machine.entry.access is None:
+        if machine.entry.access is None or len(machine.entry.workers) != machine.entry.nodes - 1:
             raise SkyError(f"{cluster} is up and SkyPilot does not say how to log in")
         try:
             answer = await machine.greet()
@@ -181,7 +182,7 @@ async def _logged_in(
 
 
 async def _rate(machine: RentedMachine, status: ClusterStatus) -> int | None:
-    """Micro-dollars per hour of a machine that is up; None if unknown, or if prices are the user's."""
+    """Micro-dollars per hour of all its nodes; None if unknown, or if prices are the user's."""
     if machine.context.settings.own_prices:
         return None
     try:
@@ -189,4 +190,4 @@ async def _rate(machine: RentedMachine, status: ClusterStatus) -> int | None:
     except SkyError as error:
         log.warning("rate-unknown", instance=machine.id, error=str(error))
         return None
-    return None if rate is None else rate.micro_usd
+    return None if rate is None else rate.micro_usd * machine.entry.nodes

@@ -101,7 +101,9 @@ class LivenessWatch:
         liveness = await self._observer.judge(machine, seen, listed)
         if not machine.takes_runs:  # its end was requested meanwhile
             return
-        if liveness is Liveness.GONE:
+        if liveness is Liveness.GONE and machine.entry.nodes > 1:
+            machine.lost_node()  # others may live: they are ended before the whole counts as gone
+        elif liveness is Liveness.GONE:
             machine.gone()
         elif liveness is Liveness.STOPPED:
             log.warning("machine-stopped", instance=machine.id)
@@ -113,14 +115,14 @@ class LivenessWatch:
     async def _compare(self, machine: RentedMachine, status: ClusterStatus | None) -> None:
         """Journal whether SkyPilot lists a machine that lives, and how it says to log in."""
         entry = machine.entry
-        before = (entry.forgotten, entry.access, entry.at)
+        before = (entry.forgotten, entry.access, entry.instances)
         entry.forgotten = status is None
         if entry.forgotten and not before[0]:
             told = "it lives and goes on; SkyPilot's state, or its tags on the instance, are lost"
             log.error("skypilot-forgot-machine", instance=machine.id, error=told)
         if status is not None:
-            entry.access = status.access or entry.access
-            if entry.at is None:
+            machine.note_access(status)
+            if not entry.instances:
                 await self._observer.identify(machine, status)
-        if before != (entry.forgotten, entry.access, entry.at):
+        if before != (entry.forgotten, entry.access, entry.instances):
             machine.save()

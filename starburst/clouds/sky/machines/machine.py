@@ -1,10 +1,11 @@
-"""One rented machine: its journal entry, how to reach it, and what was last heard of it."""
+"""One rented machine, or several as one: the journal entry, how to reach them, and what was last heard."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -58,9 +59,8 @@ class RentedMachine:
     kept_at: float = field(default=0.0, init=False)
     #: That its cloud does not describe it is in the log.
     unnamed: bool = field(default=False, init=False)
-    #: Its host name and its address in its network; "" until it has answered.
-    host: str = field(default="", init=False)
-    address: str = field(default="", init=False)
+    #: Host name and address in its network of each node that has answered.
+    hosts: dict[int, tuple[str, str]] = field(default_factory=dict, init=False)
     fitness: Fitness = field(default_factory=Fitness, init=False)
 
     @property
@@ -83,15 +83,26 @@ class RentedMachine:
         """Whether it is neither ready nor about to end."""
         return not (self.entry.ready or self.entry.ending or self.entry.is_over)
 
-    def access(self) -> Access:
-        """How to log in.
+    @property
+    def nodes(self) -> range:
+        """Its machines; 0 is the head."""
+        return range(self.entry.nodes)
+
+    def access(self, node: int = 0) -> Access:
+        """How to log in to a node.
 
         Raises:
             SkyUnreachableError: SkyPilot never said.
         """
-        if self.entry.access is None:
+        known = [self.entry.access, *self.entry.workers]
+        access = known[node] if node < len(known) else None
+        if access is None:
             raise SkyUnreachableError(f"{self.id}: SkyPilot does not say how to log in")
-        return self.entry.access
+        return access
+
+    def node_name(self, node: int) -> str:
+        """The name of a node for the transport."""
+        return f"{self.cluster}-node{node}" if node else self.cluster
 
     def save(self) -> None:
         """Write its entry to the journal."""
@@ -99,16 +110,18 @@ class RentedMachine:
 
     # --- requests to it and about it ---------------------------------------------------------------------
 
-    async def call(self, verb: str, payload: Mapping[str, Any]) -> Any:
-        """What its agent answers; not validated.
+    async def call(self, verb: str, payload: Mapping[str, Any], node: int = 0) -> Any:
+        """What the agent of a node answers; not validated.
 
         Raises:
             SkyError: it does not answer, or its agent failed.
         """
-        return await self.context.transport.call(self.cluster, self.access(), verb, payload)
+        return await self.context.transport.call(self.node_name(node), self.access(node), verb, payload)
 
     async def greet(self) -> MachineState:
-        """The first exchange: sets its lease and arms its shutdown switch.
+        """The first exchange with each node: sets the lease and arms the shutdown switch; the head's answer.
+
+        It counts as armed if all of them are.
 
         Raises:
             SkyError: as of `call`; also if the answer is not valid.
@@ -117,16 +130,28 @@ class RentedMachine:
             "lease_s": self.context.settings.lease_s,
             "switch": {"after_s": self.switch_s},
         }
-        return parse_exchange(await self.call("exchange", hello))
+        answers = [parse_exchange(await self.call("exchange", hello, node)) for node in self.nodes]
+        return replace(answers[0], armed=all(answer.armed for answer in answers))
 
     async def responds(self) -> bool:
-        """Whether it lets us log in now."""
-        try:
-            await self.call("exchange", {})
-        except SkyError:
-            return False
-        self.heard()
-        return True
+        """Whether it, or any node of it, lets us log in now."""
+        for node in self.nodes:
+            with suppress(SkyError):
+                await self.call("exchange", {}, node)
+                self.heard()
+                return True
+        return False
+
+    async def retire(self) -> None:
+        """Have every node shut itself down.
+
+        Raises:
+            SkyError: a node does not answer; the others were told.
+        """
+        calls = (self.call("retire", {}, node) for node in self.nodes)
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
 
     async def listed(self) -> ClusterStatus | None:
         """Its cluster as SkyPilot lists it.
@@ -171,8 +196,15 @@ class RentedMachine:
         if entry.launched_at is None:
             began_at = status.launched_at and self.since_asked(status.launched_at)
             entry.launched_at = began_at or entry.asked_at
-        entry.access = status.access or entry.access
+        self.note_access(status)
         self.save()
+
+    def note_access(self, status: ClusterStatus) -> None:
+        """Take over how SkyPilot says to log in, as far as it says."""
+        entry = self.entry
+        entry.access = status.access or entry.access
+        entry.workers = list(status.workers) or entry.workers
+        entry.addresses = list(status.addresses) or entry.addresses
 
     def book(self, seen: Sequence[Observation]) -> None:
         """Set the times of the bill to those of the cloud, which count before all others.
@@ -203,10 +235,16 @@ class RentedMachine:
         """Its cloud has it no more. A spot machine whose end was not requested was preempted."""
         entry = self.entry
         entry.ended_at = self._over_at()
-        entry.preempted = entry.spot and not entry.ending
+        entry.preempted = entry.spot and (entry.node_lost or not entry.ending)
         if entry.launched_at is None:
             entry.launched_at = entry.ended_at
         self._close()
+
+    def lost_node(self) -> None:
+        """One of its machines has ended: the others are of no use to its gang and are ended, too."""
+        log.warning("machine-of-gang-lost", instance=self.id, machines=self.entry.nodes)
+        self.entry.node_lost = True
+        self.request_end()
 
     def failed(self, message: str, *, sold_out: bool) -> None:
         """Its launch failed and has left nothing in the cloud."""
@@ -216,7 +254,8 @@ class RentedMachine:
     def report_state(self) -> None:
         """Report that it takes runs or is over; nothing while it comes up or ends."""
         if self.entry.is_over:
-            self.context.transport.forget(self.cluster)
+            for node in self.nodes:
+                self.context.transport.forget(self.node_name(node))
             self.context.report(self.entry.end_event())
         elif self.takes_runs and self.entry.launched_at is not None:
             self.context.report(self.entry.ready_event())

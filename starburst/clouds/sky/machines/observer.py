@@ -24,6 +24,9 @@ log = structlog.get_logger()
 #: describe an instance that has just come up; and by which clocks of clouds may differ from ours.
 DOWN_S, MEET_S, CLOCK_SKEW_S = 300.0, 10.0, 60.0
 
+#: Of several machines the first of these decides how the whole stands: without one of them its gang is lost.
+WORST_FIRST = (Presence.ENDED, Presence.STOPPED, Presence.ENDING, Presence.ABSENT, Presence.RUNNING)
+
 
 class CloudObserver:
     """Asks clouds for the instances of one controller."""
@@ -36,27 +39,27 @@ class CloudObserver:
         self._has_answered = False
 
     async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
-        """Learn which instance a machine is, if its cloud describes it.
+        """Learn which instance a machine is, if its cloud describes it; of several all or none.
 
         Only an instance that the cloud has described once is asked for by its id later: before, an answer
         "no such instance" could mean that these credentials do not see it.
         """
-        if status.at is None:
+        if status.at is None or len(status.workers_at) != machine.entry.nodes - 1:
             return
         try:
             with anyio.fail_after(MEET_S):
-                seen = await self._clouds.sight(status.at)
+                seen = [await self._clouds.sight(at) for at in (status.at, *status.workers_at)]
         except (SkyError, TimeoutError) as error:
             if not machine.unnamed:
                 log.warning("cloud-not-asked", instance=machine.id, error=str(error) or "no answer")
             machine.unnamed = True
             return
         self._has_answered = True
-        if seen.presence is Presence.RUNNING:
-            machine.entry.at = seen.at
-            machine.book([seen])
-            if not machine.entry.spot:  # spot instances are terminated in any case
-                await self._terminate_on_shutdown(machine, seen.at)
+        if all(one.presence is Presence.RUNNING for one in seen):
+            machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
+            machine.book(seen)
+            for one in () if machine.entry.spot else seen:  # spot instances are terminated in any case
+                await self._terminate_on_shutdown(machine, one.at)
 
     async def _terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
         """Have an instance that shuts itself down terminated rather than stopped."""
@@ -70,16 +73,24 @@ class CloudObserver:
             log.warning("shut-down-only-stops-it", instance=machine.id, why=why)
 
     async def describe(self, machine: RentedMachine) -> Observation | None:
-        """What its cloud says of a machine by its id; None if the id is unknown or the cloud does not say."""
-        if machine.entry.at is None:
-            return None
+        """What its cloud says of a machine by its id; None if the id is unknown or the cloud does not say.
+
+        Of several machines, what it says of the one that is worst off: one that has ended, if there is one.
+        """
+        return min(
+            await self._sightings(machine), key=lambda seen: WORST_FIRST.index(seen.presence), default=None
+        )
+
+    async def _sightings(self, machine: RentedMachine) -> list[Observation]:
+        """What its cloud says of each instance of a machine; [] if not of all."""
         try:
-            seen = await self._clouds.sight(machine.entry.at)
+            seen = [await self._clouds.sight(at) for at in machine.entry.instances]
         except SkyError as error:
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
-            return None
-        self._has_answered = True
-        machine.book([seen])
+            return []
+        if seen:
+            self._has_answered = True
+            machine.book(seen)
         return seen
 
     async def instances_of(self, machine: RentedMachine) -> list[Observation]:
@@ -88,9 +99,8 @@ class CloudObserver:
         Raises:
             SkyError: a cloud that has answered before does not answer now.
         """
-        if machine.entry.at is not None:
-            seen = await self.describe(machine)
-            return [] if seen is None else [seen]
+        if machine.entry.instances:
+            return await self._sightings(machine)
         try:
             place = OfferName.parse(machine.entry.offer)
             provider, _, rest = place.infra.partition("/")
@@ -144,7 +154,7 @@ class CloudObserver:
         except SkyError as error:
             log.warning("cloud-ends-it-not", instance=machine.id, error=str(error))
         if machine.entry.access is not None:
-            await machine.call("retire", {})
+            await machine.retire()
 
     def _switch_must_have_fired(self, machine: RentedMachine) -> bool:
         """Whether a machine has been silent for so long that its armed switch must have ended it."""

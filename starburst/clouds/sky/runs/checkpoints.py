@@ -52,8 +52,8 @@ class CheckpointTransfer:
             if isinstance(store, Bucket) and store.mode == "MOUNT_CACHED"
         }
 
-    async def supply(self, job: str, machine: RentedMachine, there: str) -> None:
-        """Copy a job's checkpoints to a machine, if there are any.
+    async def supply(self, job: str, machine: RentedMachine, node: int, there: str) -> None:
+        """Copy a job's checkpoints to a node of a machine, if there are any.
 
         Raises:
             UnsafeError: something else was put in their place.
@@ -61,7 +61,7 @@ class CheckpointTransfer:
         """
         here = self._home / directory_name(job)
         if here.is_symlink() or (here.is_dir() and any(here.iterdir())):
-            await self._transport.send(machine.cluster, machine.access(), here, there)
+            await self._transport.send(machine.node_name(node), machine.access(node), here, there)
 
     async def bring_home(self, entry: RunEntry, rank: RankEntry) -> str:
         """Copy the checkpoints of a task home; why they are lost, or ""."""
@@ -113,7 +113,8 @@ class CheckpointTransfer:
 
     async def _fetch(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> None:
         here, there = self._home / directory_name(entry.job), rank.spec["checkpoints"]
-        transfer = self._transport.fetch(machine.cluster, machine.access(), there, here)
+        name, access = machine.node_name(rank.node), machine.access(rank.node)
+        transfer = self._transport.fetch(name, access, there, here)
         async with running(transfer, "fetch checkpoints") as task:
             while not task.done():
                 if self._left_s(entry) <= 0 or not machine.takes_runs:

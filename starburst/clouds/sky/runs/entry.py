@@ -41,6 +41,8 @@ class RankEntry:
     supplied: bool = False
     #: For runs with values from the cluster: the machine has the task's spec.
     known: bool = False
+    #: The node of its machine, if that has several.
+    node: int = 0
 
     @property
     def succeeded(self) -> bool:

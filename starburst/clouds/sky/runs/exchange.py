@@ -61,10 +61,34 @@ class Exchanges:
         """Bring a machine and the table up to date; renews its lease by `lease_s` unless that is None.
 
         Raises:
-            SkyError: it did not answer, or its answer is not valid.
+            SkyError: it, or a node of it, did not answer, or an answer is not valid.
         """
-        table = self.table
-        tasks = {entry.directory(rank): (entry, rank) for entry, rank in table.tasks_on(machine.id)}
+        hear = self.table.progress.ask(machine.id, self._tasks(machine))
+        calls = [self._exchange(machine, node, lease_s, hear) for node in machine.nodes]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        heard = [result for result in results if isinstance(result, ExchangeResult)]
+        return ExchangeResult(
+            more=any(one.more for one in heard),
+            lapsed=any(one.lapsed for one in heard),
+            kept=heard[0].kept,  # SkyPilot's queue is on the head
+            armed=all(one.armed for one in heard),
+            trouble=next((one.trouble for one in heard if one.trouble), ""),
+            unfit=machine.fitness.unfit,
+        )
+
+    def _tasks(self, machine: RentedMachine, node: int | None = None) -> MachineTasks:
+        """The tasks on a machine, or on one node of it."""
+        found = self.table.tasks_on(machine.id)
+        return {entry.directory(rank): (entry, rank) for entry, rank in found if node in (None, rank.node)}
+
+    async def _exchange(
+        self, machine: RentedMachine, node: int, lease_s: float | None, hear: Mapping[str, str]
+    ) -> ExchangeResult:
+        """The exchange with one node; of progress reports, `hear` names those that are wanted."""
+        table, tasks = self.table, self._tasks(machine, node)
         due = self._due(machine, tasks)
         ask: ExchangeRequest = {
             "lease_s": lease_s,
@@ -74,10 +98,10 @@ class Exchanges:
                 name: grace for name, task in tasks.items() if (grace := RunEntry.grace(*task)) is not None
             },
             "look": {name: table.logs.seen(table.log_of(*task)) for name, task in tasks.items()},
-            "hear": table.progress.ask(machine.id, tasks),
+            "hear": {name: known for name, known in hear.items() if name in tasks},
         }
-        answer = parse_exchange(await machine.call("exchange", ask), tasks)
-        machine.host, machine.address = answer.host, answer.address
+        answer = parse_exchange(await machine.call("exchange", ask, node), tasks)
+        machine.hosts[node] = answer.host, answer.address
         machine.note_together(answer.together)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():
@@ -121,7 +145,7 @@ class Exchanges:
         """Copy the job's checkpoints to the machine; an error is retried by the next exchange."""
         table, name = self.table, entry.name(rank)
         try:
-            await table.checkpoints.supply(entry.job, machine, rank.spec["checkpoints"])
+            await table.checkpoints.supply(entry.job, machine, rank.node, rank.spec["checkpoints"])
             machine.fitness.took(name)
             rank.supplied = True
             table.save(entry)

@@ -15,23 +15,29 @@ from starburst.clouds.sky.runs.storage import volumes_of
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
+from starburst.runs.peers import peer_variables
 from starburst.runs.ports import Run
 from translator.tasks.runtime_values import UnresolvedError
 
+LOOPBACK = "127.0.0.1"
+
 
 def prepare(
-    run: Run, machines: Mapping[str, RentedMachine], context: SkyContext
+    run: Run, machines: Mapping[str, RentedMachine], context: SkyContext, port: int
 ) -> tuple[RunEntry, RunEnded | None]:
-    """The entry of a run that has not begun; and its end, if it cannot begin."""
+    """The entry of a run that has not begun; and its end, if it cannot begin.
+
+    `port`: where the first task of a gang may listen.
+    """
     slots = sorted(run.slots, key=lambda slot: slot.rank)
-    ranks = [RankEntry(slot.where) for slot in slots]
+    ranks = [RankEntry(slot.where, node=slot.node) for slot in slots]
     entry = RunEntry(run.job.id, run.attempt, ranks, run.job.checkpoint)
     why = _refusal(run.workload)
     if why:
         return entry, RunEnded(*entry.key, RunEnd.REFUSED, message=why)
     for slot in slots:
         machine = machines.get(slot.where)
-        if machine is None or not machine.takes_runs:
+        if machine is None or not machine.takes_runs or slot.node not in machine.nodes:
             return entry, RunEnded(*entry.key, RunEnd.LOST, message=f"{slot.where} takes no runs")
     inputs = context.inputs
     try:
@@ -40,9 +46,17 @@ def prepare(
         volumes = volumes_of(run.workload, inputs.stores)
     except UnresolvedError as error:
         return entry, RunEnded(*entry.key, RunEnd.REFUSED, message=str(error))
+    hosts = [_address(machines[slot.where], slot.node) for slot in slots]
     for slot, rank in zip(slots, ranks, strict=True):
-        rank.spec = {**spec_of(run, slot, volumes, bucket=context.settings.bucket is not None)}
+        peers = peer_variables(run, slot.rank, hosts, port)
+        rank.spec = {**spec_of(run, slot, volumes, bucket=context.settings.bucket is not None, peers=peers)}
+        rank.spec["hosts"] = hosts if len(hosts) > 1 else []
     return entry, None
+
+
+def _address(machine: RentedMachine, node: int) -> str:
+    """The address by which tasks of one run reach a node; those on a single machine stay on it."""
+    return machine.entry.addresses[node] if machine.entry.nodes > 1 else LOOPBACK
 
 
 def _refusal(workload: Workload) -> str:

@@ -31,6 +31,7 @@ from starburst.clouds.sky.runs.runtime_values import ValueReader
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
 from starburst.runs.outcome import verdict
+from starburst.runs.peers import master_port
 from starburst.runs.ports import Run
 
 log = structlog.get_logger()
@@ -74,7 +75,7 @@ class RunTable:
         """Journal a run unless it is known; the machines that are to be told."""
         entry = self._runs.get((run.job.id, run.attempt))
         if entry is None:
-            entry, refused = prepare(run, self._machines, self._context)
+            entry, refused = prepare(run, self._machines, self._context, master_port(run, self._ports()))
             if refused is None:
                 self.save(entry)
             else:
@@ -111,6 +112,12 @@ class RunTable:
             entry.home_by = min(entry.home_by, self._context.clock.wall() + stop["grace_s"])
         entry.stop = stop
         self.save(entry)
+
+    def _ports(self) -> set[int]:
+        """The ports on which the first tasks of gangs may listen now."""
+        open_ = [rank.spec for entry in self._runs.values() if entry.end is None for rank in entry.ranks]
+        told = [spec.get("env", {}).get("MASTER_PORT", "") for spec in open_]
+        return {int(port) for port in told if port.isdecimal()}
 
     # --- what there is -----------------------------------------------------------------------------------
 

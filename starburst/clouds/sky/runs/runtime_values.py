@@ -71,9 +71,10 @@ class ValueReader:
     def spec(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> TaskSpec | None:
         """The spec of a task with its values; None until they are read and the machine has answered once."""
         found = self._found.get(entry.key)
-        if found is None or entry.late is None or not machine.host:
+        if found is None or entry.late is None or rank.node not in machine.hosts:
             return None
-        here = TaskHost(entry.number(rank), machine.address, machine.host)
+        host, address = machine.hosts[rank.node]
+        here = TaskHost(entry.number(rank), address, host)
         try:
             return filled(cast("TaskSpec", rank.spec), evaluate(json.loads(entry.late), found, here))
         except UnresolvedError as error:

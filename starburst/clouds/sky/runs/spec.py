@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import cast
 
 from starburst.clouds.sky.access.ports import BUCKET
 from starburst.clouds.sky.agent.protocol import FileToWrite, TaskSpec, TaskSpecWithSecrets, VolumeMount
 from starburst.clouds.sky.machines.naming import run_name
-from starburst.clouds.sky.runs.docker import container, runs_in_container, variables, what_runs
+from starburst.clouds.sky.runs.docker import REPORT, container, runs_in_container, variables, what_runs
 from starburst.core.model.actions import Slot
 from starburst.domain.job import Site
 from starburst.runs.files import directory_name
+from starburst.runs.peers import PEER_VARIABLES
 from starburst.runs.ports import Run
+from starburst.runs.supervisor import hosts_file
 from translator.tasks.containers.registry_logins import registry_of
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 from translator.tasks.storage.volume_files import VolumeFile
@@ -28,11 +31,16 @@ _CLIENTS = frozenset(
 )
 
 
-def spec_of(run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool) -> TaskSpec:
-    """The spec of one task, to be completed on its machine. `bucket`: checkpoints are kept in a bucket."""
+def spec_of(
+    run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool, peers: Mapping[str, str]
+) -> TaskSpec:
+    """The spec of one task, to be completed on its machine. `bucket`: checkpoints are kept in a bucket.
+
+    `peers`: what it is told of the others of its gang, unless its user sets those variables.
+    """
     job, workload = run.job, run.workload
     where = f"{BUCKET}/checkpoints" if bucket else "~/starburst/checkpoints"
-    env = dict(workload.env) | {
+    env = {**peers, **dict(workload.env)} | {
         "STARBURST_JOB": job.id,
         "STARBURST_ATTEMPT": str(run.attempt),
         "STARBURST_SITE": Site.CLOUD.value,
@@ -43,6 +51,8 @@ def spec_of(run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool) -
     }
     box = None
     if runs_in_container(workload):
+        if len(run.slots) > 1:
+            env[hosts_file.VARIABLE] = f"{REPORT}/{hosts_file.NAME}"
         box = container(run_name(job.id, run.attempt, slot.rank), workload, slot.resources, env)
         box["volumes"] = volumes
     return {
@@ -57,6 +67,7 @@ def spec_of(run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool) -
         "docker": box,
         "grace_s": job.grace_s,
         "time_limit_s": workload.time_limit_s,
+        "hosts": [],
     }
 
 
@@ -67,7 +78,9 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
         UnresolvedError: the container engine cannot hand on a Secret's value under such a name.
     """
     ours = {name: value for name, value in spec["env"].items() if name.startswith(_OURS)}
-    env = {**values.plain, **ours}
+    peers = {name: value for name, value in spec["env"].items() if name in PEER_VARIABLES}
+    env = {**peers, **values.plain, **ours}
+    env = {name: value for name, value in env.items() if name in ours or name not in values.secret}
     secrets = {name: value for name, value in values.secret.items() if name not in ours}
     changes = {"env": env, "command": list(values.command), "secrets": secrets, "logins": [], "files": []}
     found = cast("TaskSpecWithSecrets", {**spec, **changes})

@@ -19,7 +19,7 @@ from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
-from starburst.kube.objects import JobView, PodView
+from starburst.kube.objects import JobView, PodView, is_copy
 from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.kube.work_queue import WorkQueue
@@ -62,7 +62,7 @@ class Adoption:
         self._recorder = recorder
         self._found = found
         self._lost = lost
-        self._rights = rights
+        self.rights = rights
         self._options = options
         #: What the watches brought of objects that wait to be taken in.
         self.objects = FoundObjects()
@@ -145,7 +145,7 @@ class Adoption:
             return
         if latest is None or latest.deleting:
             return
-        confined = await self._rights.why_confined(submission)
+        confined = await self.rights.why_confined(submission)
         kept = "" if submission.job.hold else why_kept(latest)
         hold = submission.job.hold or bool(kept)
         submission = replace(submission, job=replace(submission.job, confined=confined, hold=hold))
@@ -174,7 +174,7 @@ class Adoption:
         resource, where = _resource(view), f"{view.namespace}/{view.name}"
         for _ in range(MARK_TRIES):
             try:
-                marks = self._marks(text, job_id, kept)
+                marks = self._marks(text, job_id, kept, view.uid)
                 await self._api.patch(resource, view.namespace, view.name, marks)
             except ApiError as error:
                 if error.status != 409:
@@ -186,7 +186,7 @@ class Adoption:
             there = await self._api.find(resource, view.namespace, view.name)
             if there is None or there["metadata"]["uid"] != view.uid:
                 return  # the watch says so, too, and its job is cancelled
-            labels = there["metadata"].get("labels") or {}
+            labels = {} if is_copy(there["metadata"]) else there["metadata"].get("labels") or {}
             if names.JOB in labels:
                 if labels.get(names.CONTROLLER) != self._options.controller:
                     log.warning("taken-by-another", object=where, controller=labels.get(names.CONTROLLER))
@@ -195,17 +195,28 @@ class Adoption:
             text = text_of(there)
         raise ApiError(409, "Conflict", f"{where} is changed faster than it can be marked")
 
-    def _marks(self, text: ObjectText, job_id: str, kept: str) -> Object:
+    def _marks(self, text: ObjectText, job_id: str, kept: str, uid: str) -> Object:
+        old: Object = dict.fromkeys(names.MARKS - {names.JOB, names.CONTROLLER}) if text.copied else {}
         metadata: Object = {
             "resourceVersion": text.version,
             "labels": {names.JOB: job_id, names.CONTROLLER: self._options.controller},
-            "annotations": {names.ADOPTED: "true", **({names.KEPT: kept} if kept else {})},
+            "annotations": {
+                **old,
+                names.ADOPTED: "true",
+                names.UID: uid,
+                **({names.KEPT: kept} if kept else {}),
+            },
         }
-        if text.active_deadline_s is None:
-            return {"metadata": metadata}
-        # It would count the time in the queue; the run gets it back when it starts.
-        metadata["annotations"][names.ACTIVE_DEADLINE] = str(text.active_deadline_s)
-        return {"metadata": metadata, "spec": {"activeDeadlineSeconds": None}}
+        spec: Object = {}
+        if text.active_deadline_s is not None:
+            # It would count the time in the queue; the run gets it back when it starts.
+            metadata["annotations"][names.ACTIVE_DEADLINE] = str(text.active_deadline_s)
+            spec["activeDeadlineSeconds"] = None
+        if text.ttl_s is not None:
+            # The Job might be gone before its end is stored; it gets this back afterwards.
+            metadata["annotations"][names.TTL] = str(text.ttl_s)
+            spec["ttlSecondsAfterFinished"] = None
+        return {"metadata": metadata, "spec": spec} if spec else {"metadata": metadata}
 
     def _refuse(self, view: JobView | PodView, why: str) -> None:
         """Write an event on the object, once per reason."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starburst.kube import names
+from starburst.kube.objects import is_copy
 from starburst.kube.resources import Object
 
 #: Characters of objects that are kept; any more are read again when their turn comes.
@@ -24,6 +25,10 @@ class ObjectText:
     version: str
     #: Of a Job, seconds; None is none.
     active_deadline_s: int | None
+    #: ttlSecondsAfterFinished of a Job; None is none.
+    ttl_s: int | None = None
+    #: Whether it bears marks that were written on another object.
+    copied: bool = False
 
 
 def text_of(item: Object) -> ObjectText:
@@ -33,8 +38,9 @@ def text_of(item: Object) -> ObjectText:
     metadata["annotations"] = {key: value for key, value in annotations.items() if key != _APPLIED}
     kept = {key: value for key, value in item.items() if key != "status"}
     body = json.dumps({**kept, "metadata": metadata}, ensure_ascii=False, separators=(",", ":"))
-    limit_s = item["spec"].get("activeDeadlineSeconds") if "template" in item["spec"] else None
-    return ObjectText(body, metadata["resourceVersion"], limit_s)
+    spec = item["spec"] if "template" in item["spec"] else {}
+    limit_s, ttl_s = spec.get("activeDeadlineSeconds"), spec.get("ttlSecondsAfterFinished")
+    return ObjectText(body, metadata["resourceVersion"], limit_s, ttl_s, is_copy(item["metadata"]))
 
 
 class FoundObjects:
@@ -50,7 +56,8 @@ class FoundObjects:
         metadata: Mapping[str, Any] = item["metadata"]
         self.forget(metadata["uid"])
         labels = metadata.get("labels") or {}
-        if names.QUEUE not in labels or names.JOB in labels or self._kept > self._most_kept:
+        taken = names.JOB in labels and not is_copy(item["metadata"])
+        if names.QUEUE not in labels or taken or self._kept > self._most_kept:
             return
         text = text_of(item)
         self._texts[metadata["uid"]] = text

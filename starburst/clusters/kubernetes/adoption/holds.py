@@ -1,47 +1,71 @@
 """Adopted objects that their users keep from running: suspended Jobs, and pods with scheduling gates.
 
-Their jobs are held. When a Job is resumed, or the gates are gone, the job is released.
+Their jobs are held, also those of Jobs that are suspended in the queue (one that is suspended while it runs:
+see `runs.sweeper`). When a Job is resumed, or the gates are gone, the job is released.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
-from starburst.core.model.events import ReleaseRequested
+from starburst.core.model.events import HoldRequested, ReleaseRequested
 from starburst.core.state import Changes
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 from starburst.runs.ports import AdoptionPort, Report
 
+#: Value of the annotation `kept`.
+SUSPENDED = "suspended"
+SUSPENDED_BY_USER = "its user suspended its Job"
+#: Phases in which the core holds a job that it is asked to hold.
+HOLDABLE = (Phase.QUEUED, Phase.BLOCKED)
+
 
 def why_kept(view: JobView | PodView) -> str:
-    """What keeps an object that is to be taken in from running; "" if nothing does."""
+    """What keeps an object that waits from running; "" if nothing does."""
     # One with nodes, or with none any more, was suspended by a Starburst.
     if isinstance(view, JobView) and view.suspended and names.NODES not in view.annotations:
-        return "suspended"
+        return SUSPENDED
     return "gated" if view.gated else ""
 
 
-class Holds:
-    """Releases jobs that were held for the state of their objects."""
+def is_suspended_now(view: JobView | PodView) -> bool:
+    """Whether its user suspended a Job after it was taken in, which is not noted on it yet."""
+    return names.KEPT not in view.annotations and why_kept(view) == SUSPENDED
 
-    def __init__(self, desk: AdoptionPort, registry: RunRegistry, report: Report) -> None:
+
+class Holds:
+    """Holds jobs whose Jobs are suspended in the queue; releases jobs that were held for their objects.
+
+    `keep` is called with a job that was held here, to have that noted on its object.
+    """
+
+    def __init__(
+        self, desk: AdoptionPort, registry: RunRegistry, report: Report, keep: Callable[[str], None]
+    ) -> None:
         self._desk = desk
         self._registry = registry
         self._report = report
-        #: Objects whose jobs were held for it, by job; and their jobs, by uid.
+        self._keep = keep
+        #: Objects whose jobs are held for them, or are to be, by job; and their jobs, by uid.
         self._kept: dict[str, JobView | PodView] = {}
         self._jobs: dict[str, str] = {}
+        #: Jobs that were to be held, until that is noted on their objects.
+        self._asked: set[str] = set()
 
     def object_changed(self, view: JobView | PodView, *, gone: bool) -> None:
         """An event of the watches: an object with a queue's label."""
         job_id = view.labels.get(names.JOB, "")
-        if gone or names.KEPT not in view.annotations or not self._registry.is_ours(view):
-            self._kept.pop(self._jobs.pop(view.uid, ""), None)
-            return
-        self._kept[job_id] = view
-        self._jobs[view.uid] = job_id
-        self._look(job_id)
+        ours = not gone and names.ADOPTED in view.annotations and self._registry.is_ours(view)
+        if ours and (names.KEPT in view.annotations or job_id in self._asked or is_suspended_now(view)):
+            self._kept[job_id] = view
+            self._jobs[view.uid] = job_id
+            self._look(job_id)
+        elif view.uid in self._jobs:
+            self._kept.pop(self._jobs.pop(view.uid), None)
+            self._asked.discard(job_id)
 
     def pod_changed(self, owner: str) -> None:
         """An event of the watches: a pod of the object with this uid."""
@@ -54,9 +78,22 @@ class Holds:
             self._look(job_id)
 
     def _look(self, job_id: str) -> None:
-        record = self._desk.record(job_id)
-        if record is not None and record.phase is Phase.HELD and not self._is_kept(self._kept[job_id]):
-            self._report(ReleaseRequested(job_id))
+        record, view = self._desk.record(job_id), self._kept[job_id]
+        phase = None if record is None else record.phase
+        noted = names.KEPT in view.annotations
+        if isinstance(view, JobView) and view.managed and is_suspended_now(view):
+            self._asked.add(job_id)  # its run, which has a Job of its own, is ended for it
+        elif noted or phase not in (*HOLDABLE, Phase.HELD, None):
+            self._asked.discard(job_id)
+        if phase is Phase.HELD and (noted or job_id in self._asked):
+            if not self._is_kept(view):
+                self._asked.discard(job_id)
+                self._report(ReleaseRequested(job_id))
+            elif not noted:
+                self._keep(job_id)
+        elif phase in HOLDABLE and is_suspended_now(view):
+            self._asked.add(job_id)
+            self._report(HoldRequested(job_id))
 
     def _is_kept(self, view: JobView | PodView) -> bool:
         """Whether an object is still suspended or gated; of a Job, the gates are those of its pods."""

@@ -24,14 +24,19 @@ class Complaint(NamedTuple):
 
 
 async def events_about(api: Api, it: ObjectReference) -> list[Object]:
-    """The Events about an object, oldest first; none if this account may not list them.
+    """The Events about an object, oldest first. Returns and raises as `events_of`."""
+    return await events_of(api, it.namespace, f"involvedObject.uid={it.uid}")
+
+
+async def events_of(api: Api, namespace: str, fields: str) -> list[Object]:
+    """The Events of a namespace that match a selector, oldest first; none if this account may not list them.
 
     Raises:
         ApiUnreachableError: no answer.
         ApiError: the server refused for another reason.
     """
     try:
-        found = await api.list(EVENTS, it.namespace, fields=f"involvedObject.uid={it.uid}")
+        found = await api.list(EVENTS, namespace, fields=fields)
     except ApiError as error:
         if error.status == 403:
             return []

@@ -26,7 +26,7 @@ SITE_REASONS = frozenset(
     }
 )
 #: Ends of runs that Starburst took back because of the cluster.
-TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
+TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.SUSPENDED)
 DELETED = "it was deleted in the cluster"
 _ENDS = {end.value: end for end in RunEnd}
 _POD_ENDS = {"Succeeded": "Complete", "Failed": "Failed"}
@@ -69,6 +69,12 @@ class RunObject:
     def adopted(self) -> bool:
         """Whether its object was created by a user."""
         return names.ADOPTED in self.view.annotations
+
+    @property
+    def suspended(self) -> bool:
+        """Whether its user suspended its Job; one that Starburst suspends has no nodes any more."""
+        view = self.view
+        return isinstance(view, JobView) and view.suspended and bool(view.annotations.get(names.NODES))
 
     @property
     def deleted(self) -> bool:
@@ -114,6 +120,8 @@ class RunObject:
             message = DELETED if self.deleted else self.stopping_why
             return RunEnded(*self.key, stopping or RunEnd.STOPPED, message=message)
         if stopping is not None and isinstance(view, JobView) and view.withdrawn:
+            if stopping is RunEnd.SUSPENDED and self.adopted and names.KEPT not in view.annotations:
+                stopping = RunEnd.DISPLACED  # it was resumed meanwhile
             return RunEnded(*self.key, stopping, message=self.stopping_why)
         return None
 

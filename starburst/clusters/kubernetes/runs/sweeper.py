@@ -2,8 +2,8 @@
 
 Every few seconds all known runs are looked at. These are ended: those whose end was begun and not finished (a
 crash between two writes), those the core does not know (a write that came through after its answer was lost),
-those that are stalled for longer than their limit (see `stalls`), those that are over their time limit,
-and what lives on of a Job that Kubernetes has ended.
+those whose Job their user suspended, those that are stalled for longer than their limit (see `stalls`), those
+that are over their time limit, and what lives on of a Job that Kubernetes has ended.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from starburst.clusters.kubernetes.adoption.holds import SUSPENDED_BY_USER
 from starburst.clusters.kubernetes.runs.complaints import Complaint
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.registry import RunObject, RunRegistry
@@ -42,13 +43,14 @@ class SweptCluster:
     """What the sweeper looks at and acts through.
 
     `end` ends a run: how that counts, and why. `surroundings` of a run, given the last complaint about it.
-    `complaint` reads the events about an object.
+    `complaint` reads the events about an object. `suspended`: whether a job's own, managed Job is suspended.
     """
 
     end: Callable[[RunKey, RunEnd, str], Awaitable[None]]
     clear: Callable[[list[PodView]], Awaitable[None]]
     surroundings: Callable[[Complaint | None], RunSurroundings]
     complaint: Callable[[JobView | PodView], Awaitable[Complaint | None]]
+    suspended: Callable[[str], bool]
     report: Report
 
 
@@ -99,7 +101,10 @@ class Sweeper:
             await asyncio.sleep(SWEEP_S)
 
     async def _look_at(self, run: RunObject, now: float) -> None:
-        if _is_half_stopped(run) or self._is_stray(run):
+        if _is_live(run) and (run.suspended or self._cluster.suspended(run.key[0])):
+            log.info("suspended", job=run.key[0], attempt=run.key[1])
+            await self._end(run.key, RunEnd.SUSPENDED, SUSPENDED_BY_USER)
+        elif _is_half_stopped(run) or self._is_stray(run):
             log.warning("taken-back", job=run.key[0], attempt=run.key[1])
             await self._end(run.key)
         elif _is_live(run) and (why := self._why_out_of_time(run)):

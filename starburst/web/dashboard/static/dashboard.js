@@ -48,9 +48,11 @@
         put(await answer.text());
       }
       document.getElementById("offline").hidden = true;
+      body.classList.remove("stale");
     } catch (error) {
       if (error.name === "AbortError") return;
       document.getElementById("offline").hidden = false;
+      body.classList.add("stale");
       pause = SLOW_MS;
     }
     if (mine === asking) timer = setTimeout(ask, document.hidden ? SLOW_MS : pause);

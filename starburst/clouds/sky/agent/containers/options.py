@@ -85,8 +85,9 @@ def bind(path: str, volume: VolumeMount) -> list[str]:
         why = "a path with a colon cannot be mounted; mend subPath or mountPath"
         raise TaskRefusedError(f"{volume['told']}: {why}")
     is_files = volume.get("files", False)
-    if is_files and not os.path.exists(source):
-        raise TaskRefusedError(f"there is no {volume['below'].partition('/')[2]} in its volume; mend subPath")
+    within = volume["below"].partition("/")[2]
+    if is_files and within and not os.path.exists(source):
+        raise TaskRefusedError(f"there is no {within} in its volume; mend subPath")
     try:
         if not os.path.exists(source):
             os.makedirs(source)

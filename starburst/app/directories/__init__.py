@@ -1,0 +1,1 @@
+"""Directories of the submitting machine that go along with a job."""

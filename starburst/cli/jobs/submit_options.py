@@ -1,0 +1,170 @@
+"""Options of `starburst submit`: those of any submission, and those about a job that is no manifest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from starburst.app.errors import UserError
+from starburst.cli.output import Format, OutputOption
+from translator.duration import seconds
+from translator.kinds.gpu_request import GpuRequest
+from translator.kinds.overrides import Overrides
+from translator.quantity import quantity
+
+V = TypeVar("V")
+#: Words of a command line behind --, in the metadata of its context.
+COMMAND = "starburst.command"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What a command, a batch script or a SkyPilot task is to have; a manifest says all of it itself."""
+
+    name: Annotated[str, typer.Option(help="Name of the job.")] = ""
+    gpus: Annotated[str, typer.Option(metavar="[TYPE:]N", help="GPUs of each task: 2, A100:2.")] = ""
+    cpus: Annotated[str, typer.Option(metavar="N", help="CPUs of each task: 4, 500m.")] = ""
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of each task: 16Gi.")] = ""
+    image: Annotated[str, typer.Option(help="Container image; a Kubernetes cluster needs one.")] = ""
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", metavar="NAME[=VALUE]", help="A variable; without a value your own. May be repeated."
+        ),
+    ] = None
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="Tasks that start together, as a gang.")
+    ] = None
+    array: Annotated[
+        str, typer.Option(metavar="FIRST-LAST[%N]", help="A job per index, N of them at a time.")
+    ] = ""
+    time: Annotated[str, typer.Option(metavar="T", help="Time limit of a run: 90s, 15m, 12h, 2d.")] = ""
+    estimate: Annotated[str, typer.Option(metavar="T", help="How long it will run, as far as you know.")] = ""
+    max_wait: Annotated[str, typer.Option(metavar="T", help="Leave for the cloud after this.")] = ""
+    after: Annotated[
+        list[str] | None,
+        typer.Option("--after", metavar="JOB", help="Only once this job succeeded. May be repeated."),
+    ] = None
+    queue: Annotated[str, typer.Option(help="Queue of the job.")] = ""
+    cloud: Annotated[
+        str, typer.Option(metavar="auto|never|only", help="Whether it may leave for the cloud.")
+    ] = ""
+    retries: Annotated[int | None, typer.Option(min=0, metavar="N", help="Runs again after it failed.")] = (
+        None
+    )
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="It saves its state on SIGTERM and goes on from it.")
+    ] = False
+
+    def overrides(self, arguments: tuple[str, ...]) -> Overrides:
+        """The options as values.
+
+        Raises:
+            UserError: one of them is not valid.
+        """
+        limit_s = None if not self.time else _read("--time", self.time, seconds)
+        for option, text in (("--cpus", self.cpus), ("--memory", self.memory)):
+            if text:
+                _read(option, text, quantity)
+        return Overrides(
+            name=self.name,
+            gpus=_read("--gpus", self.gpus, GpuRequest.parse) if self.gpus else None,
+            cpus=self.cpus,
+            memory=self.memory,
+            image=self.image,
+            tasks=self.nodes,
+            array=self.array,
+            time_limit_s=None if limit_s is None else max(1, round(limit_s)),
+            env=dict(_variable(text) for text in self.env or ()),
+            hints=self._hints(),
+            arguments=arguments,
+        )
+
+    def _hints(self) -> dict[str, str]:
+        hints = {
+            "runtime-estimate": self.estimate,
+            "max-wait": self.max_wait,
+            "after-ok": ",".join(self.after or ()),
+            "queue": self.queue,
+            "cloud": self.cloud,
+            "retries": "" if self.retries is None else str(self.retries),
+            "checkpoint": "true" if self.checkpoint else "",
+        }
+        return {key: value for key, value in hints.items() if value}
+
+    def given(self) -> list[str]:
+        """The options that stand on the command line."""
+        return [
+            f"--{each.name.replace('_', '-')}"
+            for each in fields(self)
+            if getattr(self, each.name) != each.default
+        ]
+
+
+@dataclass(frozen=True)
+class SubmitOptions:
+    """All options of the command, in the order of `--help`."""
+
+    context: typer.Context
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILES… | -- COMMAND…",
+            help="Kubernetes YAML, SkyPilot tasks, sbatch scripts (- is standard input), or a command.",
+        ),
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; submit nothing.")] = False
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until all of them have ended; exit 1 if one failed.")
+    ] = False
+    follow: Annotated[
+        bool,
+        typer.Option("-f", "--follow", help="Show the log of the one job until it ends, as --wait does."),
+    ] = False
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Keep them out of the queue until starburst release.")
+    ] = False
+    allow_unsatisfiable: Annotated[
+        bool, typer.Option("--allow-unsatisfiable", help="Also what no node and no offer could ever hold.")
+    ] = False
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply-rest",
+            help="Apply what is no job in the files to the cluster of your kubeconfig, with your own rights.",
+        ),
+    ] = False
+    workdir: Annotated[
+        Path, typer.Option(metavar="DIR", help="Directory that goes along with a command or script.")
+    ] = Path(".")
+    no_workdir: Annotated[bool, typer.Option("--no-workdir", help="Take no directory along.")] = False
+    job: JobOptions = field(default_factory=JobOptions)
+    output: OutputOption = Format.TABLE
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The words behind --."""
+        return tuple(self.context.meta.get(COMMAND, ()))
+
+
+def _read(option: str, text: str, read: Callable[[str], V]) -> V:
+    try:
+        return read(text)
+    except ValueError as bad:
+        raise UserError(f"{option}: {text!r}: {bad}") from None
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not _VARIABLE.fullmatch(name):
+        raise UserError(f"--env: {text!r}: write NAME=VALUE, or NAME for the value that it has here")
+    if not equals and name not in os.environ:
+        raise UserError(f"--env: {text!r}: is not set here; write {name}=VALUE")
+    return name, value if equals else os.environ[name]

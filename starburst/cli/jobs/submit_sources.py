@@ -1,0 +1,108 @@
+"""The texts that `starburst submit` sends: files as they are, and jobs that are no manifests as manifests."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from starburst.app.directories.packing import SubmittersFiles
+from starburst.app.errors import UserError
+from starburst.app.reading.sources import ManifestText
+from starburst.cli.jobs.submit_options import SubmitOptions
+from starburst.cli.output import say
+from translator.errors import ManifestErrors
+from translator.kinds.command_job import job_name
+from translator.kinds.conversion import command_manifest, converted
+from translator.kinds.sbatch.directives import is_batch_script
+
+_NOTHING = "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py"
+
+
+@dataclass(slots=True)
+class SubmitSources:
+    """Texts of manifests, and what was not kept of those that were something else, by the job."""
+
+    texts: list[ManifestText] = field(default_factory=list)
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def notes_of(self, name: object) -> tuple[str, ...]:
+        """The notes on a job, once, for the first job of an array."""
+        found = [key for key in self.notes if key in (name, _without_index(str(name)))]
+        return self.notes.pop(found[0]) if found else ()
+
+
+def read_submission(options: SubmitOptions) -> SubmitSources:
+    """The texts of the files, or of the command.
+
+    Raises:
+        UserError: an option or a text that is no manifest is invalid, or a directory is too large.
+    """
+    files, words = options.files or [], options.command
+    local = SubmittersFiles(
+        "" if options.no_workdir else _directory(options.workdir), lambda text: say(text, sys.stderr)
+    )
+    overrides = options.job.overrides(words)
+    if not files:
+        if not words:
+            raise UserError(_NOTHING)
+        manifest = command_manifest(words, _name_of(words), local, overrides)
+        return SubmitSources([ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))])
+    found = SubmitSources()
+    for text in map(read_file, files):
+        if words and not is_batch_script(text.text):
+            raise UserError(
+                f"{text.name}: words behind -- are for a batch script, and this is none; drop them"
+            )
+        try:
+            other = None if text.problem else converted(text.text, text.name, local, overrides)
+        except ManifestErrors as errors:
+            raise UserError(str(errors)) from None
+        if other is None and (given := _not_for_manifests(options)):
+            what = "is for a command, a batch script or a SkyPilot task"
+            raise UserError(f"{text.name}: {given[0]}: {what}; write it into the manifest")
+        found.texts.append(text if other is None else ManifestText(text.name, other.text))
+        found.notes |= {} if other is None else other.notes
+    return found
+
+
+def _without_index(name: str) -> str:
+    """The name of an array by that of one of its jobs."""
+    array, _, index = name.rpartition("-")
+    return array if index.isdigit() else name
+
+
+def read_file(file: str) -> ManifestText:
+    """The text of a file; - is standard input."""
+    source = "<stdin>" if file == "-" else file
+    try:
+        return ManifestText(
+            source, (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode()
+        )
+    except OSError as error:
+        problem = f"{source}: cannot be read ({error.strerror}); name an existing YAML file"
+    except UnicodeDecodeError:
+        problem = f"{source}: is not a text file; write YAML in UTF-8"
+    return ManifestText(source, problem=problem)
+
+
+def _not_for_manifests(options: SubmitOptions) -> list[str]:
+    """Options that say what a manifest says itself."""
+    given = options.job.given()
+    return [*given, "--workdir"] if options.workdir != Path(".") else given
+
+
+def _directory(path: Path) -> str:
+    found = path.expanduser()
+    if not found.is_dir():
+        raise UserError(f"--workdir: '{path}': is no directory; name one, or give --no-workdir")
+    return str(found.resolve())
+
+
+def _name_of(command: Sequence[str]) -> str:
+    """The name of a job for a command: that of its script, else of its program."""
+    scripts = [PurePath(word).stem for word in command if PurePath(word).suffix in (".py", ".sh")]
+    return job_name(scripts[0] if scripts else PurePath(command[0]).name, "command")

@@ -1,0 +1,74 @@
+"""The end of a run whose Job went away while no Starburst watched, as the events about the Job tell it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from starburst.clusters.kubernetes.runs.complaints import events_of
+from starburst.clusters.kubernetes.runs.identity import RunKey
+from starburst.core.model.events import RunEnd, RunEnded
+from starburst.kube.api import Api
+from starburst.kube.errors import ApiError, ApiUnreachableError
+from starburst.kube.resources import Object
+
+log = structlog.get_logger()
+
+#: Wall seconds between tries when the server does not answer.
+PAUSE_S = 2.0
+#: Runs that are asked about at a time.
+AT_ONCE = 16
+COMPLETED = "Completed"
+OUT_OF_TIME = "DeadlineExceeded"
+#: Reasons of a Failed Job (batch/v1).
+FAILED = (
+    "BackoffLimitExceeded",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+    "PodFailurePolicy",
+    OUT_OF_TIME,
+)
+
+
+class Vanished:
+    """Asks the server; `where` gives kind, namespace and name of a run's object."""
+
+    def __init__(self, api: Api, where: Callable[[RunKey], tuple[str, str, str]]) -> None:
+        self._api = api
+        self._where = where
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def ends(self, keys: Iterable[RunKey], uids: dict[str, str]) -> list[RunEnded]:
+        """The ends of those runs of which events tell; `uids` of adopted jobs' objects, by job."""
+        asked = (self._end(key, uids.get(key[0], "")) for key in keys)
+        return [end for end in await asyncio.gather(*asked) if end is not None]
+
+    async def _end(self, key: RunKey, uid: str) -> RunEnded | None:
+        kind, namespace, name = self._where(key)
+        async with self._turns:
+            while kind == "Job":
+                try:
+                    found = await events_of(self._api, namespace, f"involvedObject.name={name}")
+                    return _end_of(key, (each for each in found if _is_about(each, kind, uid)))
+                except (ApiError, ApiUnreachableError) as error:
+                    log.warning("end-unknown", job=key[0], error=str(error))
+                await asyncio.sleep(PAUSE_S)
+        return None
+
+
+def _is_about(event: Object, kind: str, uid: str) -> bool:
+    about = event.get("involvedObject") or {}
+    return about.get("kind") == kind and (not uid or about.get("uid") == uid)
+
+
+def _end_of(key: RunKey, events: Iterable[Object]) -> RunEnded | None:
+    for event in events:
+        reason, message = event.get("reason"), event.get("message") or ""
+        if reason == COMPLETED:
+            return RunEnded(*key, RunEnd.EXITED, 0)
+        if reason in FAILED:
+            end = RunEnd.OUT_OF_TIME if reason == OUT_OF_TIME else RunEnd.EXITED
+            return RunEnded(*key, end, 1, f"{reason}: {message}")
+    return None

@@ -1,0 +1,1 @@
+"""Directories that go along with jobs."""

@@ -1,0 +1,108 @@
+"""Submitting what is no manifest: a command, a batch script, a SkyPilot task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starburst.app.config import parse_config
+from tests.cli.conftest import Cli
+from tests.cli.manifests import manifest
+from tests.cli.past import Past
+
+EXAMPLES = Path(__file__).parents[2] / "configs" / "examples"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory in which the user is, with one file."""
+    path = tmp_path / "here"
+    path.mkdir()
+    (path / "train.py").write_text("print(1)\n")
+    monkeypatch.chdir(path)
+    return path
+
+
+def test_a_command_is_a_job_with_the_directory_it_was_typed_in(cli: Cli, past: Past, here: Path) -> None:
+    words = ["--gpus", "A100:2", "--cpus", "4", "--memory", "8Gi", "--env", "LR=0.1", "--max-wait", "1h"]
+    words += ["--time", "2h", "--retries", "2", "--image", "me/train"]
+    told = cli("submit", "--allow-unsatisfiable", *words, "--", "python", "train.py", "--epochs", "3")
+    assert told.code == 0
+    assert told.err.startswith(f"taking along {here}: 1 file, ")
+    (request,) = past.store.requests(9)
+    job, workload = request.submission.job, request.submission.workload
+    assert (job.name, job.tasks[0].gpus, job.tasks[0].gpu_type, job.retries) == ("train", 2, "A100", 2)
+    assert (job.max_wait_s, workload.time_limit_s, workload.image) == (3600.0, 7200, "me/train")
+    assert workload.command[-4:] == ("python", "train.py", "--epochs", "3")
+    assert dict(workload.env).keys() == {"LR", "STARBURST_FILES_0"}
+
+
+def test_without_its_directory_a_command_is_run_as_it_is(cli: Cli, past: Past) -> None:
+    assert cli("submit", "--no-workdir", "--cpus", "1", "--", "python", "-c", "print($(A))").code == 0
+    (request,) = past.store.requests(9)
+    assert request.submission.workload.command == ("python", "-c", "print($(A))")
+    assert request.submission.job.name == "python"
+
+
+def test_a_command_comes_after_another_and_as_an_array(cli: Cli, past: Past) -> None:
+    cli("submit", "--name", "prep", "--no-workdir", "--", "true")
+    told = cli("submit", "--after", "prep", "--array", "0-3%2", "--no-workdir", "-o", "name", "--", "true")
+    assert [line.rsplit("-", 1)[1] for line in told.out.splitlines()] == ["0", "1", "2", "3"]
+    last = past.store.requests(9)[-1].submission.job
+    assert (last.after_ok[0][:4], last.array and last.array.at_once) == ("prep", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py"),
+        (["--gpus", "two:x", "--", "a"], "--gpus: 'two:x': write a number of GPUs, a type, or both"),
+        (["--memory", "8GB", "--", "a"], "--memory: '8GB': not a Kubernetes quantity; write 8Gi or 8G"),
+        (["--time", "5", "--", "a"], "--time: '5': a duration needs a unit"),
+        (["--env", "NOT_SET_HERE", "--", "a"], "--env: 'NOT_SET_HERE': is not set here"),
+        (["--workdir", "nowhere", "--", "a"], "--workdir: 'nowhere': is no directory"),
+        (
+            ["--gpus", "1", "job.yaml"],
+            "job.yaml: --gpus: is for a command, a batch script or a SkyPilot task",
+        ),
+        (["job.yaml", "--", "x"], "job.yaml: words behind -- are for a batch script"),
+        (["--dry-run", "-f", "--", "a"], "--follow: a dry run submits nothing to wait for"),
+    ],
+)
+def test_a_bad_option_is_one_line(cli: Cli, here: Path, words: list[str], line: str) -> None:
+    (here / "job.yaml").write_text(manifest("a", "true"))
+    told = cli("submit", *words)
+    assert told.code == 2
+    (only,) = told.err.splitlines()
+    assert only.startswith(f"error: {line}")
+
+
+def test_a_kubernetes_cluster_needs_an_image(cli: Cli, past: Past) -> None:
+    config = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    told = cli("submit", "--no-workdir", "--", "true")
+    assert told.code == 2
+    assert (
+        "command true, job true: containers[0].image: is missing; a Kubernetes cluster runs images"
+        in told.err
+    )
+    assert cli("submit", "--no-workdir", "--dry-run", "--image", "busybox", "--", "true").code == 0
+
+
+def test_what_of_a_script_is_not_kept_is_a_note_of_its_job(cli: Cli, past: Past, here: Path) -> None:
+    (here / "train.sbatch").write_text("#!/bin/bash\n#SBATCH -p gpu -G 1 -a 1-2\necho $1\n")
+    told = cli("submit", "train.sbatch", "-o", "json", "--", "arg")
+    rows = json.loads(told.out)
+    assert [len(row["notes"]) for row in rows] == [1, 0]
+    assert rows[0]["notes"][0].startswith("line 2, --partition: partitions are not used")
+    assert past.store.requests(9)[0].submission.workload.command[-2:] == ("train.sbatch", "arg")
+
+
+@pytest.mark.parametrize("file", ["array.sbatch", "sky-task.yaml"])
+def test_the_examples_are_taken_with_their_files(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    assert cli("submit", "--dry-run", file).code == 0

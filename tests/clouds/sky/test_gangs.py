@@ -1,0 +1,115 @@
+"""Gangs on rented machines: one cluster of several nodes, which is launched, attended and ended as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.entry import load_machines
+from starburst.core.model.actions import Slot
+from starburst.core.model.events import (
+    InstanceGone,
+    InstanceReady,
+    InstanceUnreachable,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
+from starburst.domain.cloud import InstancePhase
+from starburst.domain.job import Job, Workload
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+from starburst.runs.ports import Run
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.life import OFFER, SPOT, Life, play, ready
+
+#: Every test's gang: a task that takes all four GPUs on each of two nodes.
+NEED = Resources.of(4, 1, 1)
+
+
+def gang(work_s: float, codes: tuple[int, int] = (0, 0), attempt: int = 1) -> Run:
+    slots = tuple(Slot(rank, "i-1", NEED, rank) for rank in range(2))
+    return Run(Job("g", "g", (NEED, NEED)), attempt, slots, Workload(("work", str(work_s), str(max(codes)))))
+
+
+def test_its_nodes_come_and_go_as_one_and_are_paid_for_as_two(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.rates["p3.8xlarge"] = Money.of("12.24")
+        await ready(life, offer=OFFER.times(2))
+        assert life.of(InstanceReady)[0].rate == Money.of("24.48")
+        assert [vm.node for vm in sky.alive()] == [0, 1]
+        (listed,) = await life.cloud.owned()
+        assert (listed.nodes, listed.phase) == (2, InstancePhase.READY)
+        await life.cloud.start(gang(60))
+        assert (await life.heard(RunEnded)).exit_code == 0
+        assert [set(vm.tasks) for vm in sky.vms] == [{"g/1/0"}, {"g/1/1"}]
+        assert all(vm.switch_s is not None and vm.ends_when_shut_down for vm in sky.vms)
+        await life.cloud.terminate("i-1")
+        await life.heard(InstanceGone)
+        assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def test_each_task_is_told_where_the_others_are(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await life.cloud.start(gang(60))
+        await life.heard(RunStarted)
+        specs = [vm.tasks[f"g/1/{vm.node}"].spec for vm in sky.vms]
+        assert [spec["hosts"] for spec in specs] == [["10.0.0.1", "10.0.0.2"]] * 2
+        assert {spec["env"]["MASTER_ADDR"] for spec in specs} == {"10.0.0.1"}
+        assert len({spec["env"]["MASTER_PORT"] for spec in specs}) == 1
+        assert [spec["env"]["RANK"] for spec in specs] == ["0", "1"]
+
+    play(tmp_path, story)
+
+
+def test_a_lost_node_ends_the_others_and_the_run(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=SPOT.times(2))
+        await life.cloud.start(gang(10_000))
+        await life.heard(RunStarted)
+        sky.vms[1].ended_at = sky.vms[1].made_at + 100
+        gone = await life.heard(InstanceGone)
+        assert gone.preempted
+        assert (await life.heard(RunEnded)).end is RunEnd.LOST
+        assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def test_a_node_that_does_not_answer_makes_the_whole_unreachable_not_gone(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await life.cloud.start(gang(400))
+        await life.heard(RunStarted)
+        sky.vms[1].plugged = False
+        await life.heard(InstanceUnreachable)
+        sky.vms[1].plugged = True
+        assert (await life.heard(RunEnded)).exit_code == 0
+        assert not life.of(InstanceGone)
+
+    play(tmp_path, story)
+
+
+def test_a_task_that_fails_ends_the_other(tmp_path: Path) -> None:
+    async def story(life: Life, _: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await life.cloud.start(gang(30, codes=(0, 3)))
+        assert (await life.heard(RunEnded)).exit_code == 3
+
+    play(tmp_path, story)
+
+
+def test_what_is_known_of_its_nodes_outlives_the_scheduler(tmp_path: Path) -> None:
+    async def story(life: Life, _: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+
+    play(tmp_path, story)
+    (entry,) = load_machines(FileJournal(tmp_path / "home" / "notes")).values()
+    assert entry.nodes == 2
+    assert [at.instance for at in entry.instances] == ["i-0", "i-1"]
+    assert [access.host for access in entry.workers] == ["10.0.0.2"]
+    assert replace(entry, workers_at=[]).instances == []

@@ -1,0 +1,1 @@
+"""Kinds of jobs that are no manifests."""

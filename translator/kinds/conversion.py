@@ -1,0 +1,91 @@
+"""Texts that are no Kubernetes manifests as manifests: batch scripts, and SkyPilot tasks among documents."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from translator.errors import ManifestErrors
+from translator.field import Field, ManifestReport
+from translator.intake.kinds import TASK_KEYS
+from translator.kinds.command_job import CommandJob
+from translator.kinds.local_files import NO_FILES, LocalFiles
+from translator.kinds.overrides import NONE, Overrides
+from translator.kinds.prelude import Prelude
+from translator.kinds.sbatch.directives import is_batch_script, read_script
+from translator.kinds.sbatch.script import SbatchReader
+from translator.kinds.sky.task import is_task, read_task
+from translator.kinds.workdir import with_directory
+from translator.manifests.documents import chunks, load
+
+#: A line that a SkyPilot task has and no manifest; it spares most texts a second reading.
+_TASK_LINE = re.compile(rf"^(?:{'|'.join(sorted(TASK_KEYS))})[ \t]*:", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedText:
+    """A text in which every document is a Kubernetes manifest."""
+
+    text: str
+    #: What was not kept of each job that was no manifest, by its name.
+    notes: Mapping[str, tuple[str, ...]]
+
+
+def command_manifest(
+    command: Sequence[str], name: str, local: LocalFiles, overrides: Overrides
+) -> dict[str, Any]:
+    """The manifest of a command with its directory; `name` is its job's unless the overrides name it."""
+    prelude = with_directory(Prelude(), local)
+    hints = {"array": overrides.array} if overrides.array else {}
+    job = CommandJob(name=name, command=prelude.wrap(tuple(command)), env=prelude.env, hints=hints)
+    return overrides.applied(job).manifest()
+
+
+def script_manifest(
+    text: str, report: ManifestReport, local: LocalFiles = NO_FILES, overrides: Overrides = NONE
+) -> dict[str, Any]:
+    """The manifest of a batch script; problems and notes go to the report.
+
+    Raises:
+        ManifestErrors: a directive cannot be taken apart.
+    """
+    return SbatchReader(read_script(text, report.source), report).job(local, overrides).manifest()
+
+
+def task_manifest(task: Field, local: LocalFiles = NO_FILES, overrides: Overrides = NONE) -> dict[str, Any]:
+    """The manifest of a SkyPilot task; problems and notes go to its report."""
+    return read_task(task, local, overrides).manifest()
+
+
+def converted(text: str, source: str, local: LocalFiles, overrides: Overrides) -> ConvertedText | None:
+    """A text with manifests in place of its batch script or tasks; None if it has manifests only.
+
+    Raises:
+        ManifestErrors: a script or task is invalid.
+    """
+    if is_batch_script(text):
+        report = ManifestReport(source, 0)
+        return _joined([script_manifest(text, report, local, overrides)], [report])
+    if not _TASK_LINE.search(text):
+        return None
+    reports, manifests = list[ManifestReport](), list[Any]()
+    for index, chunk in enumerate(chunks(text), 1):
+        document = Field(load(chunk, source, index), "", ManifestReport(source, index))
+        reports.append(document.report)
+        manifests.append(task_manifest(document, local, overrides) if is_task(document) else document.value)
+    return _joined(manifests, reports)
+
+
+def _joined(manifests: Sequence[Any], reports: Sequence[ManifestReport]) -> ConvertedText:
+    errors = [error for report in reports for error in report.errors]
+    if errors:
+        raise ManifestErrors(errors)
+    notes = {
+        manifest["metadata"]["name"]: tuple(report.notes)
+        for manifest, report in zip(manifests, reports, strict=True)
+        if report.notes
+    }
+    return ConvertedText("\n---\n".join(json.dumps(each, ensure_ascii=False) for each in manifests), notes)

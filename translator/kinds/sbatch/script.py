@@ -1,0 +1,248 @@
+"""Reads a batch script as a job: what it asks for, and what of it is not kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from starburst.domain.gpu_types import gpu_type
+from translator.errors import ManifestError
+from translator.field import ManifestReport, did_you_mean
+from translator.kinds.command_job import CommandJob, job_name
+from translator.kinds.gpu_request import GpuRequest
+from translator.kinds.local_files import LocalFiles
+from translator.kinds.overrides import Overrides
+from translator.kinds.prelude import Prelude
+from translator.kinds.sbatch import values
+from translator.kinds.sbatch.directives import BatchScript, SbatchOption
+from translator.kinds.sbatch.environment import environment
+from translator.kinds.sbatch.options import HARMLESS, NOTED, READ, REFUSED
+from translator.kinds.workdir import with_directory
+
+V = TypeVar("V")
+
+#: Programs of Slurm that a job finds on its PATH if its script names them.
+_PROGRAMS = ("srun", "scontrol")
+_SHELL = re.compile(r"(?:ba|da|a|k|z)?sh")
+_PYTHON = re.compile(r"python[\d.]*")
+_OPTIONS = sorted((*READ, *HARMLESS, *NOTED, *REFUSED))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """What a script asks for on its node; sizes in MiB, 0 is unsaid."""
+
+    tasks: int
+    cpus: int
+    cpus_per_task: int
+    gpus: GpuRequest
+    gpus_per_task: int
+    memory_mib: int
+
+
+@dataclass(slots=True)
+class SbatchReader:
+    """The options of one script; a later one of a name replaces an earlier one, as for sbatch."""
+
+    script: BatchScript
+    report: ManifestReport
+    _found: dict[str, SbatchOption] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._found = {each.name: each for each in self.script.directives}
+
+    def job(self, local: LocalFiles, overrides: Overrides) -> CommandJob:
+        """The job; problems and notes go to the report."""
+        self._judge()
+        if overrides.array:
+            self._found["array"] = SbatchOption("array", overrides.array, 0)
+        array, share, chdir = self._value("array", values.array), self._share(), self._text("chdir")
+        text, name = self.script.text, Path(self.report.source).name
+        job = overrides.applied(
+            CommandJob(
+                name=job_name(self._text("job-name") or Path(name).stem, "sbatch"),
+                command=self._command(name, overrides.arguments),
+                env=self._exported(local),
+                image=self._text("container-image").replace("#", "/"),
+                working_dir=chdir if chdir.startswith("/") else "",
+                gpus=share.gpus.count,
+                gpu_type=share.gpus.type,
+                cpus=str(share.cpus or ""),
+                memory=f"{share.memory_mib}Mi" if share.memory_mib else "",
+                time_limit_s=self._value("time", values.seconds),
+                hints=self._hints({} if array is None else {"array": array.hint}),
+            )
+        )
+        if job.tasks > 1:
+            self._refuse(
+                "nodes", "a batch script has one node here; write a Job with parallelism for several"
+            )
+        named = self._text("job-name")
+        if named and job.name != named and not overrides.name:
+            self._note("job-name", f"{named}: the job is named {job.name}")
+        names = {"SLURM_JOB_NAME": named or job.name, "SLURM_JOB_PARTITION": self._text("partition") or None}
+        lines = environment(_variables(job, share) | names, array)
+        programs = {each: _program(each) for each in _PROGRAMS if re.search(rf"\b{each}\b", text)}
+        prelude = Prelude(programs=programs, lines=f"{_entering(chdir)}{lines}")
+        if not chdir.startswith("/"):
+            prelude = self._with_directory(prelude, local)
+        return replace(job, command=prelude.wrap(job.command), env={**job.env, **prelude.env})
+
+    def _with_directory(self, prelude: Prelude, local: LocalFiles) -> Prelude:
+        if not local.reads:
+            self.report.notes.append(
+                "the directory of the script stays where it is; starburst submit takes it along"
+            )
+        return prelude if self.report.errors else with_directory(prelude, local)
+
+    def _judge(self) -> None:
+        """Note or refuse each option that is not read."""
+        for each in self.script.directives:
+            if each.name in REFUSED:
+                self._refuse(each.name, REFUSED[each.name])
+            elif each.name in NOTED:
+                self.report.notes.append(f"{_place(each)}: {NOTED[each.name]}")
+            elif each.name not in READ and each.name not in HARMLESS:
+                self._refuse(each.name, f"is no option of sbatch; {did_you_mean(each.name, _OPTIONS)}")
+        for line in self.script.late:
+            self.report.notes.append(
+                f"line {line}: stands below the first command, where sbatch reads no options"
+            )
+
+    def _share(self) -> NodeShare:
+        if (self._value("nodes", _least) or 1) > 1:
+            self._refuse(
+                "nodes", "a batch script has one node here; write a Job with parallelism for several"
+            )
+        tasks = self._value("ntasks", values.count) or self._value("ntasks-per-node", values.count) or 1
+        per_task = self._value("gpus-per-task", values.gpus)
+        asked = [self._value(name, values.gpus) for name in ("gpus", "gpus-per-node")]
+        asked += [
+            self._value("gres", values.gres),
+            per_task and GpuRequest(per_task.count * tasks, per_task.type),
+        ]
+        gpus = next((each for each in asked if each is not None), GpuRequest())
+        if not gpus.type and (kind := self._gpu_type_of_constraint()):
+            gpus = GpuRequest(gpus.count, kind)
+        cpus_per_task = self._value("cpus-per-task", values.count)
+        said = cpus_per_task or self._text("ntasks") or self._text("ntasks-per-node")
+        cpus = tasks * (cpus_per_task or 1) if said else 0
+        cpus = max(cpus, (self._value("cpus-per-gpu", values.count) or 0) * gpus.count)
+        memory = self._value("mem", values.mebibytes) or (
+            (self._value("mem-per-cpu", values.mebibytes) or 0) * max(cpus, 1)
+            or (self._value("mem-per-gpu", values.mebibytes) or 0) * gpus.count
+        )
+        if self._text("mem") == "0":
+            self._note("mem", "the memory of a whole node is not asked for; write how much it needs")
+        return NodeShare(tasks, cpus, cpus_per_task or 0, gpus, per_task.count if per_task else 0, memory)
+
+    def _gpu_type_of_constraint(self) -> str:
+        """The type of GPU that --constraint names, as many clusters use it; other features are noted."""
+        kind = gpu_type(self._text("constraint"))
+        if self._text("constraint") and not kind:
+            self._note("constraint", "features of Slurm's nodes are not known; it may run on any node")
+        return kind
+
+    def _hints(self, hints: dict[str, str]) -> dict[str, str]:
+        hints |= self._value("dependency", values.dependencies) or {}
+        if "hold" in self._found:
+            hints["hold"] = "true"
+        return hints
+
+    def _exported(self, local: LocalFiles) -> dict[str, str]:
+        """The variables that --export names; of the submitting environment only those named one by one."""
+        env: dict[str, str] = {}
+        for part in filter(None, self._text("export").split(",")):
+            name, equals, value = part.partition("=")
+            if equals:
+                env[name] = value
+            elif name in local.environ and name not in ("ALL", "NIL", "NONE"):
+                env[name] = local.environ[name]
+            elif name not in ("ALL", "NIL", "NONE"):
+                self._note("export", f"{name} is not set where it is submitted")
+            elif name == "ALL":
+                self._note("export", "the variables of your shell do not go along; name those that it needs")
+        return env
+
+    def _command(self, name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        words, text = self.script.interpreter, self.script.text
+        own = words[1:] if words and PurePosixPath(words[0]).name == "env" else words
+        program = PurePosixPath(own[0]).name if own else ""
+        if _SHELL.fullmatch(program):
+            return (*words, "-c", text, name, *arguments)
+        if _PYTHON.fullmatch(program):
+            return (*words, "-c", text, *arguments)
+        mend = "begin the script with #!/bin/bash, another shell, or python"
+        self.report.errors.append(ManifestError(self.report.source, 0, "line 1", " ".join(words), mend))
+        return ("true",)
+
+    def _text(self, name: str) -> str:
+        return self._found[name].value if name in self._found else ""
+
+    def _value(self, name: str, read: Callable[[str], V]) -> V | None:
+        """The value of an option; one that cannot be read is refused."""
+        if name not in self._found:
+            return None
+        try:
+            return read(self._found[name].value)
+        except ValueError as bad:
+            self._refuse(name, str(bad))
+            return None
+
+    def _refuse(self, name: str, mend: str) -> None:
+        place = _place(self._found[name]) if name in self._found else f"--{name}"
+        error = ManifestError(self.report.source, 0, place, self._text(name) or None, mend)
+        if error.line not in {each.line for each in self.report.errors}:
+            self.report.errors.append(error)
+
+    def _note(self, name: str, text: str) -> None:
+        self.report.notes.append(f"{_place(self._found[name])}: {text}")
+
+
+def _place(directive: SbatchOption) -> str:
+    return f"line {directive.line}, --{directive.name}" if directive.line else f"--{directive.name}"
+
+
+def _least(text: str) -> int:
+    """The least number of nodes: 2, or 2-4."""
+    return values.count(text.partition("-")[0])
+
+
+def _entering(chdir: str) -> str:
+    """Lines that enter a directory of the submitted one."""
+    if not chdir or chdir.startswith("/"):
+        return ""
+    word = "'" + chdir.replace("'", "'\\''") + "'"
+    return f"cd {word} || exit 1\n"
+
+
+@cache
+def _program(name: str) -> str:
+    return (Path(__file__).parent / f"{name}.sh").read_text(encoding="utf-8").rstrip("\n")
+
+
+def _variables(job: CommandJob, share: NodeShare) -> dict[str, object]:
+    """The values of SLURM_* that are known at submission; None is left out."""
+    cpus, gpus = job.cpus or 1, job.gpus or None
+    return {
+        "SLURM_NNODES": 1,
+        "SLURM_JOB_NUM_NODES": 1,
+        "SLURM_NODEID": 0,
+        "SLURM_PROCID": 0,
+        "SLURM_LOCALID": 0,
+        "SLURM_NTASKS": share.tasks,
+        "SLURM_NPROCS": share.tasks,
+        "SLURM_TASKS_PER_NODE": share.tasks,
+        "SLURM_NTASKS_PER_NODE": share.tasks,
+        "SLURM_CPUS_PER_TASK": share.cpus_per_task or None,
+        "SLURM_CPUS_ON_NODE": cpus,
+        "SLURM_JOB_CPUS_PER_NODE": cpus,
+        "SLURM_GPUS": gpus,
+        "SLURM_GPUS_ON_NODE": gpus,
+        "SLURM_GPUS_PER_TASK": share.gpus_per_task or None,
+        "SLURM_MEM_PER_NODE": share.memory_mib or None,
+    }

@@ -1,0 +1,1 @@
+"""SkyPilot tasks (YAML of 0.14), read as jobs."""

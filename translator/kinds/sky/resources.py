@@ -1,0 +1,172 @@
+"""The `resources` of a SkyPilot task: GPUs, size, image, place and price."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from starburst.domain.job import CloudChoice
+from translator.field import Field, Fields
+from translator.kinds.gpu_request import GpuRequest
+
+_CHOSEN = "Starburst chooses the machine by its size and price"
+RESOURCES = Fields(
+    "resources",
+    read=(
+        *("accelerators", "any_of", "autostop", "cloud", "cpus", "disk_size", "image_id", "infra"),
+        *("job_recovery", "max_hourly_cost", "memory", "ordered", "priority", "region", "use_spot", "zone"),
+    ),
+    harmless=("_cluster_config_overrides", "_docker_login_config", "spot_recovery"),
+    noted={
+        "accelerator_args": "arguments of TPUs are not kept",
+        "disk_tier": _CHOSEN,
+        "instance_type": _CHOSEN,
+        "labels": "machines are shared by jobs and have labels of Starburst's",
+        "local_disk": _CHOSEN,
+        "network_tier": _CHOSEN,
+        "ports": "ports of a job are not opened to the outside",
+        "priority_class": "priority classes are not used; write a priority",
+    },
+)
+_AMOUNT = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)(?:\+)?")
+_MEMORY = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)(GB|GIB|G|GI|MB|MIB|M|MI|TB|TIB|T|TI)?\+?", re.IGNORECASE)
+_KUBERNETES = ("kubernetes", "k8s", "ssh")
+
+
+@dataclass(slots=True)
+class SkyResources:
+    """What one machine of a task needs, in the terms of a job."""
+
+    gpus: GpuRequest
+    cpus: str = ""
+    memory: str = ""
+    image: str = ""
+    hints: dict[str, str] = field(default_factory=dict)
+
+
+def read_resources(where: Field) -> SkyResources:
+    """The first alternative of the resources; others are noted."""
+    chosen = _chosen(where)
+    chosen.check(RESOURCES)
+    found = SkyResources(
+        gpus=_accelerators(chosen.at("accelerators")),
+        cpus=_cpus(chosen.at("cpus")),
+        memory=_memory(chosen.at("memory")),
+        image=_image(chosen.at("image_id")),
+    )
+    found.hints = dict(_hints(chosen))
+    if chosen.at("instance_type").value and not (found.gpus.count or found.cpus):
+        chosen.at("instance_type").refuse("says nothing of its size here; write accelerators, cpus or memory")
+    return found
+
+
+def _chosen(where: Field) -> Field:
+    """The resources with the first of `any_of` or `ordered` filled in."""
+    for key in ("any_of", "ordered"):
+        alternatives = where.at(key).items()
+        if alternatives:
+            first, *others = alternatives
+            if others:
+                where.at(key).note(
+                    f"the first of {len(alternatives)} is asked for; a job has no alternatives"
+                )
+            base = where.value if isinstance(where.value, dict) else {}
+            own = first.value if isinstance(first.value, dict) else {}
+            return Field({**base, **own, key: None}, where.path, where.report)
+    return where
+
+
+def _accelerators(where: Field) -> GpuRequest:
+    value = where.value
+    if value is None:
+        return GpuRequest()
+    options = (
+        list(value.items()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    )
+    if len(options) > 1:
+        where.note(f"the first of {len(options)} is asked for; a job has no alternatives")
+    first = options[0] if options else ""
+    text = _named(*first) if isinstance(first, tuple) else str(first)
+    if "." in text.rpartition(":")[2].removesuffix(".0"):
+        where.refuse(f"{text}: parts of a GPU are not given out; ask for a whole one", show=False)
+        return GpuRequest()
+    try:
+        return GpuRequest.parse(text.removesuffix(".0"))
+    except ValueError as bad:
+        where.refuse(f"{text}: {bad}", show=False)
+        return GpuRequest()
+
+
+def _named(name: str, count: object) -> str:
+    """An entry of a mapping: {A100: 8}, or of a set: {A100:8}."""
+    return name if count is None else f"{name}:{count}"
+
+
+def _cpus(where: Field) -> str:
+    found = _AMOUNT.fullmatch(str(where.value)) if where.value is not None else None
+    if where.value is not None and found is None:
+        where.refuse("must be a number of CPUs, such as 8 or 8+")
+    return found[1] if found else ""
+
+
+def _memory(where: Field) -> str:
+    """A size as a Kubernetes quantity; without a unit it is in GiB."""
+    found = _MEMORY.fullmatch(str(where.value)) if where.value is not None else None
+    if where.value is not None and found is None:
+        where.refuse("must be a size in GiB, such as 32 or 32+; multiples of the CPUs are not supported")
+    return f"{found[1]}{(found[2] or 'G')[0].upper()}i" if found else ""
+
+
+def _image(where: Field) -> str:
+    image = where.value
+    if isinstance(image, dict) and len(image) == 1:
+        image = next(iter(image.values()))
+    if image is None:
+        return ""
+    if not isinstance(image, str) or not image.startswith("docker:"):
+        where.refuse("only images of containers are run, such as docker:ubuntu:24.04", show=False)
+        return ""
+    return image.removeprefix("docker:")
+
+
+def _hints(where: Field) -> Mapping[str, str]:
+    """The annotations for place, price, retries and priority."""
+    hints: dict[str, str] = {}
+    infra = _infra(where)
+    if infra.split("/")[0] in _KUBERNETES:
+        hints["cloud"] = CloudChoice.NEVER.value
+    elif infra:
+        hints["infra"] = infra
+    if where.at("use_spot").value is not None:
+        hints["use-spot"] = str(where.at("use_spot").flag()).lower()
+    if where.at("disk_size").value is not None:
+        hints["disk-size"] = f"{_disk_gib(where.at('disk_size'))}Gi"
+    if where.at("max_hourly_cost").value is not None:
+        hints["max-hourly-cost"] = str(where.at("max_hourly_cost").value)
+    if where.at("priority").value is not None:
+        hints["priority"] = str(where.at("priority").value)
+    restarts = where.at("job_recovery").at("max_restarts_on_errors").value
+    if restarts is not None:
+        hints["retries"] = str(restarts)
+    return hints
+
+
+def _disk_gib(where: Field) -> str:
+    text = str(where.value).upper().removesuffix("+").removesuffix("B").removesuffix("I").removesuffix("G")
+    if not text.isdigit():
+        where.refuse("must be whole GiB, such as 512")
+        return "1"
+    return text
+
+
+def _infra(where: Field) -> str:
+    """`infra`, or the same of `cloud`, `region` and `zone`."""
+    infra = where.at("infra").text()
+    if infra:
+        return infra.lower().split("/")[0] + infra[len(infra.split("/")[0]) :]
+    parts = [where.at(key).text() or "" for key in ("cloud", "region", "zone")]
+    parts[0] = parts[0].lower()
+    while parts and not parts[-1]:
+        parts.pop()
+    return "/".join(part or "*" for part in parts)
