@@ -1,7 +1,7 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
-`exchange`, `retire` and `uploads` take a request as JSON on stdin and answer with JSON on stdout; their types
-are in `protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. The other verbs are
+`exchange`, `retire` and `uploads` take a request as JSON on stdin and answer with JSON on stdout; the types
+are in `protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. Other verbs are
 processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its command,
 `contain` is that command for a task with an image, and `switch` is the machine's dead-man switch. Locks and
 files decide, so that a task which is to start twice runs once.
