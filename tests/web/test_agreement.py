@@ -210,7 +210,7 @@ def test_the_lists_of_the_dashboard_are_the_logs(left: Left) -> None:
 def test_what_runs_where_is_the_logs(left: Left) -> None:
     view = seen(left)
     machines = {name: it for name, it in left.past.machines.items() if it.phase != "gone"}
-    assert {it.record.id: (it.record.offer.name, it.record.phase.value) for it in view.machines} == {
+    assert {it.record.id: (it.record.offer.title, it.record.phase.value) for it in view.machines} == {
         name: (it.offer, it.phase) for name, it in machines.items()
     }
     assert {it.record.id for it in view.machines if it.box.trouble} == {

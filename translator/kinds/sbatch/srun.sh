@@ -82,7 +82,7 @@ for process in $processes; do
     wait "$process"
     code=$?
   done
-  [ -n "$kill_all" ] || [ "$code" -le "$status" ] || status=$code
+  [ "$code" -le "$status" ] || status=$code
 done
 for process in $readers; do wait "$process"; done
 if [ -n "$kill_all" ]; then
