@@ -335,6 +335,15 @@ def test_what_can_never_run_is_refused_and_the_resource_is_named(cli, write, ask
     assert names(cli) == ["big"]
 
 
+def test_the_nodes_of_a_kubernetes_cluster_may_yet_come(cli, past, write):
+    config = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    told = cli("submit", write("big.yaml", manifest("big", "true", gpus=1000)))
+    assert told.code == 0
+    assert "1000 GPUs (the largest has " in told.err
+    assert ": it waits for such a node" in told.err
+
+
 def test_a_job_that_only_the_cloud_could_hold_and_may_not_leave_is_taken_with_a_warning(cli, write):
     file = write("five.yaml", manifest("five", "true", gpus=8, cloud="never"))
     told = cli("submit", file)

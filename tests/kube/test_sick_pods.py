@@ -114,7 +114,7 @@ def test_sick_jobs_say_why_and_a_sound_one_passes_them(running: Live) -> None:
     running.run("submit", "sound.json", "-o", "name")
     running.wait_for("all have said why while they were stuck", all_told, 240)
     for name, words in WORDS.items():  # while it is held up, or while it pauses for that
-        assert words in running.run("explain", ids[name])
+        running.wait_for(f"why {name} waits", lambda n=name, w=words: w in running.run("explain", ids[n]))  # type: ignore[misc]
 
     def phases() -> dict[str, str]:
         return {job["name"]: job["phase"] for job in running.jobs()}

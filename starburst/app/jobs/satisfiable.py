@@ -1,4 +1,8 @@
-"""Refuses jobs at submission that no node and no offer could ever hold."""
+"""Refuses jobs at submission that no node and no offer could ever hold.
+
+The nodes of the embedded cluster stand in the config. Those of a Kubernetes cluster come and go (a drain, an
+autoscaler), so there a job is taken, with a note.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,12 @@ from starburst.store.store import Store
 MEND = "ask for less, or submit it with --allow-unsatisfiable if such machines will come"
 
 
-def refuse_unsatisfiable(store: Store, submissions: Sequence[Submission]) -> list[Submission]:
+def refuse_unsatisfiable(
+    store: Store, submissions: Sequence[Submission], *, nodes_change: bool
+) -> list[Submission]:
     """The submissions; a note tells where a job may not go to the only site that could hold it.
+
+    `nodes_change`: nodes come and go, so a job that no present node could hold waits, with a note.
 
     Raises:
         UserError: jobs that neither the cluster, if it were empty, nor any offer could hold.
@@ -27,6 +35,9 @@ def refuse_unsatisfiable(store: Store, submissions: Sequence[Submission]) -> lis
         job = item.job
         asked = (job.shape, job.offer_rules, job.cloud)
         found = known.get(asked) or known.setdefault(asked, satisfiability(state, job))
+        if found.lacks and nodes_change and job.cloud is not CloudChoice.ONLY:
+            kept.append(_noted(item, f"{found.lacks}: it waits for such a node"))
+            continue
         if found.lacks:
             problems[f"job {item.job.name}: {found.lacks}; {MEND}"] = None
         kept.append(_noted(item, _stuck(job, found)))

@@ -170,9 +170,10 @@ def submit(
     snapshots = snapshots or SnapshotCache(store)
     _refuse_barred(snapshots, submissions)
     submissions = _with_places(snapshots, submissions)
-    if not allow_unsatisfiable:
-        submissions = refuse_unsatisfiable(store, submissions)
     config = stored_config(store)
+    if not allow_unsatisfiable:
+        nodes_change = isinstance(config.cluster, KubernetesConfig)
+        submissions = refuse_unsatisfiable(store, submissions, nodes_change=nodes_change)
     store.submit(submissions, time.time(), config.limits.quota(config.queues))
     return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
 

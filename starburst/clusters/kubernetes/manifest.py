@@ -81,7 +81,8 @@ def job_object(
     in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
     ttl_s = spec.get("ttlSecondsAfterFinished", KEEP_S)
-    spec["ttlSecondsAfterFinished"] = max(ttl_s, KEEP_S)  # until its end is stored
+    if isinstance(ttl_s, int):  # anything else is for the server to refuse, in its words
+        spec["ttlSecondsAfterFinished"] = max(ttl_s, KEEP_S)  # until its end is stored
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
