@@ -80,9 +80,10 @@ def job_object(
     tasks = len(run.slots)
     in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
-    ttl_s = spec.get("ttlSecondsAfterFinished", KEEP_S)
-    if isinstance(ttl_s, int):  # anything else is for the server to refuse, in its words
-        spec["ttlSecondsAfterFinished"] = max(ttl_s, KEEP_S)  # until its end is stored
+    ttl_s = spec.get("ttlSecondsAfterFinished")
+    is_short = isinstance(ttl_s, int) and ttl_s < KEEP_S  # what is no number is the server's to refuse
+    if ttl_s is None or is_short:
+        spec["ttlSecondsAfterFinished"] = KEEP_S  # until its end is stored
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
@@ -108,7 +109,7 @@ def job_object(
             "annotations": {
                 **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
                 **placed(run, decision),
-                **({names.TTL: str(ttl_s)} if ttl_s < KEEP_S else {}),
+                **({names.TTL: str(ttl_s)} if is_short else {}),
             },
         },
         "spec": spec,
