@@ -80,10 +80,7 @@ def job_object(
     tasks = len(run.slots)
     in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
-    ttl_s = spec.get("ttlSecondsAfterFinished")
-    is_short = isinstance(ttl_s, int) and ttl_s < KEEP_S  # what is no number is the server's to refuse
-    if ttl_s is None or is_short:
-        spec["ttlSecondsAfterFinished"] = KEEP_S  # until its end is stored
+    ttl = _lengthen_ttl(spec)
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
@@ -109,11 +106,23 @@ def job_object(
             "annotations": {
                 **_without(metadata.get("annotations"), _OTHERS_ANNOTATIONS),
                 **placed(run, decision),
-                **({names.TTL: str(ttl_s)} if is_short else {}),
+                **ttl,
             },
         },
         "spec": spec,
     }
+
+
+def _lengthen_ttl(spec: Object) -> dict[str, str]:
+    """Keep a Job until its end is stored; the annotation that has the user's ttl if that is shorter.
+
+    What is no number is the server's to refuse.
+    """
+    ttl_s = spec.get("ttlSecondsAfterFinished")
+    is_short = isinstance(ttl_s, int) and ttl_s < KEEP_S
+    if ttl_s is None or is_short:
+        spec["ttlSecondsAfterFinished"] = KEEP_S
+    return {names.TTL: str(ttl_s)} if is_short else {}
 
 
 def placed(run: Run, decision: str) -> dict[str, str]:
