@@ -134,6 +134,7 @@ def test_srun_runs_a_process_per_task_each_with_its_gpus(tmp_path: Path) -> None
         ("srun --ntasks=1 --mpi=pmix hostname >/dev/null; echo $?", 0, "0\n"),
         ("srun sh -c 'exit $((SLURM_PROCID * 3))'", 3, ""),
         ("srun -K sh -c '[ $SLURM_PROCID = 1 ] && exit 3; exec sleep 50'", 143, ""),
+        ("srun -K true", 0, ""),
         ("srun -N 2 true", 2, ""),
         ("echo in | srun -n1 cat", 0, "in\n"),
         ("srun -D / -n1 pwd", 0, "/\n"),

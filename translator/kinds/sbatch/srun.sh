@@ -49,11 +49,16 @@ run_task() {
 
 # Runs a task, and has all of them end if it fails.
 run_guarded() {
+  child=
+  trap '[ -z "$child" ] || kill "$child" 2>/dev/null' TERM
   run_task "$@" &
   child=$!
-  trap 'kill "$child" 2>/dev/null' TERM
   wait "$child"
   code=$?
+  while kill -0 "$child" 2>/dev/null; do  # a signal cut the wait short
+    wait "$child"
+    code=$?
+  done
   echo "$code" >"$places/code-$1"
   [ "$code" -eq 0 ] || kill -s USR1 $$
 }
@@ -62,8 +67,9 @@ if [ "$tasks" -eq 1 ] && [ -z "$label" ]; then
   run_task 0 "$@"
 fi
 [ -z "$label$kill_all" ] || places=$(mktemp -d) || exit 1
-processes= readers= task=0
-trap 'kill $processes 2>/dev/null' TERM INT USR1
+processes= readers= task=0 failed=
+trap 'kill $processes 2>/dev/null' TERM INT
+trap 'failed=1' USR1
 while [ "$task" -lt "$tasks" ]; do
   if [ -n "$label" ]; then
     mkfifo "$places/$task"
@@ -75,6 +81,18 @@ while [ "$task" -lt "$tasks" ]; do
   task=$((task + 1))
 done
 status=0
+if [ -n "$kill_all" ]; then
+  while [ -z "$failed" ]; do  # all have ended, or one has failed
+    living=
+    for process in $processes; do kill -0 "$process" 2>/dev/null && living=1; done
+    [ -n "$living" ] || break
+    sleep 0.1
+  done
+  # More than once: a shell that has just been forked can miss a signal.
+  for pause in 0.2 1 0; do
+    [ -z "$failed" ] || { kill $processes 2>/dev/null; sleep "$pause"; }
+  done
+fi
 for process in $processes; do
   wait "$process"
   code=$?
