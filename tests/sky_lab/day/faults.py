@@ -91,19 +91,18 @@ def _reboot(_at: Deployment, vm: str) -> Undo:
 
 def _agent(_at: Deployment, vm: str) -> Undo:
     """All processes of the agent die: those beside tasks, the dead-man switch, an exchange."""
-    for pid in _processes(vm):
-        with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if any(b"starburst" in word and word.endswith(b".pyz") for word in words):
-                os.kill(pid, signal.SIGKILL)
-    return _nothing
+    return _killed(vm, lambda word: b"starburst" in word and word.endswith(b".pyz"))
 
 
 def _ray(_at: Deployment, vm: str) -> Undo:
+    return _killed(vm, lambda word: b"/ray/" in word or word.startswith(b"ray::"))
+
+
+def _killed(vm: str, is_meant: Callable[[bytes], bool]) -> Undo:
+    """kill -9 of the machine's processes that have such a word in their command line."""
     for pid in _processes(vm):
         with suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if any(b"/ray/" in word or word.startswith(b"ray::") for word in words):
+            if any(map(is_meant, Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))):
                 os.kill(pid, signal.SIGKILL)
     return _nothing
 
@@ -114,7 +113,7 @@ def _driver(_at: Deployment, vm: str) -> Undo:
     def switch(mode: int) -> None:
         if (root := _first_process(vm)) is not None:
             with suppress(OSError):
-                Path(f"/proc/{root}/root/usr/local/bin/nvidia-smi").chmod(mode)
+                Path("/proc", str(root), "root", "usr/local/bin/nvidia-smi").chmod(mode)
 
     switch(0o644)
     return lambda: switch(0o755)
