@@ -1,4 +1,4 @@
-"""What each task of a run is told of the others, as distributed programs expect it (PyTorch, MPI, SkyPilot).
+"""Variables that tell each task of a run its peers, as distributed programs read them (PyTorch, SkyPilot).
 
 A node in these variables is a task, as a pod is, whether tasks share a machine or not: a program sees the
 same on pods, on rented machines and on embedded sites. Each task sees only its own GPUs, so its local rank

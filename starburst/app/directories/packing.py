@@ -27,7 +27,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class SubmittersFiles:
-    """The files of who submits (`LocalFiles`). `say` receives what is taken along before it is."""
+    """The files of the user who submits (`LocalFiles`); `say` receives what goes along."""
 
     directory: str = ""
     say: Callable[[str], None] = lambda _: None

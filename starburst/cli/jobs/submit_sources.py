@@ -47,7 +47,7 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
     )
     overrides = options.job.overrides(words)
     if not files:
-        if not words:
+        if not words or not words[0]:
             raise UserError(_NOTHING)
         manifest = command_manifest(words, _name_of(words), local, overrides)
         return SubmitSources([ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))])

@@ -274,7 +274,7 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
 
 
 def _peers(run: Run, subdomain: str | None) -> dict[str, Any]:
-    """What a task of a gang is told of the others, unless its user says so; of an array's job, nothing.
+    """Variables with the peers of a task of a gang, unless its user sets them; none for an array's job.
 
     `subdomain`: the user's headless Service, in which pods of an Indexed Job have names; without one, nobody
     knows the address of the first pod before it is there.

@@ -21,7 +21,7 @@ ENDERS = frozenset({ITSELF, STOP, TIME_LIMIT, LEASE, REFUSAL, LOSS})
 #: The file in which a container's command says how it ended, if its exit code does not say it.
 VERDICT = "verdict.json"
 
-#: What is told of a task that was killed for want of memory; the first word is Kubernetes'.
+#: The message of a task that was killed for want of memory; the first word is Kubernetes'.
 OUT_OF_MEMORY = "OOMKilled: a process ran out of"
 
 #: A larger file is no exit.

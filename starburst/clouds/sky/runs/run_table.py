@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 #: Saves the work of a task of a run; why it is lost, or "".
 Save: TypeAlias = Callable[[RunEntry, RankEntry], Awaitable[str]]
-#: What is told of a save that failed.
+#: The message of a save that failed.
 NOT_HOME = "checkpoint lost: {why}; the one from before is kept"
 NOT_UPLOADED = "not all that it wrote to its volumes may be in their bucket: {why}"
 

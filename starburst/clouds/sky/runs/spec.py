@@ -36,7 +36,7 @@ def spec_of(
 ) -> TaskSpec:
     """The spec of one task, to be completed on its machine. `bucket`: checkpoints are kept in a bucket.
 
-    `peers`: what it is told of the others of its gang, unless its user sets those variables.
+    `peers`: variables with the other tasks of its gang; those that its user sets win.
     """
     job, workload = run.job, run.workload
     where = f"{BUCKET}/checkpoints" if bucket else "~/starburst/checkpoints"

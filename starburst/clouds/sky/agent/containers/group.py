@@ -32,7 +32,7 @@ class NoGroupError(Exception):
 
 @dataclass(frozen=True)
 class ContainerGroup:
-    """The group. `parent` is what the engine is told, `match` what iptables is."""
+    """The group: `parent` for the engine, `match` for iptables."""
 
     parent: str
     directory: Path
