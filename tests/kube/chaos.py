@@ -68,6 +68,7 @@ class Chaos:
         while time.monotonic() < give_up:
             if not kinds:
                 kinds = self.draw.sample(faults, len(faults))
+            self.starburst.lab.revive_api_server()
             began_s, fault = uptime_s(), kinds.pop()
             self.story.append(f"{began_s:.0f} s: {fault(self)}")
             print(self.story[-1], flush=True)
@@ -84,6 +85,7 @@ class Chaos:
         """Wait until all jobs have ended, and read their marks."""
 
         def phases() -> set[str]:
+            self.starburst.lab.revive_api_server()
             found = [job["phase"] for job in self.starburst.jobs()]
             return set(found) if len(found) == len(self.jobs) + len(self.recreated) else {"missing"}
 
@@ -267,6 +269,5 @@ def run(
             chaos.fall(seconds, faults)
             return chaos, chaos.end(), chaos.unsuccessful()
         finally:
-            for kind in ("jobs", "pods", "pvc"):
-                starburst.kubectl("delete", kind, "--all", "--wait=false")
-            starburst.kubectl("delete", "pv", "--all", "--wait=false")
+            for kind in ("jobs", "pods", "pvc", "pv"):
+                chaos.kubectl("delete", kind, "--all", "--wait=false")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.kube.chaos import LASTS_S, NODES, Chaos
@@ -91,7 +91,8 @@ def lose_node(chaos: Chaos) -> str:
     again = chaos.starburst.lab.kill("kubelet", node)
     for processes in CGROUPS.glob(f"*/k8s-{node}/**/cgroup.procs"):
         for pid in processes.read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(int(pid), signal.SIGKILL)
     chaos.kubectl("delete", "node", node, "--wait=false", "--ignore-not-found")
     time.sleep(LASTS_S)
     again()

@@ -73,12 +73,17 @@ class Lab:
         # In the namespaces of its neighbour, so that it ends with the cluster.
         inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
         give_up = time.monotonic() + UP_S
-        while not self._answers():
-            assert time.monotonic() < give_up, "the API server does not come back"
-            if self._find("kube-apiserver") is None:  # also if the port was not free yet
-                subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-                time.sleep(0.5)
-            time.sleep(0.1)
+        with (self._state / "apiserver.log").open("ab") as log:
+            while not self._answers():
+                assert time.monotonic() < give_up, f"the API server does not come back\n{self.api_server_log()}"
+                if self._find("kube-apiserver") is None:  # also if the port was not free yet
+                    subprocess.run(inside, stdout=log, stderr=log, check=True)
+                    time.sleep(0.5)
+                time.sleep(0.1)
+
+    def api_server_log(self) -> str:
+        """The last lines of the API server's log."""
+        return (self._state / "apiserver.log").read_text(errors="replace")[-3000:]
 
     def kill(self, program: str, node: str = "") -> Callable[[], None]:
         """kill -9 of a part of the cluster, or of one of a node; what is returned starts it again."""
