@@ -1,4 +1,4 @@
-"""How many volumes a node takes (CSINode), and how much room is left (CSIStorageCapacity), as kube-scheduler."""
+"""How many volumes a node takes (CSINode), and how much room is left for them (CSIStorageCapacity)."""
 
 from __future__ import annotations
 
