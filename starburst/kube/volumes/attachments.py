@@ -62,7 +62,7 @@ class Attachments:
         )
 
     def _new(self, node: str, claims: Collection[ClaimKey]) -> int:
-        there = self._used.get(node, {})
+        there: Counter[ClaimKey] = self._used.get(node, Counter())
         return sum(claim not in there for claim in claims)
 
     def _count(self, node: str, driver: str) -> int:
