@@ -44,9 +44,9 @@ def sidecar() -> Object:
     }
 
 
-def newer_job(*fields: str) -> Object:
-    """A user's Job with these fields, all of them by default, and a sidecar."""
-    made = a_job(args=("30", "0"), **{name: FIELDS[name][1] for name in fields or FIELDS})
+def newer_job() -> Object:
+    """A user's Job with all of these fields, and a sidecar."""
+    made = a_job(args=("30", "0"), **{name: value for name, (_, value) in FIELDS.items()})
     template = made["spec"]["template"]["spec"]
     template["initContainers"] = [sidecar(), {"name": "fetch", "image": "fetch", "command": ["true"]}]
     template["resources"] = {"limits": {"cpu": "2"}}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine
 
+from starburst.aio import SerialThread
 from starburst.app.daemon.controller import Controller
 from starburst.app.jobs.intake import JobIntake
 from starburst.clusters.kubernetes.cluster import KubernetesCluster
@@ -27,12 +29,26 @@ from tests.app.fakes import FakeSite
 from tests.app.fakes import World as CloudWorld
 from tests.clusters.kubernetes.scene import Scene, a_job, play
 
+_run = SerialThread.run
+
+
+async def _run_patiently(thread: SerialThread, call: Callable[[], Any]) -> Any:
+    """Virtual time stands still while a thread works, as it does for calls of the server."""
+    loop: Any = asyncio.get_running_loop()
+    loop.calls += 1
+    try:
+        return await _run(thread, call)
+    finally:
+        loop.calls -= 1
+
 
 class Home:
     """A store whose transactions fail at their end, and are undone, while the disk is full."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.full, transaction = path, False, Store._transaction
+        #: A connection of a user's.
+        self.users: Store | None = None
 
         @contextmanager
         def scarce(store: Store, engine: Engine) -> Iterator[Connection]:
@@ -42,17 +58,19 @@ class Home:
                     raise DiskFullError("the disk is full")
 
         monkeypatch.setattr(Store, "_transaction", scarce)
+        monkeypatch.setattr(SerialThread, "run", _run_patiently)
 
     def phases(self) -> list[str]:
-        with Store.open(self.path) as store:
-            return sorted(row.phase for row in queries.jobs(store))
+        assert self.users is not None
+        return sorted(row.phase for row in queries.jobs(self.users))
 
     @asynccontextmanager
     async def starburst(self, scene: Scene) -> AsyncIterator[asyncio.Task[None]]:
         """The live scheduler on the scene's cluster, until the end of the block."""
         loop = asyncio.get_running_loop()
         began = scene._clock() - loop.time()
-        with Store.open(self.path) as store, Store.open(self.path) as intake:
+        with ExitStack() as stack:
+            store, intake, self.users = (stack.enter_context(Store.open(self.path)) for _ in range(3))
             scheduler = restore(Settings(returns="never"), store.snapshot())
             cluster = KubernetesCluster(
                 scene._connect,
@@ -89,7 +107,7 @@ def test_what_ends_while_the_home_is_full_has_run_once(
             await scene.until(lambda: scene.running() == 3)
             home.full = True
             scene.world.add(JOBS, a_job("late"))
-            await scene.pass_time(60)  # a, b and c end meanwhile
+            await scene.pass_time(12)  # a, b and c end meanwhile
             assert not task.done()
             assert len(scene.world.ran) == 3, "nothing starts that is not stored"
             home.full = False
@@ -109,7 +127,7 @@ def test_what_ends_while_it_is_full_and_nothing_runs_here_has_run_once(
             scene.world.add(JOBS, a_job("a", args=("5", "0")))
             await scene.until(lambda: scene.running() == 1)
             home.full = True
-            await scene.pass_time(20)
+            await scene.pass_time(12)
         home.full = False
         async with home.starburst(scene):
             await scene.until(lambda: home.phases() == ["succeeded"])
