@@ -378,7 +378,7 @@ def test_fields_of_the_newest_servers_are_taken_for_the_cluster() -> None:
     assert kept["scheduling"] == newest["spec"]["scheduling"]
     assert "schedulingGates" not in kept["template"]["spec"], "they are gone when it runs"
     group = changed(JOB, "spec|template|spec|schedulingGroup", {"podGroupName": "g"})
-    assert any("schedulingGroup" in each for each in errors(group))
+    assert not errors(group)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from starburst.domain.resources import Resources
 from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
+from translator.manifests.cluster_names import judge_names
 from translator.manifests.gpus import refuse_shares
-from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
+from translator.manifests.hints import MAX_RETRIES, PREFIX, JobHints, note_unkept, read_hints, refuse_hints
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
 
@@ -65,9 +66,9 @@ _JOB_SPEC = Fields(
     ),
     harmless=("manualSelector", "podReplacementPolicy", "selector", "ttlSecondsAfterFinished"),
     noted={
-        "backoffLimitPerIndex": "a job is run again as a whole; see backoffLimit",
-        "maxFailedIndexes": "a job is run again as a whole; see backoffLimit",
-        "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
+        "backoffLimitPerIndex": "a job is run again as a whole, as backoffLimit says",
+        "maxFailedIndexes": "a job is run again as a whole, as backoffLimit says",
+        "podFailurePolicy": "a job is run again as a whole, as backoffLimit says",
         "scheduling": "Starburst starts the tasks of a job together by itself",
     },
     refused={
@@ -120,7 +121,7 @@ def _submission(
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
-    _bound_labels(metadata)
+    _check_labels(metadata)
     refuse_shares(metadata)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
@@ -203,12 +204,14 @@ def _as_json(manifest: Field) -> str | None:
     return text.getvalue()
 
 
-def _bound_labels(metadata: Field) -> None:
-    """Refuse labels and annotations whose total size exceeds the limit of Kubernetes."""
+def _check_labels(metadata: Field) -> None:
+    """Refuse labels and annotations that are no text, or whose total size exceeds the limit of Kubernetes."""
     left = MAX_LABELS
     for kind in ("labels", "annotations"):
         found = metadata.at(kind).value
         for key, value in found.items() if isinstance(found, dict) else ():
+            if not key.startswith(PREFIX):  # those are read, and judged, as hints
+                metadata.at(kind).at(key).text()
             left -= len(key.encode()) + len(value.encode() if isinstance(value, str) else b"")
             if left < 0:
                 metadata.at(kind).at(key).refuse(
@@ -250,6 +253,7 @@ def _id(prefix: str, end: str) -> str:
 
 def _pod(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     check_restart_policy(spec, of_job=False)
+    judge_names(spec, tasks=1)
     return read_pod(spec), 1, None
 
 
@@ -268,9 +272,10 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     template.at("metadata").check(_METADATA)
     refuse_hints(template.at("metadata"))
     refuse_shares(template.at("metadata"))
-    _bound_labels(template.at("metadata"))
+    _check_labels(template.at("metadata"))
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))
+    judge_names(template.at("spec"), tasks)
     limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
     return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks, span
 
