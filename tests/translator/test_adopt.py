@@ -304,7 +304,7 @@ PATHS = [
 ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.sampled_from([JOB, POD]), st.sampled_from(PATHS), values)
 def test_whatever_stands_in_an_object_no_traceback_comes_of_it(
     obj: dict[str, Any], path: str, value: object
