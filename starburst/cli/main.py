@@ -32,6 +32,7 @@ COMMANDS = {
     "cancel": "jobs.control",
     "hold": "jobs.control",
     "release": "jobs.control",
+    "requeue": "jobs.control",
     "top": "service.top",
     "queues": "jobs.queues",
     "nodes": "service.nodes",

@@ -27,6 +27,7 @@ from starburst.core.model.events import (
     NodesChanged,
     OffersChanged,
     ReleaseRequested,
+    RequeueRequested,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -138,8 +139,8 @@ class Chaos:
         self.tell(CancelRequested(f"j{1 + pick % (self.jobs or 1)}"))
 
     def _hold(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
-        wish = (HoldRequested, ReleaseRequested)[pick % 2]
-        self.tell(wish(f"j{1 + pick // 2 % (self.jobs or 1)}"))
+        wish = (HoldRequested, ReleaseRequested, RequeueRequested)[pick % 3]
+        self.tell(wish(f"j{1 + pick // 3 % (self.jobs or 1)}"))
 
     def _pass_time(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.now = max(self.now, min(self.now + pick * MINUTE, self.scheduler.next_wakeup()))

@@ -14,11 +14,11 @@ from starburst.domain.resources import Resources
 from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
-from translator.manifests.cluster_names import judge_names
 from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import MAX_RETRIES, PREFIX, JobHints, note_unkept, read_hints, refuse_hints
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
+from translator.tasks.cluster_names import judge_names
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000

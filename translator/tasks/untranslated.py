@@ -5,9 +5,9 @@ from __future__ import annotations
 from starburst.domain.job import CloudChoice
 from translator.fidelity import Fidelity, UntranslatedFields
 from translator.field import ONLY_THE_CLUSTER
-from translator.manifests.cluster_names import SERVICE, texts_of
 from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
 from translator.manifests.manifest import SERVERS_METADATA
+from translator.tasks.cluster_names import SERVICE, texts_of
 from translator.tasks.manifest_parts import ManifestParts
 
 #: Hints for the instance, which become `resources` of the task.
