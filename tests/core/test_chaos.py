@@ -136,11 +136,12 @@ class Chaos:
         self.tell(*(RunStarted(*key) for key in self.runs))
 
     def _cancel(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
-        self.tell(CancelRequested(f"j{1 + pick % (self.jobs or 1)}"))
+        wish = (CancelRequested, RequeueRequested)[pick % 2]
+        self.tell(wish(f"j{1 + pick // 2 % (self.jobs or 1)}"))
 
     def _hold(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
-        wish = (HoldRequested, ReleaseRequested, RequeueRequested)[pick % 3]
-        self.tell(wish(f"j{1 + pick // 3 % (self.jobs or 1)}"))
+        wish = (HoldRequested, ReleaseRequested)[pick % 2]
+        self.tell(wish(f"j{1 + pick // 2 % (self.jobs or 1)}"))
 
     def _pass_time(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         self.now = max(self.now, min(self.now + pick * MINUTE, self.scheduler.next_wakeup()))
