@@ -55,6 +55,7 @@ CASES: list[tuple[Any, str]] = [
     (job("metadata/labels", {"team": 5}), "metadata.labels.team: 5: must be text; put it in quotes"),
     (job("metadata/annotations", {"a": ["b"]}), "metadata.annotations.a: must be text; put it in quotes"),
     # Names
+    (job("metadata/name", "a" * 300), "metadata.name: has 300 letters; write at most 253"),
     (job("metadata", {}), "metadata.name: is missing; give the job a name, or a generateName"),
     (job("metadata", None), "metadata.name: is missing; give the job a name, or a generateName"),
     *(
@@ -324,6 +325,9 @@ CASES: list[tuple[Any, str]] = [
                 for bad, shown in [("0", '"0"'), ("fast", '"fast"'), (True, "true")]
             ),
             ("priority", 10**10, "10000000000: must be at most 1000000000"),
+            ("priority", "9" * 24, f"{'9' * 24}: must be at most 1000000000"),
+            ("runtime-estimate", "99999999999d", '"99999999999d": must be at most 3650d'),
+            ("max-wait", "3651d", '"3651d": must be at most 3650d'),
             (
                 "queue",
                 "NLP team",

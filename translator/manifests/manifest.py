@@ -23,6 +23,8 @@ from translator.tasks.cluster_names import judge_names
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000
 MAX_ID = 63
+#: Letters of a DNS subdomain.
+MAX_SUBDOMAIN = 253
 #: An object may have 1.5 MiB in etcd's default settings.
 MAX_JSON = 1_500_000
 #: Largest size of an object's labels and annotations, bytes (Kubernetes' TotalAnnotationSizeLimitB).
@@ -236,6 +238,9 @@ def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
     if text is None:
         return "", ""
     name = text.rstrip("-") if generated else text
+    if len(name) > MAX_SUBDOMAIN:
+        field.refuse(f"has {len(name)} letters; write at most {MAX_SUBDOMAIN}", show=False)
+        return "", ""
     if not DNS_SUBDOMAIN.fullmatch(name):
         field.refuse(
             "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
