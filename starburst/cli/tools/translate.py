@@ -96,7 +96,7 @@ def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
             value: Any = load(chunk, source, index)
         except ManifestErrors as errors:
             raise UserError(str(errors)) from None
-        for manifest in () if value is None else items_of(value):
+        for manifest in [] if value is None else items_of(value):
             if not isinstance(manifest, dict):
                 raise UserError(
                     f"{source}, document {index}: not a manifest; write a batch/v1 Job or a v1 Pod"
