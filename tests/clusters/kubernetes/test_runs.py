@@ -123,6 +123,7 @@ def test_a_pod_whose_node_gave_its_place_away_makes_the_run_displaced(reason: st
     [
         ("failed to create shim task: context canceled: unknown", RunEnd.DISPLACED),
         ("failed to start container: context deadline exceeded", RunEnd.DISPLACED),
+        ("runc create failed: namespace path: lstat /proc/13260/ns/ipc: no such file", RunEnd.DISPLACED),
         ('exec: "tran.py": executable file not found in $PATH', RunEnd.EXITED),
     ],
 )

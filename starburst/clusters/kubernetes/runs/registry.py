@@ -25,9 +25,9 @@ SITE_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-#: What a container runtime says that gave up on a start; whatever else keeps a container from starting
-#: (StartError) is its command's or image's fault.
-GAVE_UP = ("context canceled", "context deadline exceeded")
+#: What a container runtime says that gave up on a start, or whose sandbox died meanwhile; whatever else keeps
+#: a container from starting (StartError) is its command's or image's fault.
+GAVE_UP = ("context canceled", "context deadline exceeded", "namespace path: lstat /proc/")
 #: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.SUSPENDED)
 DELETED = "it was deleted in the cluster"
