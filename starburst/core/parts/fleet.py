@@ -57,6 +57,8 @@ class Fleet:
         self.offers: dict[str, Offer] = {}
         #: Offer name → end of its pause.
         self.paused: dict[str, float] = {}
+        #: Offer name → machines in a row that were billed and on which no job began.
+        self.wasted: dict[str, int] = {}
         #: Instances that have not ended.
         self.instances: dict[str, InstanceRecord] = {}
         #: Ids of the instances that are unreachable or unfit.
@@ -282,6 +284,12 @@ class Fleet:
         if isinstance(self.price(job, self.permitted()), str):
             return None
         return min((until for until in self.paused.values() if until > now), default=None)
+
+    def proved(self, slots: Sequence[Slot]) -> None:
+        """A run has begun on these slots: machines of such offers are worth their bill."""
+        for name in places(slots):
+            if name in self.instances:
+                self.wasted.pop(self.instances[name].offer.name, None)
 
     def ready(self, slots: Sequence[Slot]) -> bool:
         """Whether every instance of these slots is ready."""
