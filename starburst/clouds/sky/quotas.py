@@ -33,7 +33,7 @@ QuotaCode: TypeAlias = "Callable[[str, bool], str | None]"
 
 
 class AwsQuotas:
-    """The quotas, asked anew at each reading of the offers; while AWS does not answer, the last ones count."""
+    """The quotas, asked at each reading of the offers; while AWS does not answer, the last ones count."""
 
     def __init__(
         self, ask: Callable[[str], RegionQuotas] | None = None, code: QuotaCode | None = None
@@ -44,7 +44,7 @@ class AwsQuotas:
         self._told = ""
 
     def applied(self, offers: Iterable[Offer]) -> list[Offer]:
-        """The offers, with `barred` set where a quota is smaller than one machine. Blocks while AWS is asked."""
+        """The offers, `barred` where a quota is smaller than one machine. Blocks while AWS is asked."""
         found = list(offers)
         self._refresh(sorted({offer.region for offer in found if offer.cloud == "aws"}))
         return [replace(offer, barred=why) if (why := self._lack(offer)) else offer for offer in found]
@@ -77,13 +77,13 @@ class AwsQuotas:
             return ""
         kind = "spot" if offer.spot else "on-demand"
         return (
-            f"{offer.name} has {offer.resources.cpus:g} vCPUs, and AWS lets this account have {quota:g} of such "
-            f"{kind} machines in {offer.region} (quota {code})"
+            f"{offer.name} has {offer.resources.cpus:g} vCPUs, and AWS lets this account have {quota:g} "
+            f"of such {kind} machines in {offer.region} (quota {code})"
         )
 
 
 def code_of(instance_type: str, spot: bool) -> str | None:
-    """The quota's code as SkyPilot's catalog has it; None if it has none, or reservations stand in for quotas."""
+    """The quota's code in SkyPilot's catalog; None if it has none, or reservations stand in for quotas."""
     load()
     from sky.catalog import aws_catalog  # noqa: PLC0415 - an extra, and slow to import
     from sky.clouds.utils import aws_utils  # noqa: PLC0415

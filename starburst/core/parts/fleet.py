@@ -280,7 +280,7 @@ class Fleet:
         )
 
     def retry_at(self, job: Job, now: float) -> float | None:
-        """End of the next offer pause; None if none is paused or no offer that may be rented holds the job."""
+        """End of the next offer pause; None if none is paused or no permitted offer holds the job."""
         if isinstance(self.price(job, self.permitted()), str):
             return None
         return min((until for until in self.paused.values() if until > now), default=None)

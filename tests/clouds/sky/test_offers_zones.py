@@ -23,8 +23,9 @@ from starburst.clouds.sky.offers import CatalogError, OfferFilter, OfferName, ca
 from starburst.clouds.sky.zones import ZoneNames, ZonesError, ask_skypilot
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
-from tests.clouds.sky import fake
-from tests.clouds.sky.fake import FakeSky, Line
+from tests.clouds.sky import fake_line
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_line import Line
 
 HEADER = "InstanceType,vCPUs,MemoryGiB,Price,SpotPrice,Region,AvailabilityZone\n"
 #: As SkyPilot's catalog of AWS has them: a region whose zones differ in the price of spot, and another one.
@@ -202,7 +203,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Asked, **config
     monkeypatch.setattr(sky, "ZONES", names)
     monkeypatch.setattr(cloud_checks, "ZONES", names)
     monkeypatch.setattr(sky, "find_spec", lambda _: object())
-    monkeypatch.setattr(fake, "CALL_S", 0.0)
+    monkeypatch.setattr(fake_line, "CALL_S", 0.0)
     api = Line(FakeSky(tmp_path, access={"aws": CloudAccess(frozenset({"compute"}), {})}))
     checks = asyncio.run(cloud_checks.cloud_checks(SkyConfig(**config), api))
     return [f"{check.status.value} {check.line}" for check in checks if check.check in ("offers", "zones")]

@@ -44,8 +44,8 @@ def test_an_offer_is_barred_if_one_machine_is_above_its_quota(
 
 def test_why_is_said_with_the_numbers_and_the_quotas_code() -> None:
     assert barred({"L-P": 8}, an_offer()) == (
-        "aws/us-east-1/p3.8xlarge has 32 vCPUs, and AWS lets this account have 8 of such on-demand machines in "
-        "us-east-1 (quota L-P)"
+        "aws/us-east-1/p3.8xlarge has 32 vCPUs, and AWS lets this account have 8 of such on-demand machines "
+        "in us-east-1 (quota L-P)"
     )
 
 
