@@ -97,7 +97,7 @@ async def _request(machine: RentedMachine, observer: CloudObserver) -> None:
         if entry.ending:
             return
         if not entry.asked:
-            if request is not None or await machine.listed() is not None:
+            if request is None and await machine.listed() is not None:
                 machine.failed(TAKEN.format(machine.cluster), sold_out=False)
                 return
             entry.asked = True
