@@ -20,6 +20,7 @@ from starburst.app.wiring import sky
 from starburst.clouds.sky import offers, zones
 from starburst.clouds.sky.access.ports import CloudAccess
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, OfferName, catalog_offers, read_offers
+from starburst.clouds.sky.quotas import AwsQuotas
 from starburst.clouds.sky.zones import ZoneNames, ZonesError, ask_skypilot
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -193,7 +194,7 @@ def test_unknown_names_are_said_once_in_the_log(catalog: Path, monkeypatch: pyte
     monkeypatch.setattr(sky, "ZONES", ZoneNames(ask))
     with capture_logs() as told:
         for ask.error in (NONE, NONE, None, NONE):
-            sky._read_and_warn(SkyConfig())
+            sky._read_and_warn(SkyConfig(), AwsQuotas(lambda _region: {}))
     assert [(line["event"], line["error"]) for line in told] == [("zone-names-unknown", str(NONE))]
 
 
