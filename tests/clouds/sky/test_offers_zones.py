@@ -205,6 +205,7 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Asked, **config
     monkeypatch.setattr(cloud_checks, "ZONES", names)
     monkeypatch.setattr(sky, "find_spec", lambda _: object())
     monkeypatch.setattr(fake_line, "CALL_S", 0.0)
+    monkeypatch.setattr(cloud_checks, "AwsQuotas", lambda: AwsQuotas(lambda _region: {}))
     api = Line(FakeSky(tmp_path, access={"aws": CloudAccess(frozenset({"compute"}), {})}))
     checks = asyncio.run(cloud_checks.cloud_checks(SkyConfig(**config), api))
     return [f"{check.status.value} {check.line}" for check in checks if check.check in ("offers", "zones")]
