@@ -22,7 +22,7 @@ from tests.sim.cases import trace
 
 WARMUPS = {"phillylike_r24": 500, "tab4_s1.0": 100, "doubled load": 500}
 #: Open-loop budgets, percent: enough to know what each realised increase costs there.
-OPEN = tuple(float(percent) for percent in np.geomspace(0.5, 300, 40))
+OPEN = tuple(float(percent) for percent in np.geomspace(0.5, 300, 14))
 
 
 @cache
