@@ -151,14 +151,14 @@ class World:
                 work_s = self._work_s[job_id] + (self._cloud_extra_s if action.site is Site.CLOUD else 0.0)
                 self._answers.append(RunStarted(job_id, attempt))
                 self.at(now + work_s, RunEnded(job_id, attempt, RunEnd.EXITED, 0))
-            case StopRun(job_id, attempt, _, _):
-                started = self._running[job_id, attempt]
-                if self.scheduler.state.jobs[job_id].job.checkpoint:
-                    self._work_s[job_id] -= now - started
-                self.at(now, RunEnded(job_id, attempt, RunEnd.STOPPED))
             case LaunchInstance(instance_id, offer_name):
                 self._launched[instance_id] = offer_name, now
                 self.at(now + self._boot_s.get(offer_name, 0.0), InstanceReady(instance_id, now))
             case TerminateInstance(instance_id):
                 _, launched_at = self._launched.pop(instance_id)
                 self.at(now, InstanceGone(instance_id, launched_at, now))
+            case StopRun(job_id, attempt, _, _):
+                started = self._running[job_id, attempt]
+                if self.scheduler.state.jobs[job_id].job.checkpoint:
+                    self._work_s[job_id] -= now - started
+                self.at(now, RunEnded(job_id, attempt, RunEnd.STOPPED))

@@ -169,11 +169,12 @@ def is_settled(state: State) -> bool:
     if state.grew or state.joining or state.departing or state.freed or not state.walk.is_idle:
         return False
     now, fleet = state.now, state.fleet
-    for timers in (state.deadlines.heap, state.looks.heap, state.pauses.heap):
-        if timers and timers[0][0] <= now:
-            return False
+    deadlines, looks, pauses = state.deadlines.heap, state.looks.heap, state.pauses.heap
     return not (
-        len(state.queue) > state.queue_limit
+        (deadlines and deadlines[0][0] <= now)
+        or (looks and looks[0][0] <= now)
+        or (pauses and pauses[0][0] <= now)
+        or len(state.queue) > state.queue_limit
         or state.capacity.promised
         or state.patient
         or state.passed.nodes

@@ -15,6 +15,11 @@ class _HasId:
 
     __slots__ = ("id",)
     id: str
+    job: Job
+
+    def __post_init__(self) -> None:
+        """Keep the id at hand: the scheduler reads it some twenty times per job."""
+        self.id = self.job.id
 
 
 @dataclass(slots=True)
@@ -99,10 +104,6 @@ class JobRecord(_HasId):
     wait: Wait | None = None
     #: Why it is still queued although it is due to leave.
     obstacle: Obstacle | None = None
-
-    def __post_init__(self) -> None:
-        """Keep the id at hand: the scheduler reads it some twenty times per job."""
-        self.id = self.job.id
 
     @property
     def tries_at(self) -> float:
