@@ -16,6 +16,8 @@ T = TypeVar("T")
 LIFE: ContextVar[int] = ContextVar("life", default=0)
 #: Longest time between the end of a call in a thread and its result in the loop, virtual seconds.
 THREAD_S = 0.02
+#: How often tasks are asked to end: cleanup that awaits something takes more than once.
+ROUNDS = 20
 
 
 class KilledError(BaseException):
@@ -27,6 +29,9 @@ class StormLoop(VirtualLoop):
 
     def __init__(self, start: float, seed: int) -> None:
         self._dead: set[int] = set()
+        #: What the dead would have done next, and what they wait for.
+        self._undone: list[tuple[Any, Any, Context]] = []
+        self._unanswered: list[asyncio.Future[Any]] = []
         self._draw = Random(f"{seed}/threads")
         self._answered_at = start
         super().__init__(start)
@@ -34,18 +39,41 @@ class StormLoop(VirtualLoop):
     def kill(self, life: int) -> None:
         """Nothing of this life happens any more; its `finally` blocks do not run either."""
         self._dead.add(life)
-        for handle in [*self._ready, *self._scheduled]:  # type: ignore[attr-defined]
-            if handle._context.get(LIFE) == life:
+        for handle in self._ready:
+            if handle._context.get(LIFE) == life and not handle.cancelled():
+                self._undone.append((handle._callback, handle._args, handle._context))
                 handle.cancel()
+        for timer in self._scheduled:
+            if timer._context.get(LIFE) == life:
+                timer.cancel()
 
     def is_dead(self, life: int) -> bool:
         """Whether it was killed."""
         return life in self._dead
 
+    def bury(self) -> None:
+        """After the verdict: all tasks end, also those of the dead, with their `finally` blocks."""
+        self._dead.clear()
+        for future in self._unanswered:
+            future.cancel()
+        for callback, args, context in self._undone:
+            self.call_soon(callback, *args, context=context)
+        for _ in range(ROUNDS):
+            left = asyncio.all_tasks(self)
+            for task in left:
+                task.cancel()
+            self.run_until_complete(asyncio.sleep(1.0))
+            if not left:
+                break
+        self.run_until_complete(self.shutdown_asyncgens())
+
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
         """As asyncio's, except for the dead."""
         if self._is_of_dead(context):
-            return _never(self, callback, args, context)
+            handle = asyncio.Handle(callback, args, self, context)
+            self._undone.append((callback, args, handle._context))
+            handle.cancel()
+            return handle
         return super().call_soon(callback, *args, context=context)
 
     def call_at(
@@ -65,6 +93,7 @@ class StormLoop(VirtualLoop):
         try:
             settle = _setter(future.set_result, func(*args), future)
         except KilledError:
+            self._unanswered.append(future)
             return future
         except BaseException as error:  # it is raised where the result is awaited
             settle = _setter(future.set_exception, error, future)
@@ -97,9 +126,3 @@ def _setter(settle: Callable[[Any], None], value: object, future: asyncio.Future
             settle(value)
 
     return answer
-
-
-def _never(loop: asyncio.AbstractEventLoop, callback: Any, args: Any, context: Any) -> asyncio.Handle:
-    handle = asyncio.Handle(callback, args, loop, context)
-    handle.cancel()
-    return handle

@@ -15,17 +15,29 @@ from sqlalchemy import event
 
 from starburst.app.config import Config
 from starburst.app.config.home import Home
+from starburst.app.daemon.controller import Controller
 from starburst.app.wiring.build import build
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.runs.inputs import RunInputs
+from starburst.core.model.events import (
+    Event,
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    RunEnded,
+    RunStarted,
+)
+from starburst.domain.cloud import Offer
 from starburst.store.store import Step, Store
 from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
 from tests.storm.model.cloud import ModelCloud, ModelLine, offers
 from tests.storm.model.cluster import ModelApi, ModelCluster
 from tests.storm.weather import Weather
 
+#: Reports that a site may repeat.
+TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
 #: Failures after which a run is broken off.
 HOPELESS = 3
 #: Errors of SQLite by fault.
@@ -74,6 +86,18 @@ class StormStore(Store):
         self.process.may_die("crash-after-done", key)
 
 
+class StormController(Controller):
+    """Its sites say some things twice, the second time long after."""
+
+    weather: Weather
+
+    def _report(self, event: Event) -> None:
+        super()._report(event)
+        if isinstance(event, TWICE) and self.weather.strikes("report-doubled", type(event).__name__):
+            later_s = self.weather.draw("report-doubled").uniform(0.0, 7200.0)
+            asyncio.get_running_loop().call_later(later_s, super()._report, event)
+
+
 class SchedulerProcess:
     """Lives of one scheduler on one home. What ends a life but a kill is noted in `failures`."""
 
@@ -90,9 +114,10 @@ class SchedulerProcess:
         self.hopeless: asyncio.Future[None] = loop.create_future()
         #: Told of each step that was stored.
         self.heard: Callable[[Step], None] = lambda _step: None
+        self.controller: Controller | None = None
         self._task: asyncio.Task[None] | None = None
         self._stores: list[Store] = []
-        #: What the dead held: collected now it would run their `finally` blocks.
+        #: What the dead hold: collected now it would run their `finally` blocks.
         self._graves: list[object] = []
 
     @property
@@ -135,7 +160,7 @@ class SchedulerProcess:
             assert isinstance(store, StormStore)
             self._stores.append(store)
             store.join(self)
-            controller = build(self.home, self.config, store)
+            self.controller = controller = build(self.home, self.config, store)
             await controller.run(asyncio.Event())
         except Exception as error:  # whatever it is: up would have ended
             where = "; ".join(
@@ -148,6 +173,9 @@ class SchedulerProcess:
     @contextmanager
     def models(self) -> Iterator[None]:
         """Until the end of the block, what is built is connected to the cluster and the cloud of the run."""
+
+        async def price_list() -> list[Offer]:
+            return [offer for offer in offers() if offer.name not in self._cloud.withdrawn]
 
         async def connect(_config: object) -> ModelApi:
             return ModelApi(self._cluster)
@@ -162,14 +190,13 @@ class SchedulerProcess:
                 lease_s=config.lease,
                 idle_minutes=config.idle_minutes,
                 launch_limit_s=config.launch_limit,
-                own_prices=True,
                 max_log=more["max_log"],
             )
             (home.cloud / "sky").mkdir(parents=True, exist_ok=True)
             journal = FileJournal(home.cloud / "sky" / "notes")
             inputs = RunInputs(None, more["inputs"].stores)
             return SkyCloud(
-                SkyContext(line, line, line, journal, more["clock"], settings, inputs), _price_list
+                SkyContext(line, line, line, journal, more["clock"], settings, inputs), price_list
             )
 
         outer = self
@@ -181,15 +208,15 @@ class SchedulerProcess:
                 outer._stores.append(store)
                 return store
 
+        class Doubting(StormController):
+            weather = outer.weather
+
         with ExitStack() as stack:
             for name, value in (
                 ("starburst.app.wiring.build.connect", connect),
                 ("starburst.app.wiring.sky.sky_cloud", sky_cloud),
                 ("starburst.app.wiring.build.Store", Tracked),
+                ("starburst.app.wiring.build.Controller", Doubting),
             ):
                 stack.enter_context(patch(name, value))
             yield
-
-
-async def _price_list() -> list[Any]:
-    return offers()

@@ -119,10 +119,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         try:
             yield loop, clock
         finally:
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.sleep(0.1))
+            loop.bury()
             asyncio.set_event_loop(None)
             loop.close()
             structlog.reset_defaults()

@@ -72,6 +72,11 @@ class Users:
             else:
                 submitting.release(store, rows)
 
+    def wished_away(self, job_id: str) -> None:
+        """A user ended it in the cluster."""
+        if job_id in self.asked:
+            self.asked[job_id].cancelled = True
+
     def let_go(self, store: Store) -> None:
         """Release whatever is held."""
         submitting.release(store, queries.jobs(store, ids=list(self.asked)))

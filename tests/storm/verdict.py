@@ -122,6 +122,18 @@ class Verdict:
         ended = storm.users.asked.keys() <= self.ends.keys()
         return ended and not storm.cloud.alive() and not queries.instance_records(store)
 
+    def unfinished(self, store: Store) -> None:
+        """What there still is to do, in the scheduler's words."""
+        asked = self._storm.users.asked.keys() - self.ends.keys()
+        for row in queries.jobs(store, ids=sorted(asked)):
+            said = queries.decisions(store, row.id, last=2)
+            self.wrong.append(
+                f"{row.id}: {row.phase}: {row.message}: {[decision.reason for decision in said]}"
+            )
+        for record in queries.instance_records(store):
+            said = queries.decisions(store, record.id, last=2)
+            self.wrong.append(f"{record.id}: {record.phase}: {[decision.reason for decision in said]}")
+
     def at_the_end(self) -> None:
         """Judge it all."""
         storm = self._storm
@@ -185,13 +197,10 @@ class Verdict:
     def _money(self, store: Store) -> None:
         storm = self._storm
         naming = Naming("starburst", str(store.fact("controller")))
-        bills: dict[str, int] = {}
-        for vm in storm.cloud.vms:
-            if vm.ended_at is not None:
-                end = vm.ended_at if vm.stopped_at is None else vm.stopped_at
-                name = naming.instance_id(vm.cluster) or vm.cluster
-                cost = storm.cloud.rate_of(vm).for_seconds(end - vm.made_at).micro_usd
-                bills[name] = bills.get(name, 0) + cost
+        bills = {
+            naming.instance_id(cluster) or cluster: storm.cloud.bill_of(cluster).micro_usd
+            for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms)
+        }
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
         differ = sorted({*bills.items()} ^ {*books.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tests.storm.model.cloud import offers
 from tests.storm.weather import chance, every
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ chance("never-up", 0.05, "a machine is rented and never comes up")
 chance("dies-in-boot", 0.05, "a machine dies while it boots")
 chance("setup-fails", 0.05, "a machine is up and billed, and its setup failed")
 chance("launch-lies", 0.03, "a launch reports an error although the machine is up")
+chance("dearer", 0.1, "a machine costs more than its offer said")
+chance("answers-nonsense", 0.02, "a machine's agent answers something else")
 chance("down-fails", 0.1, "SkyPilot cannot take a machine down")
 chance("down-lies", 0.1, "SkyPilot says that a machine is down, and it is not")
 
@@ -85,4 +88,45 @@ async def cloud_away(storm: Storm) -> bool:
     storm.cloud.cloud_up = False
     await asyncio.sleep(storm.weather.draw("cloud-away").choice((20.0, 600.0, 3600.0)))
     storm.cloud.cloud_up = True
+    return True
+
+
+@every("stopped-by-hand", 8.0, "somebody stops a machine in the console: its disk is kept")
+async def stopped_by_hand(storm: Storm) -> bool:
+    """What ran there is dead."""
+    vm = some(storm, "stopped-by-hand")
+    if vm is None or vm.stopped_at is not None:
+        return False
+    storm.cloud.settle()
+    storm.cloud.stop(vm)
+    storm.cloud.settle()
+    return True
+
+
+@every("sky-forgets", 12.0, "SkyPilot's database is lost: it lists nothing that there was")
+async def sky_forgets(storm: Storm) -> bool:
+    """The instances go on."""
+    if not storm.cloud.clusters_known:
+        return False
+    storm.cloud.lose_state()
+    return True
+
+
+@every("tags-lost", 12.0, "the tags of an instance are removed: SkyPilot does not find it")
+async def tags_lost(storm: Storm) -> bool:
+    """It goes on."""
+    vm = some(storm, "tags-lost")
+    if vm is None:
+        return False
+    vm.tagged = False
+    return True
+
+
+@every("offers-gone", 8.0, "half of the offers are withdrawn for hours")
+async def offers_gone(storm: Storm) -> bool:
+    """They are read every hour."""
+    draw = storm.weather.draw("offers-gone")
+    storm.cloud.withdrawn = set(draw.sample([offer.name for offer in offers()], 3))
+    await asyncio.sleep(draw.uniform(1800, 3 * 3600))
+    storm.cloud.withdrawn = set()
     return True

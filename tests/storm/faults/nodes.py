@@ -6,7 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from starburst.kube.resources import NODES
+from starburst.kube import names
+from starburst.kube.resources import JOBS, NODES
 from tests.kube_unit.store import RefusedError
 from tests.storm.weather import chance, every
 
@@ -124,4 +125,44 @@ async def api_forgets(storm: Storm) -> bool:
     """Whoever comes back with an old version is told 410."""
     storm.cluster.forget()
     storm.cluster.cut_watches()
+    return True
+
+
+@every("node-added", 8.0, "a node more comes for some hours, and is drained")
+async def added(storm: Storm) -> bool:
+    """As an autoscaler does."""
+    draw = storm.weather.draw("node-added")
+    name = f"more-{draw.getrandbits(32):08x}"
+    storm.cluster.add_node(name, draw.choice((1, 4)))
+    storm.cluster.nudge()
+    await asyncio.sleep(draw.uniform(600, 4 * 3600))
+    storm.cluster.change(NODES, "", name, {"spec": {"unschedulable": True}})
+    storm.cluster.cordoned.add(name)
+    for pod in storm.cluster.pods_on(name):
+        storm.cluster.evict(pod)
+    await asyncio.sleep(600)
+    storm.cluster.remove(NODES, "", name)
+    return True
+
+
+@every("controller-away", 8.0, "nobody makes or removes pods of Jobs for a while")
+async def controller_away(storm: Storm) -> bool:
+    """kube-controller-manager is down."""
+    storm.cluster.controller = False
+    await asyncio.sleep(storm.weather.draw("controller-away").choice((20.0, 300.0)))
+    storm.cluster.controller = True
+    storm.cluster.nudge()
+    return True
+
+
+@every("job-deleted", 6.0, "somebody deletes the Job of a run with kubectl")
+async def job_deleted(storm: Storm) -> bool:
+    """Which cancels its job."""
+    jobs = [job for job in storm.cluster.all(JOBS) if "deletionTimestamp" not in job["metadata"]]
+    live = [job for job in jobs if not (job.get("status") or {}).get("conditions")]
+    if not live:
+        return False
+    metadata = storm.weather.draw("job-deleted").choice(live)["metadata"]
+    storm.users.wished_away(metadata["labels"].get(names.JOB, ""))
+    storm.cluster.delete(JOBS, metadata["namespace"], metadata["name"])
     return True

@@ -41,7 +41,7 @@ CALL_S, RENT_S, BOOT_S, DOWN_S = (0.05, 1.5), (3.0, 60.0), (30.0, 240.0), (2.0, 
 
 
 def offers() -> list[Offer]:
-    """What there is to rent."""
+    """All that there is to rent."""
     found = []
     for name, (gpus, cpus, memory, price, spot_price) in TYPES.items():
         size = Resources.of(gpus, cpus, memory, "V100" if gpus else "")
@@ -59,6 +59,9 @@ class ModelCloud(FakeSky):
         self.weather, self.marks = weather, marks
         self.random = Random(f"{seed}/cloud")
         marks.settle = self.settle
+        #: Names of offers that are not there now; how much dearer clusters are than offered.
+        self.withdrawn: set[str] = set()
+        self.dearer: dict[str, int] = {}
         #: What each VM was launched as, by its id.
         self.specs: dict[str, LaunchSpec] = {}
         #: Tasks whose begin is marked, and whose end is.
@@ -79,6 +82,8 @@ class ModelCloud(FakeSky):
         if weather.strikes("sold-out", spec.cluster):
             raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
         self.clusters_known[spec.cluster] = spec
+        if weather.strikes("dearer", spec.cluster):
+            self.dearer[spec.cluster] = 2
         made = [self._make(spec, node) for node in range(spec.nodes)]
         await asyncio.sleep(self.random.uniform(*BOOT_S))
         if weather.strikes("never-up", spec.cluster):
@@ -122,7 +127,14 @@ class ModelCloud(FakeSky):
     def rate_of(self, vm: Vm) -> Money:
         """What an hour of it costs."""
         _, _, _, price, spot_price = TYPES[self.specs[vm.id].instance_type]
-        return Money.of(spot_price if vm.spot else price)
+        return Money.of(spot_price if vm.spot else price) * self.dearer.get(vm.cluster, 1)
+
+    def bill_of(self, cluster: str) -> Money:
+        """What all machines of a name cost: as one, from the first begin to the last end."""
+        vms = [vm for vm in self.vms if vm.cluster == cluster]
+        ends = [at for vm in vms if (at := vm.stopped_at or vm.ended_at) is not None]
+        rate = self.rate_of(vms[0]) * self.specs[vms[0].id].nodes
+        return rate.for_seconds(max(ends, default=0.0) - min(vm.made_at for vm in vms))
 
     # What runs there.
 
@@ -179,9 +191,17 @@ class ModelLine(Line):
             raise
         if weather.strikes("ssh-answer-lost", f"{verb} {cluster}"):
             raise SkyUnreachableError(f"{cluster}: connection reset")
+        if weather.strikes("answers-nonsense", f"{verb} {cluster}"):
+            return weather.draw("answers-nonsense").choice(({}, [], None, {"ranks": 7}, "?"))
         if weather.strikes("ssh-late", f"{verb} {cluster}"):
             await asyncio.sleep(weather.draw("ssh-late").uniform(1, 25))
         return answer
+
+    async def rate(self, status: ClusterStatus) -> Money | None:
+        """See `Line`: of one node."""
+        model = self._model
+        vms = model.alive(status.name)
+        return await self._call("rate", lambda: model.rate_of(vms[0]) if vms else None)
 
     async def wait(self, request_id: str) -> None:
         """See `Line`."""
