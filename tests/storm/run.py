@@ -75,7 +75,7 @@ class Storm:
         config = drawn_config(ask.seed)
         self.process = SchedulerProcess(loop, home, config, self.cluster, self.cloud)
         self.process.heard = self._heard
-        self.users = Users(ask.seed, ask.jobs, 0.7 * ask.days * DAY_S)
+        self.users = Users(ask.seed, ask.jobs, 0.7 * ask.days * DAY_S, self.cluster, max(self.nodes.values()))
         self.verdict = Verdict(self)
         self.story: list[tuple[float, str]] = []
         self._digest = hashlib.sha256()
@@ -116,7 +116,7 @@ class Storm:
         await self._until_over(asked)
 
     def _mend(self) -> None:
-        """Whatever is broken works again."""
+        """Whatever is broken works again, and there are no caps any more."""
         self.cluster.away_until = 0.0
         self.cluster.silent.clear()
         self.cloud.server_up = self.cloud.cloud_up = True
@@ -124,8 +124,10 @@ class Storm:
             vm.plugged = True
         for name, gpus in self.nodes.items():
             nodes.restore(self, name, gpus)
-        if not self.process.is_up:
-            self.process.start()
+        # A job that no cap can pay would wait for ever.
+        self.process.config = self.process.config.model_copy(update={"caps": []})
+        self.process.kill()
+        self.process.start()
 
     async def _until_over(self, asked: Store) -> None:
         give_up = self.loop.time() + CALM_S

@@ -119,7 +119,10 @@ class Verdict:
     def is_over(self, store: Store) -> bool:
         """Whether there is nothing left to do."""
         storm = self._storm
-        ended = storm.users.asked.keys() <= self.ends.keys()
+        stored = {row.id for row in queries.jobs(store)}
+        # Who deletes what he applied before anybody saw it has asked for nothing.
+        asked = (one for one in storm.users.asked.values() if one.id in stored or not one.cancelled)
+        ended = all(one.id in self.ends for one in asked)
         return ended and not storm.cloud.alive() and not queries.instance_records(store)
 
     def unfinished(self, store: Store) -> None:
@@ -170,6 +173,8 @@ class Verdict:
         phases = {row.id: row.phase for row in queries.jobs(store)}
         for name, asked in self._storm.users.asked.items():
             phase = phases.get(name)
+            if phase is None and asked.applied and asked.cancelled:
+                continue
             if phase is None:
                 self.wrong.append(f"{name}: acknowledged, and not in the store")
             elif phase not in ENDS:
@@ -197,15 +202,20 @@ class Verdict:
     def _money(self, store: Store) -> None:
         storm = self._storm
         naming = Naming("starburst", str(store.fact("controller")))
-        bills = {
-            naming.instance_id(cluster) or cluster: storm.cloud.bill_of(cluster).micro_usd
-            for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms)
-        }
+        bills, listed = dict[str, int](), dict[str, int]()
+        for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms):
+            name, cost = naming.instance_id(cluster) or cluster, storm.cloud.bill_of(cluster)
+            bills[name] = cost.micro_usd
+            # Where nobody told its price in time it counts as listed.
+            listed[name] = storm.cloud.bill_of(cluster, listed=True).micro_usd
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
-        differ = sorted({*bills.items()} ^ {*books.items()})
-        if differ:
-            self.wrong.append(f"bills that differ (the cloud's, or ours): {differ[:6]}")
+        for name in sorted(bills.keys() | books.keys()):
+            ours = books.get(name, 0)
+            if ours not in (bills.get(name, 0), listed.get(name, 0)):
+                self.wrong.append(
+                    f"{name}: the cloud's bill is {bills.get(name, 0)}, ours {ours} micro-dollars"
+                )
         paid = sum(row.cloud_micro_usd for row in queries.jobs(store))
         if paid != sum(books.values()):
             self.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")

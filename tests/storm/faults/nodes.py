@@ -6,7 +6,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from starburst.kube import names
 from starburst.kube.resources import JOBS, NODES
 from tests.kube_unit.store import RefusedError
 from tests.storm.weather import chance, every
@@ -163,6 +162,6 @@ async def job_deleted(storm: Storm) -> bool:
     if not live:
         return False
     metadata = storm.weather.draw("job-deleted").choice(live)["metadata"]
-    storm.users.wished_away(metadata["labels"].get(names.JOB, ""))
+    storm.users.wished_away(metadata)
     storm.cluster.delete(JOBS, metadata["namespace"], metadata["name"])
     return True

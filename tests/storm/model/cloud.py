@@ -124,16 +124,16 @@ class ModelCloud(FakeSky):
         vm.ended_at = vm.ended_at or wall()
         self.settle()
 
-    def rate_of(self, vm: Vm) -> Money:
-        """What an hour of it costs."""
+    def rate_of(self, vm: Vm, *, listed: bool = False) -> Money:
+        """What an hour of it costs, or was said to cost."""
         _, _, _, price, spot_price = TYPES[self.specs[vm.id].instance_type]
-        return Money.of(spot_price if vm.spot else price) * self.dearer.get(vm.cluster, 1)
+        return Money.of(spot_price if vm.spot else price) * (1 if listed else self.dearer.get(vm.cluster, 1))
 
-    def bill_of(self, cluster: str) -> Money:
+    def bill_of(self, cluster: str, *, listed: bool = False) -> Money:
         """What all machines of a name cost: as one, from the first begin to the last end."""
         vms = [vm for vm in self.vms if vm.cluster == cluster]
         ends = [at for vm in vms if (at := vm.stopped_at or vm.ended_at) is not None]
-        rate = self.rate_of(vms[0]) * self.specs[vms[0].id].nodes
+        rate = self.rate_of(vms[0], listed=listed) * self.specs[vms[0].id].nodes
         return rate.for_seconds(max(ends, default=0.0) - min(vm.made_at for vm in vms))
 
     # What runs there.
