@@ -47,6 +47,13 @@ class StormLoop(VirtualLoop):
             if timer._context.get(LIFE) == life:
                 timer.cancel()
 
+    async def may_die(self, strikes: Callable[[], bool]) -> None:
+        """The process of the caller dies here if `strikes`; then this never returns."""
+        life = LIFE.get()
+        if life and strikes():
+            self.kill(life)
+            await self.create_future()
+
     def is_dead(self, life: int) -> bool:
         """Whether it was killed."""
         return life in self._dead

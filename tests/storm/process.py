@@ -30,6 +30,7 @@ from starburst.core.model.events import (
     RunStarted,
 )
 from starburst.domain.cloud import Offer
+from starburst.store.errors import UnusableError
 from starburst.store.store import Step, Store
 from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
 from tests.storm.model.cloud import ModelCloud, ModelLine, offers
@@ -160,7 +161,10 @@ class SchedulerProcess:
             assert isinstance(store, StormStore)
             self._stores.append(store)
             store.join(self)
-            self.controller = controller = build(self.home, self.config, store)
+            try:
+                self.controller = controller = build(self.home, self.config, store)
+            except UnusableError:  # `up` says so and ends; it is started again
+                return
             await controller.run(asyncio.Event())
         except Exception as error:  # whatever it is: up would have ended
             where = "; ".join(

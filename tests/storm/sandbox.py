@@ -27,10 +27,10 @@ from tests.storm.loop import StormLoop
 START = 1_767_571_200.0
 #: Looks that in hours of virtual time mostly find nothing are this far apart instead; wall seconds.
 LOOKS = {
-    "starburst.app.daemon.controller.POLL_S": 20.0,
-    "starburst.app.daemon.controller.REAP_S": 120.0,
+    "starburst.app.daemon.controller.POLL_S": 60.0,
+    "starburst.app.daemon.controller.REAP_S": 240.0,
     "starburst.app.daemon.controller.PRUNE_S": 4 * 3600.0,
-    "starburst.clusters.kubernetes.runs.sweeper.SWEEP_S": 30.0,
+    "starburst.clusters.kubernetes.runs.sweeper.SWEEP_S": 60.0,
     "starburst.clusters.kubernetes.adoption.offload_rights.ROUND_S": 600.0,
     "starburst.kube.reflector.WATCH_S": (1800, 3600),
     "starburst.kube.api.SILENCE_S": 4000.0,

@@ -40,11 +40,10 @@ def test_the_text_that_a_planted_bug_changes_is_there(name: str) -> None:
 
 
 def test_a_planted_bug_is_found_and_gone_afterwards() -> None:
-    bug = PLANTED["failure-is-success"]
+    bug = PLANTED["requests-not-taken"]
     good = bug.function().__code__
-    found = hunted(bug, [Ask(seed=8, jobs=12, days=0.05)])
+    found = hunted(bug, [Ask(seed=8, jobs=3, days=0.02)])
     assert found is not None
-    assert any("no attempt of it did" in line for line in found.wrong)
     assert bug.function().__code__ is good
 
 

@@ -24,7 +24,7 @@ from starburst.domain.resources import Resources
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import SSH_S, FakeSky, Line
 from tests.clouds.sky.fake_vm import Vm
-from tests.storm.loop import of_world
+from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
 
@@ -235,7 +235,14 @@ class ModelLine(Line):
             raise SkyUnreachableError("connection refused")
         if weather.strikes("sky-fails", name):
             raise SkyError("an internal error of SkyPilot")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, StormLoop)
+        writes = name in ("launch", "down", "exec", "abort")
+        if writes:
+            await loop.may_die(lambda: weather.strikes("crash-before-call", name))
         answer = of_world(effect)
+        if writes:
+            await loop.may_die(lambda: weather.strikes("crash-after-call", name))
         if weather.strikes("sky-answer-lost", name):
             raise SkyUnreachableError("connection reset")
         if weather.strikes("sky-late", name):

@@ -16,7 +16,7 @@ from starburst.kube.transport import HttpRequest
 from tests.clusters.kubernetes.world import World, _marks, _owner
 from tests.kube_unit.server import Asked, Watcher, _enqueue
 from tests.kube_unit.store import Address, RefusedError
-from tests.storm.loop import of_world
+from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
 
@@ -123,7 +123,13 @@ class ModelCluster(World):
             raise ApiUnreachableError(f"{line}: timed out")
         if weather.strikes("api-slow", line):
             await asyncio.sleep(weather.draw("api-slow").uniform(1, 14))
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, StormLoop)
+        if writes:
+            await loop.may_die(lambda: weather.strikes("crash-before-call", line))
         answer = self._asked(request)
+        if writes:
+            await loop.may_die(lambda: weather.strikes("crash-after-call", line))
         if writes and weather.strikes("api-answer-lost", line):
             raise ApiUnreachableError(f"{line}: cut off")
         return answer
