@@ -83,6 +83,7 @@ def new_store(path: Path, controller: str) -> None:
 @contextmanager
 def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
     """A loop and a clock; until the end of the block everything reads this clock and draws from this seed."""
+    _empty_store()  # else the first run of a process would draw for it
     loop = StormLoop(START, seed)
     clock, draw = Clock(loop), Random(f"{seed}/process")
     count = iter(range(10**9))

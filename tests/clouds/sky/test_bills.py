@@ -129,6 +129,28 @@ def test_a_machine_is_billed_for_its_clouds_seconds_though_our_clock_is_an_hour_
     play(tmp_path, story)
 
 
+def test_a_machine_that_ended_long_before_anybody_could_ask_is_billed_until_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not identified at its login, then SkyPilot was away: only a search by labels knows it."""
+    monkeypatch.setattr("starburst.clouds.sky.machines.observer.DOWN_S", 10.0)
+    monkeypatch.setattr("starburst.clouds.sky.machines.machine.SWITCH_S", 10.0)
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.cloud_up = False
+        await ready(life)
+        sky.server_up = False
+        await asyncio.sleep(5)
+        sky.preempt()
+        sky.cloud_up = True
+        await asyncio.sleep(450)
+        sky.server_up = True
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(sky.vms[0])
+
+    play(tmp_path, story, lease_s=60.0)
+
+
 def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)

@@ -25,11 +25,24 @@ CALL_S = (0.002, 0.4)
 MINOR = "31"
 
 
+class OrderedSet(dict[Any, None]):
+    """A set that is walked in the order of its additions, in every process."""
+
+    def add(self, item: Any) -> None:
+        """One more."""
+        self[item] = None
+
+    def discard(self, item: Any) -> None:
+        """One less."""
+        self.pop(item, None)
+
+
 class ModelCluster(World):
     """What is so in the cluster; it lives on when a scheduler dies."""
 
     def __init__(self, weather: Weather, marks: Marks, seed: int) -> None:
         super().__init__(MINOR)
+        self.watchers = OrderedSet()
         self.weather, self.marks = weather, marks
         self.draw = Random(f"{seed}/cluster")
         #: Until when nobody is answered.
