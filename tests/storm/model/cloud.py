@@ -22,7 +22,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import SSH_S, FakeSky, Line
+from tests.clouds.sky.fake import SSH_S, FakeSky, Line, Request
 from tests.clouds.sky.fake_vm import Vm
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
@@ -202,6 +202,23 @@ class ModelLine(Line):
         model = self._model
         vms = model.alive(status.name)
         return await self._call("rate", lambda: model.rate_of(vms[0]) if vms else None)
+
+    async def abort(self, request_id: str) -> None:
+        """See `Line`; the request may be forgotten meanwhile."""
+
+        def cancel() -> None:
+            self._request(request_id).done.cancel()
+
+        await self._call("abort", cancel)
+
+    async def finished_at(self, request_id: str) -> float | None:
+        """See `Line`."""
+        return await self._call("finished-at", lambda: self._request(request_id).finished_at)
+
+    def _request(self, request_id: str) -> Request:
+        if request_id not in self.sky.requests:
+            raise SkyNotFoundError(request_id)
+        return self.sky.requests[request_id]
 
     async def wait(self, request_id: str) -> None:
         """See `Line`."""
