@@ -270,14 +270,12 @@ class Fleet:
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """Assign exactly these slots to the job; returns how many instances' bills are new to it."""
-        by_name: dict[str, list[Slot]] = {}
-        for slot in slots:
-            by_name.setdefault(slot.where, []).append(slot)
-        return sum(
-            self.instances[name].hold(job_id, there, now)
-            for name, there in by_name.items()
-            if name in self.instances
-        )
+        new_bills = 0
+        for name in places(slots):
+            if name in self.instances:
+                there = [slot.resources for slot in slots if slot.where == name]
+                new_bills += self.instances[name].hold(job_id, there, now)
+        return new_bills
 
     def retry_at(self, job: Job, now: float) -> float | None:
         """End of the next offer pause; None if none is paused or no permitted offer holds the job."""
@@ -293,7 +291,7 @@ class Fleet:
 
     def ready(self, slots: Sequence[Slot]) -> bool:
         """Whether every instance of these slots is ready."""
-        return all(self.instances[slot.where].phase is InstancePhase.READY for slot in slots)
+        return not [s for s in slots if self.instances[s.where].phase is not InstancePhase.READY]
 
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """Remove the job from the instances of these slots; returns those that it held."""
