@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -196,14 +194,16 @@ def test_a_call_has_a_time_limit() -> None:
 def test_an_exit_that_skypilots_server_sends_ends_a_call_and_not_the_scheduler() -> None:
     """Its provisioner exits when AWS refuses; in a task of its own that would end the event loop."""
 
-    async def exits() -> None:
+    def leave() -> None:
         raise SystemExit(1)
 
+    async def leave_soon() -> None:
+        leave()
+
     async def main() -> str:
-        with pytest.raises(SkyError, match="gave up with exit status 1"):
-            await within(5.0, exits())
-        with pytest.raises(SkyError, match="gave up with exit status 1"):
-            await within(5.0, in_thread(partial(sys.exit, 1)))
+        for call in (leave_soon(), in_thread(leave)):
+            with pytest.raises(SkyError, match="gave up with exit status 1"):
+                await within(5.0, call)
         return "goes on"
 
     assert asyncio.run(main()) == "goes on"
