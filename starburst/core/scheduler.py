@@ -50,7 +50,7 @@ from starburst.core.steps.admission import (
     trim,
     withdraw,
 )
-from starburst.core.steps.budget_enforcement import caps_at, watch_caps
+from starburst.core.steps.budget_enforcement import caps_at, retry_capped, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
 from starburst.core.steps.machines import (
     confirm_instances,
@@ -257,6 +257,8 @@ def _wake(state: State) -> None:
     _join_arrivals(state)
     _place_queued(state)
     state.grew = True
+    if state.capped:
+        retry_capped(state)
 
 
 def _place_queued(state: State) -> None:

@@ -273,6 +273,8 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
     retry_at = state.fleet.retry_at(record.job, state.now)
     if retry_at is not None:
         lacks = "every offer that holds it is paused after a failed launch"
+    else:
+        lacks = state.fleet.bar(record.job) or lacks
     if _meets(record, lacks):
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
     _wait_on(state, record, inf if retry_at is None else retry_at)

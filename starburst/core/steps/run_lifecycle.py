@@ -86,6 +86,7 @@ def run_started(state: State, event: RunStarted) -> None:
         state.ignore(event, "no live attempt" if record is None else "its start is known")
         return
     _note_start(state, record)
+    state.fleet.proved(record.slots)
     if record.phase is Phase.STARTING:
         to(state, record, Phase.RUNNING)
         if _may_return(state, record):
