@@ -175,6 +175,7 @@ def held() -> Desk:
 
 
 def steered() -> Desk:
+    """One that runs when it is to be changed; one that is changed, and does not run when requeued."""
     desk = Desk(1)
     desk.submit(job("a"), job("b"))
     desk.edit("a", priority=1)
