@@ -14,6 +14,7 @@ from typing import Any
 from starburst.core.model.actions import Action
 from starburst.core.model.events import (
     CancelRequested,
+    EditRequested,
     Event,
     HoldRequested,
     InstanceFailed,
@@ -42,6 +43,7 @@ from starburst.core.model.settings import Settings
 from starburst.core.parts.passes import Start
 from starburst.core.state import Changes, State
 from starburst.core.steps.admission import (
+    edit_requested,
     expire,
     give_up,
     join,
@@ -92,6 +94,7 @@ RANK: dict[type, int] = {
     HoldRequested: 3,
     ReleaseRequested: 3,
     RequeueRequested: 3,
+    EditRequested: 3,
     VolumesRuled: 3,
 }
 
@@ -340,6 +343,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
     RequeueRequested: requeue_requested,
+    EditRequested: edit_requested,
     LeaveRuled: leave_ruled,
     VolumesRuled: volumes_ruled,
     NodesChanged: _nodes_changed,

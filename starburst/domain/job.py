@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import Any
 
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term
@@ -228,6 +229,32 @@ class Submitter:
     #: Kubernetes user that the scheduler impersonates when it creates objects; "" is the scheduler itself.
     kubernetes_user: str = ""
     kubernetes_groups: tuple[str, ...] = ()
+
+
+@value
+class JobEdit:
+    """Changes of a job that waits; None leaves a field as it is."""
+
+    priority: int | None = None
+    max_wait_s: float | None = None
+    runtime_estimate_s: float | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a job that change."""
+        found = {
+            "priority": self.priority,
+            "max_wait_s": self.max_wait_s,
+            "runtime_estimate_s": self.runtime_estimate_s,
+        }
+        return {name: changed for name, changed in found.items() if changed is not None}
+
+    def __str__(self) -> str:
+        words = {"max_wait_s": "max-wait", "runtime_estimate_s": "runtime-estimate"}
+        return ", ".join(
+            f"{words.get(name, name)} {changed:g}{' s' if name in words else ''}"
+            for name, changed in self.changes.items()
+        )
 
 
 ANYBODY = Submitter()

@@ -175,6 +175,16 @@ def held() -> Desk:
     return desk
 
 
+def steered() -> Desk:
+    """One that runs when it is to be changed; one that is changed, and does not run when requeued."""
+    desk = Desk(1)
+    desk.submit(job("a"), job("b"))
+    desk.edit("a", priority=1)
+    desk.edit("b", priority=1, max_wait_s=60, runtime_estimate_s=90.5)
+    desk.requeue("b")
+    return desk
+
+
 def retried() -> Desk:
     """One whose command fails and is run again."""
     desk = Desk(1)
@@ -240,6 +250,7 @@ def decisions() -> tuple[Decision, ...]:
         unfit,
         moves,
         held,
+        steered,
         retried,
         refused,
         followers,

@@ -8,10 +8,11 @@ new ones.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isinf
 
 from starburst.core.model.budget_values import Shortfall
-from starburst.core.model.events import JobSubmitted, LeaveRuled
+from starburst.core.model.events import EditRequested, JobSubmitted, LeaveRuled
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, NoOffer, OverBudget, Wait
 from starburst.core.parts.feasibility import Prospects
@@ -26,6 +27,9 @@ from starburst.policy.caps import utc
 from starburst.policy.fair import fair_key
 from starburst.policy.ordering import Candidate
 from starburst.policy.waiting import Ask, hours
+
+#: Phases in which a job can be changed by its user.
+EDITABLE = (Phase.QUEUED, Phase.HELD, Phase.BLOCKED)
 
 
 def submitted(state: State, event: JobSubmitted) -> None:
@@ -200,6 +204,35 @@ def requeue(state: State, record: JobRecord) -> None:
     state.joining.append(record)
     if is_capped(record):
         state.capped[record.id] = cost_of(record)
+
+
+def edit_requested(state: State, event: EditRequested) -> None:
+    """Change a job that waits; the wait that it has had counts towards a new one."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.phase not in EDITABLE:
+        state.decide(record.id, "not-edited", phase=record.phase.value)
+        return
+    changes = event.edit.changes
+    is_queued = record.phase is Phase.QUEUED
+    if is_queued:
+        withdraw(state, record)
+    record.job = replace(record.job, **changes)
+    state.decide(record.id, "edited", changes=str(event.edit))
+    state.touch(record)
+    if is_queued:
+        if record.wait is not None and changes.keys() - {"priority"}:
+            _wait_from(state, record, record.queued_at)
+        requeue(state, record)
+
+
+def _wait_from(state: State, record: JobRecord, begun_at: float) -> None:
+    """Set the deadline as of a wait that began earlier; it is not in the past."""
+    set_wait(state, record)
+    record.deadline = max(state.now, record.deadline - (state.now - begun_at))
+    record.queued_at = begun_at
 
 
 def leave_ruled(state: State, event: LeaveRuled) -> None:
