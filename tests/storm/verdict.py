@@ -206,23 +206,26 @@ class Verdict:
     def _money(self, store: Store) -> None:
         storm = self._storm
         naming = Naming("starburst", str(store.fact("controller")))
-        bills, listed = dict[str, int](), dict[str, int]()
+        bills: dict[str, set[int]] = {}
         for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms):
-            name, cost = naming.instance_id(cluster) or cluster, storm.cloud.bill_of(cluster)
-            bills[name] = cost.micro_usd
-            # Where nobody told its price in time it counts as listed.
-            listed[name] = storm.cloud.bill_of(cluster, listed=True).micro_usd
+            # Where nobody told its price in time it counts as listed; that it was stopped before it ended
+            # its cloud does not say afterwards.
+            bills[naming.instance_id(cluster) or cluster] = {
+                storm.cloud.bill_of(cluster, listed=listed, stopped=stopped).micro_usd
+                for listed in (False, True)
+                for stopped in (True, False)
+            }
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
+        names = bills.keys() | books.keys()
         if "clock-wrong" in storm.weather.on:
             # By labels alone no machine is found that seems to be older than its intent.
-            bills = {name: cost for name, cost in bills.items() if name in self.up}
-        for name in sorted(bills.keys() | (books.keys() & self.up)):
-            ours = books.get(name, 0)
-            if ours not in (bills.get(name, 0), listed.get(name, 0)):
-                self.wrong.append(
-                    f"{name}: the cloud's bill is {bills.get(name, 0)}, ours {ours} micro-dollars"
-                )
+            names &= self.up
+        for name in sorted(names):
+            ours, theirs = books.get(name, 0), bills.get(name, {0})
+            if ours not in theirs:
+                told = " or ".join(map(str, sorted(theirs)))
+                self.wrong.append(f"{name}: the cloud's bill is {told}, ours {ours} micro-dollars")
         paid = sum(row.cloud_micro_usd for row in queries.jobs(store))
         if paid != sum(books.values()):
             self.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")
