@@ -22,7 +22,8 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import SSH_S, FakeSky, Line, Request
+from tests.clouds.sky.fake import FakeSky, Request
+from tests.clouds.sky.fake_line import SSH_S, Line
 from tests.clouds.sky.fake_vm import Vm
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
