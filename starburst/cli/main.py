@@ -32,6 +32,7 @@ COMMANDS = {
     "cancel": "jobs.control",
     "hold": "jobs.control",
     "release": "jobs.control",
+    "cronjobs": "jobs.cronjobs",
     "top": "service.top",
     "queues": "jobs.queues",
     "nodes": "service.nodes",
