@@ -253,7 +253,10 @@ def _is_whole(template: Field) -> bool:
     if not spec.entries() or not containers.items():
         containers.refuse("is missing; write the container of the program", show=False)
         return False
-    return all(each.entries() for each in containers.items())
+    for each in containers.items():
+        if not each.entries() and isinstance(each.value, (dict, type(None))):
+            each.refuse("is empty; write the container of the program", show=False)
+    return not template.report.errors
 
 
 def _first(template: Field) -> Field:
