@@ -18,19 +18,16 @@ def deciding_ranks(spec: Field, tasks: int) -> tuple[int, ...]:
     """
     policy = spec.at("successPolicy")
     policy.check(_POLICY)
+    if not policy.value:
+        return ()
     rules = policy.at("rules").items()
     for rule in rules:
         rule.check(_RULE)
-    if not rules:
-        return ()
-    indexes = rules[0].at("succeededIndexes")
-    if (
-        len(rules) > 1
-        or rules[0].at("succeededCount").value is not None
-        or spec.at("completionMode").value != "Indexed"
-    ):
+    alone = len(rules) == 1 and rules[0].at("succeededCount").value is None
+    if not alone or spec.at("completionMode").value != "Indexed":
         policy.refuse_away("of success policies one rule with succeededIndexes is read, of an Indexed Job")
         return ()
+    indexes = rules[0].at("succeededIndexes")
     text = indexes.text() or ""
     if not _INDEXES.fullmatch(text):
         indexes.refuse("must be indexes such as 0 or 0,2-3")
