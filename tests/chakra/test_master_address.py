@@ -54,7 +54,7 @@ def test_the_others_have_their_places_meanwhile() -> None:
 
 
 def test_a_restarted_scheduler_finds_the_address_on_the_first() -> None:
-    world, pods = world_of()
+    _, pods = world_of()
     again, train = World(node("a")), job("train", nodes="a,a,a")
     again.planner.state.job_changed(None, train, again.now)
     again.add(dataclasses.replace(bound(pods[0], "a", 0), address="10.0.0.7"), *pods[1:])

@@ -13,7 +13,7 @@ import pytest
 from starburst.domain.job import Submission
 from starburst.runs.peers import is_free_here
 from tests.translator.kinds.running import Elsewhere, read
-from translator.kinds.gangs.connection import SECRET, Connection, connected, greeted
+from translator.kinds.gangs.connection import SECRET, TaskLink, connected, greeted
 
 pytestmark = pytest.mark.processes
 
@@ -86,7 +86,7 @@ def test_only_who_knows_the_secret_of_the_job_may_start_something(
     knows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        found: list[tuple[Connection, dict[str, object]] | None] = []
+        found: list[tuple[TaskLink, dict[str, object]] | None] = []
         monkeypatch.setenv(SECRET, "of the job")
         thread = threading.Thread(target=lambda: found.append(greeted(server.accept()[0])))
         thread.start()

@@ -24,7 +24,7 @@ STATE = "STARBURST_GANG_STATE"
 GREETING_S = 10.0
 
 
-class Connection:
+class TaskLink:
     """Messages over a socket: a JSON object a line."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -69,10 +69,10 @@ def proof(nonce: str) -> str:
     return hmac.new(os.environ[SECRET].encode(), nonce.encode(), hashlib.sha256).hexdigest()
 
 
-def connected(host: str, at: int, greeting: dict[str, Any]) -> Connection:
+def connected(host: str, at: int, greeting: dict[str, Any]) -> TaskLink:
     """A connection on which this side has proved itself and greeted. Raises OSError."""
     channel = socket.create_connection((host, at), GREETING_S)
-    link = Connection(channel)
+    link = TaskLink(channel)
     asked = link.receive()
     channel.settimeout(None)
     if asked is None:
@@ -82,9 +82,9 @@ def connected(host: str, at: int, greeting: dict[str, Any]) -> Connection:
     return link
 
 
-def greeted(channel: socket.socket) -> tuple[Connection, dict[str, Any]] | None:
+def greeted(channel: socket.socket) -> tuple[TaskLink, dict[str, Any]] | None:
     """The connection and the greeting of one who knows the secret; None for others."""
-    link, nonce = Connection(channel), secrets.token_hex(16)
+    link, nonce = TaskLink(channel), secrets.token_hex(16)
     channel.settimeout(GREETING_S)
     try:
         link.send(nonce=nonce)

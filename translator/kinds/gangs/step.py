@@ -15,11 +15,11 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from translator.kinds.gangs.connection import STATE, Connection, connected, say
+from translator.kinds.gangs.connection import STATE, TaskLink, connected, say
 from translator.kinds.gangs.task_server import PAUSE_S
 
 
-class Step:
+class SrunStep:
     """One call of srun: its processes are on the tasks, their output comes here."""
 
     def __init__(self, options: dict[str, Any], argv: list[str]) -> None:
@@ -28,7 +28,7 @@ class Step:
         self._options = options
         self._argv = argv
         self._codes: dict[int, int] = {}
-        self._links: list[Connection] = []
+        self._links: list[TaskLink] = []
         self._lock = threading.Lock()
         self._midline: dict[Any, bytes] = {}
 
@@ -68,7 +68,7 @@ class Step:
             "gpus_per_task": self._options["gpus_per_task"],
         }
 
-    def _read(self, link: Connection, host: str, tasks: list[dict[str, str]]) -> None:
+    def _read(self, link: TaskLink, host: str, tasks: list[dict[str, str]]) -> None:
         message = link.receive()
         while message is not None and not message.get("over"):
             rank = int(message["rank"])
@@ -146,4 +146,4 @@ def per_node(shares: list[Any], nodes: list[Any]) -> list[list[dict[str, str]]]:
 
 
 if __name__ == "__main__":
-    sys.exit(Step(json.loads(sys.argv[1]), sys.argv[2:]).run())
+    sys.exit(SrunStep(json.loads(sys.argv[1]), sys.argv[2:]).run())

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from translator.kinds.gangs.connection import Connection, greeted, listening
+from translator.kinds.gangs.connection import TaskLink, greeted, listening
 
 #: Seconds between a request to end and the kill.
 GRACE_S = 10.0
@@ -60,7 +60,7 @@ class TaskServer(threading.Thread):
 class ServedStep:
     """The processes of one step in this task."""
 
-    def __init__(self, link: Connection, request: dict[str, Any]) -> None:
+    def __init__(self, link: TaskLink, request: dict[str, Any]) -> None:
         self._link = link
         self._request = request
         self._processes: list[Any] = []
