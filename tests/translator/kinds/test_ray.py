@@ -1,4 +1,4 @@
-"""A Ray of the job's own on a gang: by a stand-in, and the real one if STARBURST_RAY names a bin that has it."""
+"""A Ray of the job's own on a gang: by a stand-in, and really if STARBURST_RAY names a bin that has Ray."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from translator.kinds.prelude import Prelude
 from translator.quantity import quantity
 
 RAY = "starburst-ray"
+OPTIONS = "STARBURST_RAY_OPTIONS"
 #: How the program is run: beside the head of Ray, by Ray's job submission, or not at all.
 RUN, SUBMIT, SERVE = "run", "submit", "serve"
 
@@ -24,19 +26,20 @@ def with_ray(prelude: Prelude) -> Prelude:
 
 def on_ray(job: CommandJob, prelude: Prelude) -> CommandJob:
     """The job with its program run beside the head of Ray, to which it connects by RAY_ADDRESS."""
-    command = ray_command(RUN, options(job.gpus, job.cpus), job.command)
     prelude = with_ray(prelude)
-    return replace(job, command=prelude.wrap(command), env={**job.env, **prelude.env, **secret()})
+    command = prelude.wrap(ray_command(RUN, job.command))
+    own = ray_variables([(job.tasks, options(job.gpus, job.cpus))])
+    return replace(job, command=command, env={**job.env, **prelude.env, **own})
 
 
-def ray_command(
-    mode: str, each: str, program: tuple[str, ...] = (), runtime_env: str = ""
-) -> tuple[str, ...]:
-    """What each task runs; `each` are options of `ray start`, as words of a shell.
+def ray_command(mode: str, program: Sequence[str] = (), runtime_env: str = "") -> tuple[str, ...]:
+    """What each task runs; `runtime_env` is JSON, "" is none."""
+    return (LAUNCHER, RAY, mode, runtime_env, *program)
 
-    `runtime_env` is JSON, "" is none.
-    """
-    return (LAUNCHER, RAY, mode, each, each, runtime_env, *program)
+
+def ray_variables(groups: Iterable[tuple[int, str]]) -> dict[str, str]:
+    """Variables of the tasks, given in the order of ranks their numbers and options of `ray start`."""
+    return {OPTIONS: "\n".join(f"{count} {words}" for count, words in groups), **secret()}
 
 
 def options(gpus: int, cpus: str = "") -> str:

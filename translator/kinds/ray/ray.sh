@@ -1,13 +1,29 @@
 #!/bin/sh
 # starburst-ray: starts a Ray of the job's own on all tasks of a gang, runs a program on it, and ends it.
-# Arguments: run|submit|serve, options of ray start for the first task, for the others, a runtime environment
-# (JSON or ""), and the program. Ray's own stop command would end other Rays of this user, so it is not called.
+# Arguments: run|submit|serve, a runtime environment (JSON or ""), and the program; on the other tasks, where the
+# first calls it: join. Each line of STARBURST_RAY_OPTIONS has a number of tasks and their options of ray start.
+# Ray's own stop command would end other Rays of this user, so it is not called.
 say() { echo "starburst: $1" >&2; }
-mode=$1 first=$2 others=$3 runtime_env=$4
-shift 4
+mode=$1 runtime_env=$2
+shift 2
 command -v ray >/dev/null 2>&1 || { say "the image has no ray; choose one that has it, or install it"; exit 127; }
-export RAY_USAGE_STATS_ENABLED="${RAY_USAGE_STATS_ENABLED:-0}"
-nodes=${STARBURST_WORLD_SIZE:-1} head=${SLURM_JOB_NODELIST%%,*} ending= program= job=
+# Seconds between SIGTERM and SIGKILL of a job that is stopped: the site has its own grace.
+export RAY_JOB_STOP_WAIT_TIME_S="${RAY_JOB_STOP_WAIT_TIME_S:-600}"
+nodes=${STARBURST_WORLD_SIZE:-1} head=${SLURM_JOB_NODELIST%%,*} ending= program= job= workers=
+# Ray knows a machine that is alone by another address than the loopback's.
+case $head in 127.*|::1) at= ;; *) at="--node-ip-address=$SLURMD_NODENAME" ;; esac
+own=$(printf '%s\n' "$STARBURST_RAY_OPTIONS" | {
+  rank=${STARBURST_RANK:-0}
+  while read -r count words; do
+    [ "$rank" -ge "$count" ] || { echo "$words"; break; }
+    rank=$((rank - count))
+  done
+})
+common="--block --min-worker-port=0 --max-worker-port=0 --disable-usage-stats $at $own"
+if [ "$mode" = join ]; then
+  until eval "ray start --address=$RAY_ADDRESS $common"; do sleep 1; done
+  exit
+fi
 # Several Rays may share a machine: the usual ports if they are free, and no fixed range of ports for workers.
 free_port() {
   python3 -c 'import socket, sys
@@ -23,23 +39,22 @@ for port in (int(sys.argv[1]), 0):
 }
 port=$(free_port 6379) clients=$(free_port 10001) || exit 1
 where=$(mktemp -d /tmp/ray-XXXXXX) || exit 1
-common="--block --min-worker-port=0 --max-worker-port=0 --disable-usage-stats"
-# Ray knows a machine that is alone by another address than the loopback's.
-case $head in 127.*|::1) at='' ;; *) at='--node-ip-address=$SLURMD_NODENAME' ;; esac
 stop() {
   ending=1
-  if [ -n "$job" ]; then ray job stop --no-wait "$job" >/dev/null 2>&1; fi
-  [ -z "$program" ] || kill "$program" 2>/dev/null
+  if [ -n "$job" ]; then
+    ray job stop --no-wait "$job" >/dev/null 2>&1  # its log is followed to its end
+  elif [ -n "$program" ]; then
+    kill "$program" 2>/dev/null
+  fi
 }
 trap stop TERM INT
-eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common $at $first" \
+eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
   >"$where.log" 2>&1 &
 ray=$!
 export RAY_ADDRESS="$head:$port"
 if [ "$nodes" -gt 1 ]; then
   starburst-step "{\"tasks\": $((nodes - 1)), \"nodes\": $((nodes - 1)), \"per_node\": 1, \"nodelist\": \"\",\
- \"relative\": 1, \"label\": 0, \"kill_all\": 1, \"gpus_per_task\": 0}" sh -c \
-    'until eval "ray start --address=$RAY_ADDRESS $1"; do sleep 1; done' starburst "$common $at $others" >>"$where.log" 2>&1 &
+ \"relative\": 1, \"label\": 0, \"kill_all\": 1, \"gpus_per_task\": 0}" starburst-ray join "" >>"$where.log" 2>&1 &
   workers=$!
 fi
 python3 - "$nodes" "$ray" <<'END'
@@ -91,7 +106,7 @@ if [ -z "$ending" ]; then
   done
 fi
 [ ! -s "$where.code" ] || code=$(cat "$where.code")
-kill "$ray" ${workers:-} 2>/dev/null
+kill "$ray" $workers 2>/dev/null
 wait
 rm -rf "$where" "$where.log" "$where.code"
 exit "$code"
