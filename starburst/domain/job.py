@@ -7,6 +7,7 @@ from enum import Enum
 
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term, Toleration
+from starburst.domain.cron_timing import CronTiming
 from starburst.domain.resources import Resources, total
 from starburst.domain.value import value
 
@@ -246,6 +247,8 @@ class Workload:
     submitter: Submitter = ANYBODY
     #: Arguments for the image's own entry point; only without a command.
     args: tuple[str, ...] = ()
+    #: Ranks of the tasks whose success is that of the job, the others being ended then; () is all of them.
+    deciding: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +258,5 @@ class Submission:
     job: Job
     workload: Workload
     notes: tuple[str, ...] = ()
+    #: When it is submitted, again and again, if it is a CronJob; None: once, at once.
+    timing: CronTiming | None = None

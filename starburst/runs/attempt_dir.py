@@ -79,6 +79,12 @@ class RankDir:
         pid = (read_fact(self.path / "started.json") or {}).get("shim")
         return pid if type(pid) is int and 1 < pid < 1 << 31 else None
 
+    def deciding(self) -> tuple[int, ...]:
+        """The ranks whose success is that of the run; () is all of them, and of an unsound spec."""
+        found = self.spec().get("deciding")
+        sound = isinstance(found, list) and all(type(rank) is int and rank >= 0 for rank in found)
+        return tuple(found) if sound and found else ()
+
     def exit(self) -> Exit | None:
         """How it ended; None while it runs, after its supervisor was killed, or if the file is unsound."""
         return load_exit(self.path / "exit.json")

@@ -21,7 +21,7 @@ from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
-from starburst.runs.outcome import verdict
+from starburst.runs.outcome import has_decided, verdict
 from starburst.runs.peers import is_free_here, master_port, peer_variables
 from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
@@ -213,6 +213,7 @@ class ProcessRunner:
                     "cwd": run.workload.working_dir or str(directory / "work"),
                     "env": env | {VARIABLE: str(rank_dir.report_path)} | rank_dir.hosts_variable(_hosts(run)),
                     "grace_s": run.job.grace_s,
+                    "deciding": list(run.workload.deciding),
                     "time_limit_s": run.workload.time_limit_s,
                     "lease": _resolved(places[slot.where].lease),
                     "max_log": self._max_log,
@@ -290,7 +291,8 @@ class ProcessRunner:
         if attempt.started():
             self._report(RunStarted(*attempt.key))
         await asyncio.gather(*(self._follow_rank(rank, ranks) for rank in ranks))
-        end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked())
+        exits = [rank.exit() for rank in ranks]
+        end = verdict(attempt.key, exits, attempt.stop_asked(), ranks[0].deciding() if ranks else ())
         attempt.settle(end)
         return end
 
@@ -322,12 +324,14 @@ class ProcessRunner:
                 self._children.add(pid)
 
     async def _follow_rank(self, rank: RankDir, gang: list[RankDir]) -> None:
-        """Wait until nothing of a task is alive; if it failed, end the others of its gang."""
+        """Wait until nothing of a task is alive; if it failed or decided the run, end its gang."""
         await _dead(rank)
         self._reap()
         exit_ = rank.exit()
         await _emptied(rank.kill_strays if exit_ is None else rank.kill_group)
-        if exit_ is None or not exit_.went_well:
+        deciding = rank.deciding()
+        decided = deciding and has_decided([each.exit() for each in gang], deciding)
+        if exit_ is None or not exit_.went_well or decided:
             for other in gang:
                 if other is not rank and other.alive():
                     other.ask_stop(rank.spec()["grace_s"])

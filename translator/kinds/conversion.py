@@ -12,10 +12,13 @@ from translator.errors import ManifestErrors
 from translator.field import Field, ManifestReport
 from translator.intake.kinds import TASK_KEYS
 from translator.kinds.command_job import CommandJob
+from translator.kinds.cron_job import is_cron_job, read_cron_job
 from translator.kinds.local_files import NO_FILES, LocalFiles
+from translator.kinds.operators.registry import read_operator_kind
 from translator.kinds.overrides import NONE, Overrides
 from translator.kinds.prelude import Prelude
 from translator.kinds.ray.launch import on_ray
+from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script, read_script
 from translator.kinds.sbatch.script import SbatchReader
 from translator.kinds.sky.task import is_task, read_task
@@ -64,6 +67,15 @@ def script_manifest(
 def task_manifest(task: Field, local: LocalFiles = NO_FILES, overrides: Overrides = NONE) -> dict[str, Any]:
     """The manifest of a SkyPilot task; problems and notes go to its report."""
     return read_task(task, local, overrides).manifest()
+
+
+def read_kind(document: Field) -> ReadKind | None:
+    """A document of another kind as a Job; None if it is none that is known. Problems go to its report."""
+    if is_task(document):
+        return ReadKind(task_manifest(document))
+    if is_cron_job(document):
+        return read_cron_job(document)
+    return read_operator_kind(document)
 
 
 def converted(text: str, source: str, local: LocalFiles, overrides: Overrides) -> ConvertedText | None:

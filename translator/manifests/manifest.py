@@ -16,6 +16,7 @@ from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
+from translator.manifests.job_success import deciding_ranks
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
 
@@ -60,6 +61,7 @@ _JOB_SPEC = Fields(
         "completions",
         "managedBy",
         "parallelism",
+        "successPolicy",
         "suspend",
         "template",
     ),
@@ -70,10 +72,7 @@ _JOB_SPEC = Fields(
         "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
         "scheduling": "Starburst starts the tasks of a job together by itself",
     },
-    refused={
-        "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
-    },
-    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling", "successPolicy"),
+    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling"),
 )
 #: Values of `managedBy`: equal to its absence, and of a Job whose status Starburst writes.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
@@ -272,7 +271,12 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))
     limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
-    return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks, span
+    time_limit_s, deciding = min(limits_s, default=None), deciding_ranks(spec, tasks)
+    return (
+        replace(pod, workload=replace(pod.workload, time_limit_s=time_limit_s, deciding=deciding)),
+        tasks,
+        span,
+    )
 
 
 def _retries(limit: Field, wish: int | None) -> int:
