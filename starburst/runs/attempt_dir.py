@@ -21,6 +21,7 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from typing import Any
 
 from starburst.core.model.events import Progress, RunEnd, RunEnded
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.outcome import has_decided
 from starburst.runs.supervisor import cgroups, hosts_file
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import Exit, load_exit
@@ -207,6 +209,10 @@ class AttemptDir:
         """Its tasks in the order of their ranks."""
         return [RankDir(path) for path in sorted(_numbered(self.path), key=lambda path: int(path.name))]
 
+    def deciding(self) -> tuple[int, ...]:
+        """The ranks whose success is that of the run; () is all of them."""
+        return next((rank.deciding() for rank in self.ranks()), ())
+
     def started(self) -> bool:
         """Whether every task was started."""
         ranks = self.ranks()
@@ -281,3 +287,11 @@ def _is_end(value: Any) -> bool:
 
 def _end_data(end: RunEnded) -> dict[str, Any]:
     return {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
+
+
+def ends_gang(rank: RankDir, gang: Sequence[RankDir]) -> bool:
+    """Whether the end of a task is that of its gang: it failed, or all tasks that decide have succeeded."""
+    found, deciding = rank.exit(), rank.deciding()
+    if found is None or not found.went_well:
+        return True
+    return bool(deciding) and has_decided([each.exit() for each in gang], deciding)

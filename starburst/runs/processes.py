@@ -18,10 +18,10 @@ from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
-from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
+from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under, ends_gang
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
-from starburst.runs.outcome import has_decided, verdict
+from starburst.runs.outcome import verdict
 from starburst.runs.peers import is_free_here, master_port, peer_variables
 from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
@@ -42,7 +42,6 @@ NO_COMMAND = (
     "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
     "this host; set `command` of the job"
 )
-
 
 SELF = RunAsSelf()
 #: The address of all tasks: they are processes of this machine.
@@ -291,8 +290,7 @@ class ProcessRunner:
         if attempt.started():
             self._report(RunStarted(*attempt.key))
         await asyncio.gather(*(self._follow_rank(rank, ranks) for rank in ranks))
-        exits = [rank.exit() for rank in ranks]
-        end = verdict(attempt.key, exits, attempt.stop_asked(), ranks[0].deciding() if ranks else ())
+        end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked(), attempt.deciding())
         attempt.settle(end)
         return end
 
@@ -329,9 +327,7 @@ class ProcessRunner:
         self._reap()
         exit_ = rank.exit()
         await _emptied(rank.kill_strays if exit_ is None else rank.kill_group)
-        deciding = rank.deciding()
-        decided = deciding and has_decided([each.exit() for each in gang], deciding)
-        if exit_ is None or not exit_.went_well or decided:
+        if ends_gang(rank, gang):
             for other in gang:
                 if other is not rank and other.alive():
                     other.ask_stop(rank.spec()["grace_s"])

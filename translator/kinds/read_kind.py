@@ -28,11 +28,11 @@ class ReadKind:
     def in_its_words(self, report: ManifestReport) -> None:
         """Change the paths of problems and notes on the Job into those of the document."""
         report.errors[:] = [
-            ManifestError(each.source, each.document, self._origin(each.field), each.value, each.mend)
+            ManifestError(each.source, each.document, self.origin(each.field), each.value, each.mend)
             for each in report.errors
         ]
-        report.notes[:] = [self._origin(note) for note in report.notes]
-        report.stays[:] = [replace(each, field=self._origin(each.field)) for each in report.stays]
+        report.notes[:] = [self.origin(note) for note in report.notes]
+        report.stays[:] = [replace(each, field=self.origin(each.field)) for each in report.stays]
 
     def with_tasks(self, job: Job) -> Job:
         """The job that the Job was read as, with what each of its tasks asks for."""
@@ -43,7 +43,7 @@ class ReadKind:
             job, tasks=tuple(replace(task, gpu_type=kind if task.gpus else "") for task in self.tasks)
         )
 
-    def _origin(self, path: str) -> str:
+    def origin(self, path: str) -> str:
         """A path, or a text that begins with one, with the document's own."""
         for begin in sorted(self.origins, key=len, reverse=True):
             if path.startswith(begin) and path[len(begin) :][:1] in ("", ".", "[", ":"):

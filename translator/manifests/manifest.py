@@ -16,9 +16,9 @@ from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
-from translator.manifests.job_success import deciding_ranks
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
+from translator.success_policy import deciding_ranks
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000

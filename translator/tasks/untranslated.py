@@ -8,8 +8,8 @@ from starburst.domain.job import CloudChoice
 from translator.fidelity import Fidelity, UntranslatedFields
 from translator.field import ONLY_THE_CLUSTER, Field, ManifestReport
 from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
-from translator.manifests.job_success import deciding_ranks
 from translator.manifests.manifest import SERVERS_METADATA
+from translator.success_policy import deciding_ranks
 from translator.tasks.manifest_parts import ManifestParts
 
 #: Hints for the instance, which become `resources` of the task.

@@ -206,28 +206,33 @@ def test_what_a_jobset_writes_on_pods_is_told_to_each_task() -> None:
     def field(name: str, key: str) -> dict[str, Any]:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{key}']"}}}
 
-    env = [field("JOB", "jobset.sigs.k8s.io/job-index"), field("SET", "jobset.sigs.k8s.io/jobset-name")]
+    keys = {"JOB": "job-index", "SET": "jobset-name", "FIRST": "coordinator"}
+    env = [field(name, f"jobset.sigs.k8s.io/{key}") for name, key in keys.items()]
     container = {
         "name": "c",
         "image": "me/train",
-        "command": shell("echo $SET $JOB $JOB_COMPLETION_INDEX"),
+        "command": shell("echo $SET $JOB $JOB_COMPLETION_INDEX $FIRST"),
         "env": env,
     }
     job = {"parallelism": 2, "template": {"spec": {"containers": [container]}}}
-    spec = {"replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job}}]}
+    coordinator = {"replicatedJob": "w", "jobIndex": 1}
+    spec = {
+        "coordinator": coordinator,
+        "replicatedJobs": [{"name": "w", "replicas": 2, "template": {"spec": job}}],
+    }
     document = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": "s"},
         "spec": spec,
     }
-    assert outputs(read(document)) == ["s 0 0", "s 0 1", "s 1 0", "s 1 1"]
+    assert outputs(read(document)) == [f"s {job} {pod} 10.0.0.3" for job in (0, 1) for pod in (0, 1)]
 
 
 @pytest.mark.parametrize(
     ("path", "value", "line"),
     [
-        ("coordinator", {"replicatedJob": "driver"}, "spec.coordinator: is not written on pods"),
+        ("coordinator", {"replicatedJob": "boss"}, "spec.coordinator: names no pod of the set"),
         (
             "successPolicy",
             {"operator": "Any"},
@@ -261,6 +266,11 @@ def test_a_volcano_job_is_a_gang_that_its_workers_end() -> None:
 def test_a_volcano_job_with_ssh_between_its_tasks_is_refused() -> None:
     document = example("volcano-job.yaml")
     document["spec"]["plugins"]["ssh"] = []
+    assert (
+        "spec.plugins.ssh: tasks have no ssh to one another; the commands do not name it"
+        in read(document).notes
+    )
+    document["spec"]["tasks"][1]["template"]["spec"]["containers"][0]["command"] = ["mpirun", "train"]
     (line,) = problems(document)
     assert line.startswith("spec.plugins.ssh: tasks have no ssh to one another; ")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import host_lines, master_lines
-from translator.kinds.operators.roles import Role, RoleJob, marked, own_text
+from translator.kinds.operators.roles import RoleJob, TaskRole, marked, own_text
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -23,13 +23,12 @@ _TOP = Fields("a JobSet", read=("apiVersion", "kind", "metadata", "spec"), harml
 _SPEC = Fields(
     "a JobSet spec",
     read=(
-        *("failurePolicy", "network", "replicatedJobs", "startupPolicy", "successPolicy"),
+        *("coordinator", "failurePolicy", "network", "replicatedJobs", "startupPolicy", "successPolicy"),
         "suspend",
     ),
     harmless=("ttlSecondsAfterFinished",),
     noted={"managedBy": "Starburst runs it"},
     refused={
-        "coordinator": "is not written on pods; use MASTER_ADDR, the address of the first task",
         "volumeClaimPolicies": "claims are not made; make them with kubectl, and name them in volumes",
     },
 )
@@ -76,6 +75,7 @@ _DOWNWARD = {
     "jobset.sigs.k8s.io/restart-attempt": "$((${STARBURST_ATTEMPT:-1} - 1))",
     "batch.kubernetes.io/job-completion-index": "$JOB_COMPLETION_INDEX",
 }
+_COORDINATOR = Fields("a coordinator", read=("jobIndex", "podIndex", "replicatedJob"))
 _WRITTEN = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 
 
@@ -104,11 +104,11 @@ def read_jobset(document: Field) -> ReadKind:
         spec.at("replicatedJobs").refuse("is missing; write at least one, with a name and a template")
         return ReadKind({})
     name = str(document.at("metadata").at("name").value or "")
-    names = _Names(name, spec.at("network"), jobs)
+    names = _PodNames(name, spec.at("network"), jobs, _coordinator(spec.at("coordinator"), jobs))
     deciding = _deciding(spec.at("successPolicy"), jobs)
     size = sum(job.size for job in jobs)
     roles = [
-        Role(
+        TaskRole(
             job.name,
             job.size,
             names.addressed(job.template),
@@ -141,6 +141,19 @@ def _replicated_jobs(spec: Field) -> list[_ReplicatedJob]:
         rank += one.size
         found.append(one)
     return found
+
+
+def _coordinator(coordinator: Field, jobs: Sequence[_ReplicatedJob]) -> int:
+    """The rank of the task whose address is that of the coordinator."""
+    coordinator.check(_COORDINATOR)
+    if coordinator.value is None:
+        return 0
+    job = next((job for job in jobs if job.name == coordinator.at("replicatedJob").value), None)
+    index, pod = (coordinator.at(key).whole(0) or 0 for key in ("jobIndex", "podIndex"))
+    if job is None or index >= job.replicas or pod >= job.pods:
+        coordinator.refuse("names no pod of the set; write replicatedJob, jobIndex and podIndex of one")
+        return 0
+    return job.first_rank + index * job.pods + pod
 
 
 def _pods(spec: Field) -> int:
@@ -198,15 +211,16 @@ def _index_lines(job: _ReplicatedJob) -> str:
     )
 
 
-def _lines(size: int, names: _Names) -> str:
+def _lines(size: int, names: _PodNames) -> str:
     return master_lines(size, 29_500) + host_lines(sorted(names.used), size) if names.used else ""
 
 
-class _Names:
+class _PodNames:
     """The operator's names of pods, and what it writes on them, in the words of programs."""
 
-    def __init__(self, jobset: str, network: Field, jobs: Sequence[_ReplicatedJob]) -> None:
+    def __init__(self, jobset: str, network: Field, jobs: Sequence[_ReplicatedJob], coordinator: int) -> None:
         network.check(_NETWORK)
+        self._coordinator = coordinator
         self._jobset, self._jobs = jobset, {job.name: job for job in jobs}
         known = "|".join(sorted(map(re.escape, self._jobs), key=len, reverse=True))
         subdomain = network.at("subdomain").text() or jobset
@@ -249,6 +263,9 @@ class _Names:
             "jobset.sigs.k8s.io/replicatedjob-replicas": str(job.replicas),
         }
         value = plain.get(found[1]) or marked(_DOWNWARD.get(found[1], ""))
+        if found[1] == "jobset.sigs.k8s.io/coordinator":
+            self.used.add(self._coordinator)
+            value = marked(f"$starburst_host_{self._coordinator}")
         if value:
             entry.pop("valueFrom")
             entry["value"] = value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from translator.field import Field, Fields
-from translator.kinds.operators.roles import Role, RoleJob
+from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
@@ -49,7 +49,7 @@ def read_mpi_job(document: Field) -> ReadKind:
     if worker.value is not None and workers is not None and workers > 1:
         worker.at("replicas").refuse(_SSH)
     template = launcher.at("template")
-    role = Role(
+    role = TaskRole(
         "launcher", 1, Field(_placed(template, worker.at("template")), template.path, document.report)
     )
     slots = spec.at("slotsPerWorker").whole(1) or 1

@@ -21,7 +21,9 @@ from translator.manifests.effective_requests import pod_resources
 from translator.manifests.manifest import MAX_TASKS
 
 #: What tasks of one template may differ in: a shell chooses it, or it has no effect on a run.
-_CHOSEN = ("args", "command", "env", "name", "ports", "resources", "stdin", "tty")
+_CHOSEN = ("args", "command", "env", "imagePullPolicy", "name", "ports", "resources", "stdin", "tty")
+#: What tells a server's health: dropped where it is not that of all tasks.
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 #: Of a pod spec: the roles' restart policies become the job's retries.
 _UNCOMPARED = ("containers", "restartPolicy")
 #: Kubernetes expands $(NAME); a shell's own $( has to be written with two dollars.
@@ -32,7 +34,7 @@ _RANK = 'starburst_rank="${JOB_COMPLETION_INDEX:-${STARBURST_RANK:-0}}"\n'
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class TaskRole:
     """Tasks with one pod template; `lines` of sh set variables of each by `$starburst_index`, from 0."""
 
     name: str
@@ -64,7 +66,7 @@ class RoleJob:
     """A job of several roles."""
 
     document: Field
-    roles: Sequence[Role]
+    roles: Sequence[TaskRole]
     #: Lines of sh that each task runs before those of its role.
     lines: str = ""
     #: Fields of the Job's spec.
@@ -107,7 +109,7 @@ class RoleJob:
     def _metadata(self) -> dict[str, Any]:
         return {key: each.value for key, each in self.document.at("metadata").entries().items()}
 
-    def _tasks(self, needs: Sequence[Resources], base: Role) -> tuple[Resources, ...]:
+    def _tasks(self, needs: Sequence[Resources], base: TaskRole) -> tuple[Resources, ...]:
         """What each task asks for; () if that is the same for all."""
         if len(set(needs)) == 1:
             return ()
@@ -140,13 +142,16 @@ class RoleJob:
 
     # --- one template ------------------------------------------------------------------------------------
 
-    def _compare(self, base: Role) -> None:
+    def _compare(self, base: TaskRole) -> None:
         """Refuse what differs between the roles and cannot be chosen by a shell."""
         for role in self.roles:
             if role is base:
                 continue
             ours, theirs = base.template.at("spec"), role.template.at("spec")
-            pairs = [(ours, theirs, _UNCOMPARED), (_first(base.template), role.container, _CHOSEN)]
+            pairs = [
+                (ours, theirs, _UNCOMPARED),
+                (_first(base.template), role.container, (*_CHOSEN, *_PROBES)),
+            ]
             pairs += zip(_beside(ours), _beside(theirs), [()] * len(_beside(ours)), strict=False)
             for one, other, apart in pairs:
                 for key in _different(one.value, other.value, apart):
@@ -169,6 +174,7 @@ class RoleJob:
         if alike and not lines:
             return
         container = template["spec"]["containers"][0]
+        self._drop_probes(container)
         without = [role for role in self.roles if not role.has_command and role.replicas]
         if without and alike and self.optional:
             without[0].container.at("command").note(
@@ -186,6 +192,13 @@ class RoleJob:
         container.pop("args", None)
         script = _RANK + self.lines + "".join(self._branches(common)) + 'fi\nexec "$@"\n'
         container["command"] = ["/bin/sh", "-c", script]
+
+    def _drop_probes(self, container: dict[str, Any]) -> None:
+        """Leave out the probes that are not those of all roles."""
+        for key in _PROBES:
+            if len({json.dumps(role.container.at(key).value, sort_keys=True) for role in self.roles}) > 1:
+                container.pop(key, None)
+                self.document.at("spec").note(f"{key} is of some roles only, and left out")
 
     def _branches(self, common: Sequence[Any]) -> Iterator[str]:
         """For each role: its index, its variables, its program."""
@@ -215,7 +228,7 @@ def own_text(text: str) -> str:
     return _EXPANDED.sub("$$", text)
 
 
-def _exports(role: Role, common: Sequence[Any], known: Collection[str]) -> Iterator[str]:
+def _exports(role: TaskRole, common: Sequence[Any], known: Collection[str]) -> Iterator[str]:
     for entry in role.container.at("env").items():
         if entry.value in common or not isinstance(entry.value, dict):
             continue
@@ -225,7 +238,7 @@ def _exports(role: Role, common: Sequence[Any], known: Collection[str]) -> Itera
         yield f"export {name}={_quoted(value, known)}\n"
 
 
-def _common_env(roles: Sequence[Role]) -> list[Any]:
+def _common_env(roles: Sequence[TaskRole]) -> list[Any]:
     """The variables that all roles have."""
     first, *others = ([entry.value for entry in role.container.at("env").items()] for role in roles)
     common = [entry for entry in first if all(entry in other for other in others)]
@@ -234,7 +247,7 @@ def _common_env(roles: Sequence[Role]) -> list[Any]:
     ]
 
 
-def _key(role: Role) -> str:
+def _key(role: TaskRole) -> str:
     return json.dumps(role.container.at("env").value, sort_keys=True, default=str)
 
 
@@ -268,11 +281,11 @@ def _beside(spec: Field) -> list[Field]:
     return spec.at("containers").items()[1:]
 
 
-def _resources(role: Role) -> Resources:
+def _resources(role: TaskRole) -> Resources:
     """The requests of one task; problems are found again when the Job is read."""
     spec = role.template.at("spec")
     return pod_resources(Field(spec.value, spec.path, ManifestReport("", 0)))
 
 
-def _size(need: Resources) -> tuple[int, int, int]:
+def _size(need: Resources) -> tuple[float, ...]:
     return need.gpus, need.cpus, need.memory_mib

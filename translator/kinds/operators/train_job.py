@@ -9,7 +9,7 @@ from typing import Any
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import pytorch_lines
-from translator.kinds.operators.roles import Role, RoleJob
+from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -45,7 +45,7 @@ def read_train_job(document: Field) -> ReadKind:
     spec.at("runtimeRef").note(f"{whence}; the trainer has the variables of torchrun (PET_…)")
     nodes = trainer.at("numNodes").whole(1, MAX_TASKS) or 1
     processes = str(trainer.at("numProcPerNode").value or "auto")
-    role = Role("node", nodes, Field(_template(spec, trainer), trainer.path, document.report))
+    role = TaskRole("node", nodes, Field(_template(spec, trainer), trainer.path, document.report))
     job = {"backoffLimit": 0, **({"suspend": True} if spec.at("suspend").flag() else {})}
     found = RoleJob(document, [role], pytorch_lines(nodes, processes, {}), job).read()
     return ReadKind(found.manifest, {"spec.template.spec.containers[0]": "spec.trainer"})

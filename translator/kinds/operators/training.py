@@ -16,7 +16,7 @@ from translator.kinds.operators.environment import (
     tf_task_lines,
     xgboost_lines,
 )
-from translator.kinds.operators.roles import Role, RoleJob
+from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
@@ -40,14 +40,14 @@ class TrainingKind:
     replica_specs: str
     roles: tuple[str, ...]
     #: Lines of sh for all tasks, from the spec and the replicas of each role by name.
-    lines: Callable[[Field, Sequence[Role]], str]
+    lines: Callable[[Field, Sequence[TaskRole]], str]
     #: Fields of its spec besides those of the run policy.
     fields: tuple[str, ...] = ()
     #: Variables without which its programs run too.
     optional: str = ""
 
 
-def _pytorch(spec: Field, roles: Sequence[Role]) -> str:
+def _pytorch(spec: Field, roles: Sequence[TaskRole]) -> str:
     size = sum(role.replicas for role in roles)
     elastic = spec.at("elasticPolicy")
     elastic.check(_ELASTIC)
@@ -70,7 +70,7 @@ def _rendezvous(elastic: Field, size: int) -> dict[str, str]:
     return found if restarts is None else {**found, "PET_MAX_RESTARTS": str(restarts)}
 
 
-def _tensorflow(_spec: Field, roles: Sequence[Role]) -> str:
+def _tensorflow(_spec: Field, roles: Sequence[TaskRole]) -> str:
     """TF_CONFIG for several tasks; a single one trains by itself."""
     replicas = {role.name.lower(): role.replicas for role in roles}
     return tf_cluster_lines(replicas) if sum(replicas.values()) > 1 else ""
@@ -123,16 +123,16 @@ def read_training_job(document: Field) -> ReadKind:
     return job.read()
 
 
-def _role(spec: Field, name: str) -> Role:
+def _role(spec: Field, name: str) -> TaskRole:
     spec.check(_REPLICA_SPEC)
     replicas = spec.at("replicas").whole(0, MAX_TASKS)
     template = spec.at("template")
     if template.value is None:
         template.refuse("is missing; write the pod template of its tasks")
-    return Role(name, 1 if replicas is None else replicas, template)
+    return TaskRole(name, 1 if replicas is None else replicas, template)
 
 
-def _deciding(document: Field, roles: Sequence[Role], cleans: str | None) -> list[Role]:
+def _deciding(document: Field, roles: Sequence[TaskRole], cleans: str | None) -> list[TaskRole]:
     """The roles, with those tasks marked whose success is that of the job.
 
     A TFJob ends with its chief, or else with its first worker, or with all of them; the others are stopped

@@ -5,11 +5,13 @@ Source: Volcano's documentation of Jobs and of its plugins env, svc and ssh, ver
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import master_lines, volcano_lines
-from translator.kinds.operators.roles import Role, RoleJob
+from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -36,6 +38,9 @@ _TASK = Fields(
 )
 _POLICY = Fields("a policy", read=("action", "event", "events"), harmless=("exitCode", "timeout"))
 _RESTARTING = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
+_INDEX = 'export VC_TASK_INDEX="$starburst_index" VK_TASK_INDEX="$starburst_index"\n'
+#: Words of programs that start others by ssh.
+_BY_SSH = re.compile(r"\b(?:mpirun|mpiexec|horovodrun|ssh|sshd|pdsh|deepspeed)\b")
 _NO_SSH = (
     "tasks have no ssh to one another; a program that starts others by ssh, as mpirun does, is run with one "
     "task, or with torchrun in several"
@@ -61,26 +66,25 @@ def read_volcano_job(document: Field) -> ReadKind:
     least = spec.at("minAvailable").whole(0)
     if least not in (None, 0, size) and size:
         spec.at("minAvailable").note(f"all {size} tasks start together, or none")
-    lines = _plugins(spec.at("plugins"), {role.name: role.replicas for role in roles}, size)
+    plugins = spec.at("plugins")
+    lines = _plugins(plugins, {role.name: role.replicas for role in roles}, size)
+    _judge_ssh(plugins.at("ssh"), roles, size)
+    if "env" in plugins.entries():
+        roles = [replace(role, lines=_INDEX) for role in roles]
     restarts = any(_restarts(each) for each in (spec, *tasks))
     limit = spec.at("maxRetry").whole(0)
     retries = (3 if limit is None else limit) if restarts else 0
-    return RoleJob(document, roles, lines, {"backoffLimit": retries}).read()
+    return RoleJob(document, roles, lines, {"backoffLimit": retries}, "VC_…").read()
 
 
-def _role(task: Field) -> Role:
+def _role(task: Field) -> TaskRole:
     task.check(_TASK)
     replicas, template = task.at("replicas").whole(0, MAX_TASKS), task.at("template")
     if template.value is None:
         template.refuse("is missing; write the pod template of its tasks")
     count = 1 if replicas is None else replicas
-    return Role(
-        task.at("name").text() or "default",
-        count,
-        template,
-        'export VC_TASK_INDEX="$starburst_index" VK_TASK_INDEX="$starburst_index"\n',
-        count if _completes(task) else 0,
-    )
+    name = task.at("name").text() or "default"
+    return TaskRole(name, count, template, deciding=count if _completes(task) else 0)
 
 
 def _completes(task: Field) -> bool:
@@ -110,13 +114,22 @@ def _policies(owner: Field) -> Sequence[Field]:
     return policies
 
 
+def _judge_ssh(plugin: Field, roles: Sequence[TaskRole], size: int) -> None:
+    """Refuse ssh between tasks to programs that name it; others list the plugin by habit."""
+    if plugin.value is None or size == 1:
+        return
+    named = any(_BY_SSH.search(word) for role in roles for word in role.words)
+    if named or not all(role.has_command for role in roles):
+        plugin.refuse(_NO_SSH, show=False)
+    else:
+        plugin.note("tasks have no ssh to one another; the commands do not name it")
+
+
 def _plugins(plugins: Field, replicas: Mapping[str, int], size: int) -> str:
     """The variables that the plugins give; a plugin without which the job would not run is refused."""
     lines = ""
     for name, plugin in plugins.entries().items():
-        if name == "ssh" and size > 1:
-            plugin.refuse(_NO_SSH, show=False)
-        elif name == "svc":
+        if name == "svc":
             lines = volcano_lines(replicas)
         elif name == "pytorch":
             lines = master_lines(size, 23_456)
