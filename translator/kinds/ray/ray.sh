@@ -84,6 +84,7 @@ if [ "$mode" = submit ] && [ -z "$ending" ] && ! ray job list >/dev/null 2>&1; t
     { say "a runtime environment needs Ray's job submission: install ray[default]"; code=2 ending=1; }
   say "Ray's job submission is not installed; the program runs beside the head"
   mode=run
+  set -- sh -c "$*"
 fi
 if [ -z "$ending" ]; then
   case $mode in
