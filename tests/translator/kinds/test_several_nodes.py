@@ -55,6 +55,7 @@ srun --ntasks=2 sh -c 'exit $((SLURM_PROCID + 3))'; echo code $?
 srun -K -n 2 sh -c '[ $SLURM_PROCID = 1 ] || exec sleep 600; exit 7' 2>/dev/null; echo killed $?
 srun -N1 -n1 -r1 sh -c 'echo only on $STARBURST_RANK'
 srun -n1 no-such-program; echo missing $?
+mkdir made && cd made && srun -n4 pwd 2>&1 >/dev/null | grep -c 'there is no'; cd ..
 srun -N3 true; echo refused $?
 scontrol show hostnames "$SLURM_JOB_NODELIST" | wc -l
 echo "$SLURM_NNODES nodes, $SLURM_TASKS_PER_NODE"
@@ -74,7 +75,7 @@ def test_srun_reaches_every_node_from_the_first(tmp_path: Path) -> None:
         for task in range(4)
     ], errors
     assert lines[4:] == [
-        *("code 4", "killed 143", "only on 1", "missing 127", "refused 1", "2", "2 nodes, 2(x2)"),
+        *("code 4", "killed 143", "only on 1", "missing 127", "2", "refused 1", "2", "2 nodes, 2(x2)"),
     ], errors
     assert (code, other, nothing) == (5, 0, "")
     assert "no-such-program: No such file or directory" in errors

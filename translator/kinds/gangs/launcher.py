@@ -34,7 +34,11 @@ def run(command: list[str]) -> int:
     server.start()
     if rank:
         return followed(rank, server)
-    links = gathered(size)
+    try:
+        links = gathered(size)
+    except OSError as error:
+        say(f"the tasks cannot meet at port {control_port()}: {error.strerror}")
+        return 1
     if len(links) < size - 1:
         return 1
     joined = [links[other] for other in sorted(links)]

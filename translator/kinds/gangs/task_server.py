@@ -104,10 +104,13 @@ class ServedStep:
             local = int(own["SLURM_LOCALID"])
             env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.split(",")[local * each : (local + 1) * each])
         directory = self._here(self._request["cwd"])
+        if not os.path.isdir(directory):
+            self._complain(self._rank(number), f"there is no {directory}; it starts in {BASE}")
+            directory = BASE
         process: Any = subprocess.Popen(
             [self._here(word) for word in self._request["argv"]],
             env=env,
-            cwd=directory if os.path.isdir(directory) else os.getcwd(),
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,10 +143,13 @@ class ServedStep:
             self._link.send(**message)
 
     def _failed(self, why: str) -> None:
-        line = base64.b64encode(f"srun: {socket.gethostname()}: {why}\n".encode()).decode()
         for index in range(len(self._processes), len(self._request["tasks"])):
-            self._tell(rank=self._rank(index), stream=2, data=line)
+            self._complain(self._rank(index), why)
             self._tell(rank=self._rank(index), code=127)
+
+    def _complain(self, rank: int, why: str) -> None:
+        line = f"srun: {socket.gethostname()}: {why}\n"
+        self._tell(rank=rank, stream=2, data=base64.b64encode(line.encode()).decode())
 
     def _obey(self) -> None:
         message = self._link.receive()
