@@ -15,7 +15,7 @@ import yaml
 
 from starburst.domain.resources import Resources
 from translator.field import Field, Fields, ManifestReport
-from translator.kinds.operators.roles import Role, RoleJob
+from translator.kinds.operators.roles import TaskRole, RoleJob
 from translator.kinds.prelude import Prelude
 from translator.kinds.ray.launch import SERVE, SUBMIT, ray_command, ray_variables, with_ray
 from translator.kinds.read_kind import ReadKind
@@ -154,7 +154,7 @@ def _gang(
     added = [{"name": name, "value": value} for name, value in env.items()]
     words = [word.replace("$(", "$$(") for word in prelude.wrap(command)]
     roles = [
-        Role(each.name, each.replicas, _with_program(each.template, words, added, shared))
+        TaskRole(each.name, each.replicas, _with_program(each.template, words, added, shared))
         for each in groups
         if each.replicas
     ]
