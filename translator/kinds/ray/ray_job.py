@@ -148,14 +148,14 @@ def _gang(
         return ReadKind({})
     if suspended or cluster.at("suspend").flag():
         job["suspend"] = True
-    shared, groups = _volumes(groups), _placed(groups, native=document.report.native)
+    shared, placed = _volumes(groups), _placed(groups, native=document.report.native)
     prelude = with_ray(Prelude())
-    env = ray_variables((each.replicas, each.options()) for each in groups)
+    env = ray_variables((each.replicas, each.options()) for each in placed)
     added = [{"name": name, "value": value} for name, value in env.items()]
     words = [word.replace("$(", "$$(") for word in prelude.wrap(command)]
     roles = [
         TaskRole(each.name, each.replicas, _with_program(each.template, words, added, shared))
-        for each in groups
+        for each in placed
         if each.replicas
     ]
     return RoleJob(document, roles, spec=job).read()
