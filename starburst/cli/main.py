@@ -33,6 +33,7 @@ COMMANDS = {
     "hold": "jobs.control",
     "release": "jobs.control",
     "cronjobs": "jobs.cronjobs",
+    "requeue": "jobs.control",
     "top": "service.top",
     "queues": "jobs.queues",
     "nodes": "service.nodes",
@@ -54,6 +55,15 @@ COMMANDS = {
 
 #: What Typer raises for a command line that it cannot read: click's UsageError, of which it may have its own.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+
+#: Words of kubectl, Slurm, SkyPilot and Ray for what a command here does.
+ELSEWHERE = {
+    **dict.fromkeys(("apply", "create", "launch", "run", "sbatch"), "submit"),
+    **dict.fromkeys(("get", "list", "ls", "ps", "queue", "squeue"), "status"),
+    **dict.fromkeys(("delete", "kill", "scancel", "stop"), "cancel"),
+    "describe": "explain",
+    "sinfo": "nodes",
+}
 
 
 class Subcommands(Mapping[str, Any]):
@@ -82,6 +92,12 @@ class LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = Subcommands()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named; the words of other programs have theirs suggested."""
+        if args and args[0] in ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{ELSEWHERE[args[0]]}'?")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

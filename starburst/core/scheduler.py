@@ -28,6 +28,7 @@ from starburst.core.model.events import (
     OffersChanged,
     Progress,
     ReleaseRequested,
+    RequeueRequested,
     RunEnd,
     RunEnded,
     RunStalled,
@@ -70,6 +71,7 @@ from starburst.core.steps.run_lifecycle import (
     finish,
     place,
     release,
+    requeue_requested,
     run_ended,
     run_stalled,
     run_started,
@@ -89,6 +91,7 @@ RANK: dict[type, int] = {
     CancelRequested: 3,
     HoldRequested: 3,
     ReleaseRequested: 3,
+    RequeueRequested: 3,
     VolumesRuled: 3,
 }
 
@@ -333,6 +336,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     CancelRequested: _cancelled,
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
+    RequeueRequested: requeue_requested,
     LeaveRuled: leave_ruled,
     VolumesRuled: volumes_ruled,
     NodesChanged: _nodes_changed,

@@ -87,13 +87,17 @@ class CronSchedule:
     every_s: int = 0
 
     def after(self, since: float, origin: float = 0.0) -> Iterator[float]:
-        """The ticks after an instant, in order, without end; `origin` is where `@every` counts from."""
+        """The ticks after an instant, in order, without end; `origin` is where `@every` counts from.
+
+        Raises:
+            ScheduleError: this machine does not know the time zone any more; so does `last`.
+        """
         if self.every_s:
             count = max(0, int((since - origin) // self.every_s))
             while True:
                 count += 1
                 yield origin + count * self.every_s
-        zone, last = ZoneInfo(self.zone), since
+        zone, last = zone_of(self.zone), since
         day = datetime.fromtimestamp(since, zone).date() - timedelta(days=1)
         while day.year < date.max.year:
             for tick in self._on(day, zone):
@@ -107,7 +111,7 @@ class CronSchedule:
         if self.every_s:
             tick = origin + (until - origin) // self.every_s * self.every_s
             return tick if tick > max(since, origin) else None
-        zone = ZoneInfo(self.zone)
+        zone = zone_of(self.zone)
         day, first = (datetime.fromtimestamp(at, zone).date() for at in (until, since))
         day += timedelta(days=1)
         while day >= first - timedelta(days=1):
@@ -138,16 +142,25 @@ class CronSchedule:
         return [at for at in both if datetime.fromtimestamp(at, zone).replace(tzinfo=None) == shown]
 
 
+def zone_of(name: str) -> ZoneInfo:
+    """The time zone of this name.
+
+    Raises:
+        ScheduleError: this machine knows none.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ScheduleError(f"there is no time zone {name}; write one such as Europe/Berlin") from None
+
+
 def read_schedule(text: str, zone: str) -> CronSchedule:
     """A schedule from its text: five fields, one of the names such as @daily, or @every 1h30m.
 
     Raises:
         ScheduleError: it is none, or no day comes on which it ticks, or the zone is not known.
     """
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ScheduleError(f"there is no time zone {zone}; write one such as Europe/Berlin") from None
+    zone_of(zone)
     text = " ".join(text.split())
     every = _EVERY.fullmatch(text)
     if every is not None:

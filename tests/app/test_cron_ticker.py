@@ -195,6 +195,17 @@ def test_a_cancelled_one_is_gone_with_its_job_and_one_cancelled_within_a_tick_le
     assert asked(store, "cancel") == [id_at(HOUR_S), id_at(2 * HOUR_S)]
 
 
+def test_a_zone_that_the_machine_knows_no_more_holds_up_no_other(store: Store, clock: Clock) -> None:
+    one = cron_job(store, clock)
+    lost = replace(one.timing.schedule, zone="Mars/Olympus")
+    gone = replace(one.submission, job=replace(one.submission.job, name="gone", id="gone-b2c3d"))
+    cron_jobs.put(store, [replace(gone, timing=replace(one.timing, schedule=lost))], clock.now)
+    look(store, clock, HOUR_S)
+    assert asked(store) == [id_at(HOUR_S)]
+    said = steering.explanation(cron_jobs.find(store, "gone"), clock.now)
+    assert "does not tick: there is no time zone Mars/Olympus" in said
+
+
 def test_submitted_again_it_is_replaced_and_a_new_schedule_makes_up_for_nothing(
     store: Store, clock: Clock
 ) -> None:

@@ -37,6 +37,11 @@ def test_the_life_of_a_cron_job(cli: Cli, past: Past) -> None:
     assert (gone.code, gone.err.startswith("error: there is no CronJob")) == (2, True)
 
 
+def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past) -> None:
+    told = cli("logs", "cronjob/retrain")
+    assert told.err.startswith("error: cronjob/retrain: is a CronJob; name one of its jobs")
+
+
 def test_a_dry_run_says_what_the_job_of_a_tick_would_do(cli: Cli, past: Past) -> None:
     told = cli("submit", "--dry-run", EXAMPLE)
     assert told.out.startswith("retrain would ")

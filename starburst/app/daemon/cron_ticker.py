@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from starburst.app.jobs.cron_jobs import tick_text, unfinished
+from starburst.domain.cron_schedule import ScheduleError
 from starburst.domain.cron_timing import Concurrency
 from starburst.runs.ports import Report
 from starburst.store import cron_jobs
@@ -48,14 +49,21 @@ class CronTicker:
         """Submit what is due; the seconds until the next look."""
         now, pause_s = self._wall(), LOOK_S
         for one in cron_jobs.every(self._store):
-            tick = one.timing.due(one.seen_until, now, one.created_at)
-            if tick is not None:
-                self._tick(one, tick, now)
-            elif WAITS in one.message and not one.timing.suspended:
-                self._note(one, one.jobs, one.message.replace(WAITS, LEFT_OUT))
-            following = one.timing.next(now, one.created_at)
-            pause_s = pause_s if following is None else min(pause_s, following - now)
+            try:
+                pause_s = min(pause_s, self._look_at(one, now))
+            except ScheduleError as error:  # the zone was known when it was submitted
+                self._note(one, one.jobs, f"does not tick: {error}")
         return pause_s
+
+    def _look_at(self, one: CronJob, now: float) -> float:
+        """Submit what is due of one; the seconds until its next tick."""
+        tick = one.timing.due(one.seen_until, now, one.created_at)
+        if tick is not None:
+            self._tick(one, tick, now)
+        elif WAITS in one.message and not one.timing.suspended:
+            self._note(one, one.jobs, one.message.replace(WAITS, LEFT_OUT))
+        following = one.timing.next(now, one.created_at)
+        return LOOK_S if following is None else following - now
 
     def _tick(self, one: CronJob, tick: float, now: float) -> None:
         running = unfinished(self._store, one)

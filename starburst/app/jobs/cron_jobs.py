@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timezone, tzinfo
 from functools import partial
-from zoneinfo import ZoneInfo
 
 from starburst.app.jobs.serializers import Keys
 from starburst.app.times import iso
+from starburst.domain.cron_schedule import ScheduleError, zone_of
 from starburst.domain.job import Submission, is_over
 from starburst.store import cron_jobs
 from starburst.store.cron_jobs import CronJob
@@ -53,7 +53,7 @@ def cron_job_keys(store: Store, one: CronJob) -> Keys:
         "suspended": timing.suspended,
         "created_at": iso(one.created_at),
         "last_at": iso(one.last_tick),
-        "next_at": iso(timing.next(now, one.created_at)),
+        "next_at": iso(_next(one, now)),
         "jobs": unfinished(store, one),
         "message": one.message,
         "explanation": explanation(one, now),
@@ -62,18 +62,31 @@ def cron_job_keys(store: Store, one: CronJob) -> Keys:
 
 def explanation(one: CronJob, now: float) -> str:
     """Where a CronJob stands and why, in one sentence."""
-    schedule, following = one.timing.schedule, one.timing.next(now, one.created_at)
+    schedule, following = one.timing.schedule, _next(one, now)
     parts = [
         f"ticks at {schedule.text} ({schedule.zone})",
-        "is suspended" if following is None else f"next on {tick_text(one, following)}",
+        "is suspended" if one.timing.suspended else "",
+        "" if following is None else f"next on {tick_text(one, following)}",
         "had no tick yet" if one.last_tick is None else f"last on {tick_text(one, one.last_tick)}",
     ]
-    return "; ".join([*parts, one.message] if one.message else parts)
+    return "; ".join(filter(None, [*parts, one.message]))
 
 
 def tick_text(one: CronJob, at: float) -> str:
     """The time of a tick in the CronJob's own zone."""
-    return f"{datetime.fromtimestamp(at, ZoneInfo(one.timing.schedule.zone)):%d %b %Y %H:%M}"
+    try:
+        zone: tzinfo = zone_of(one.timing.schedule.zone)
+    except ScheduleError:
+        zone = timezone.utc
+    return f"{datetime.fromtimestamp(at, zone):%d %b %Y %H:%M}"
+
+
+def _next(one: CronJob, now: float) -> float | None:
+    """The next tick; None while suspended, and of a time zone that this machine does not know."""
+    try:
+        return one.timing.next(now, one.created_at)
+    except ScheduleError:
+        return None
 
 
 def unfinished(store: Store, one: CronJob) -> list[str]:

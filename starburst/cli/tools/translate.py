@@ -23,6 +23,7 @@ from translator.carried import CloudStorage
 from translator.errors import ManifestErrors
 from translator.fidelity import FidelityLevel, FieldFidelity, Translation
 from translator.field import Field, ManifestReport
+from translator.intake.kinds import items_of
 from translator.kinds.kind_fidelity import KindReading
 from translator.manifests.documents import chunks, load
 from translator.manifests.references import Reference
@@ -98,10 +99,7 @@ def _readings(text: str, source: str) -> Iterator[KindReading]:
             value: Any = load(chunk, source, index)
         except ManifestErrors as errors:
             raise UserError(str(errors)) from None
-        is_list = (
-            isinstance(value, dict) and value.get("kind") == "List" and isinstance(value.get("items"), list)
-        )
-        for manifest in value["items"] if is_list else () if value is None else (value,):
+        for manifest in [] if value is None else items_of(value):
             if not isinstance(manifest, dict):
                 raise UserError(
                     f"{source}, document {index}: not a manifest; write a batch/v1 Job or a v1 Pod"

@@ -8,7 +8,7 @@ from math import isinf
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
-from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
+from starburst.core.model.events import RequeueRequested, RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
@@ -23,6 +23,8 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.backoff import pause_s
 
+#: Phases in which a run can be stopped for its job to queue again.
+RUNS = (Phase.STARTING, Phase.RUNNING)
 #: Characters of a site's message that are kept.
 WORDS = 500
 
@@ -60,6 +62,20 @@ def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> No
         stay(state, record)
     to(state, record, Phase.STOPPING, stop_why=why)
     state.do(StopRun(record.id, record.attempt, record.site, grace_s))
+
+
+def requeue_requested(state: State, event: RequeueRequested) -> None:
+    """Stop a run at its user's request, with its grace; then its job queues in its place, with a new wait."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.phase not in RUNS:
+        state.decide(record.id, "not-requeued", phase=record.phase.value)
+        return
+    grace_s = state.grace_s(record.job)
+    state.decide(record.id, "stopping", grace_s=grace_s, why="its user has it queued again")
+    stop(state, record, StopReason.REQUEUE, grace_s)
 
 
 def run_started(state: State, event: RunStarted) -> None:
@@ -207,7 +223,8 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     """Continue after an attempt that is known dead without a result; the stop reason decides how.
 
     Cancelled jobs end, returning jobs start on the cluster, moving jobs start on their targets, jobs stopped
-    by a cap queue; any other attempt counts as lost or, with `preempted`, as taken away by its site.
+    by a cap or requeued by their users queue; any other attempt counts as lost or, with `preempted`, as taken
+    away by its site.
     """
     _throw_away(state, record)
     if record.stop_why is StopReason.CANCEL:
@@ -220,6 +237,9 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     elif record.stop_why is StopReason.CAP:
         _save(state, record)
         back(state, record)
+    elif record.stop_why is StopReason.REQUEUE:
+        _save(state, record)
+        admit(state, record)
     else:
         stay(state, record)
         preempted = preempted or record.stop_why is StopReason.PREEMPTED
