@@ -15,7 +15,7 @@ import yaml
 
 from starburst.domain.resources import Resources
 from translator.field import Field, Fields, ManifestReport
-from translator.kinds.operators.roles import TaskRole, RoleJob
+from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.prelude import Prelude
 from translator.kinds.ray.launch import SERVE, SUBMIT, ray_command, ray_variables, with_ray
 from translator.kinds.read_kind import ReadKind
