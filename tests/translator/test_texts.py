@@ -42,8 +42,8 @@ def test_what_is_no_whole_object_is_not_passed_over(broken: dict[str, Any]) -> N
     [
         ("jobset.example.org/v1", "JobSet"),
         ("kubeflow.org/v1", "PaddleJob"),
-        ("ray.io/v1", "RayJob"),
-        ("ray.io/v1", "RayCluster"),
+        ("ray.example.org/v1", "RayJob"),
+        ("ray.example.org/v1", "RayCluster"),
         ("batch/v2alpha1", "CronJob"),
         ("elastic.example.org/v1", "ElasticJob"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from translator.errors import ManifestErrors
@@ -17,6 +17,7 @@ from translator.kinds.local_files import NO_FILES, LocalFiles
 from translator.kinds.operators.registry import read_operator_kind
 from translator.kinds.overrides import NONE, Overrides
 from translator.kinds.prelude import Prelude
+from translator.kinds.ray.launch import on_ray
 from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script, read_script
 from translator.kinds.sbatch.script import SbatchReader
@@ -38,13 +39,18 @@ class ConvertedText:
 
 
 def command_manifest(
-    command: Sequence[str], name: str, local: LocalFiles, overrides: Overrides
+    command: Sequence[str], name: str, local: LocalFiles, overrides: Overrides, *, ray: bool = False
 ) -> dict[str, Any]:
-    """The manifest of a command with its directory; `name` is its job's unless the overrides name it."""
+    """The manifest of a command with its directory; `name` is its job's unless the overrides name it.
+
+    `ray`: a Ray of its own is started on all of its tasks, and the command runs in the first.
+    """
     prelude = with_directory(Prelude(), local)
     hints = {"array": overrides.array} if overrides.array else {}
-    job = CommandJob(name=name, command=prelude.wrap(tuple(command)), env=prelude.env, hints=hints)
-    return overrides.applied(job).manifest()
+    job = overrides.applied(CommandJob(name=name, command=tuple(command), env=prelude.env, hints=hints))
+    if ray:
+        return on_ray(job, prelude).manifest()
+    return replace(job, command=prelude.wrap(job.command)).manifest()
 
 
 def script_manifest(

@@ -10,6 +10,7 @@ from translator.kinds.operators.mpi_job import read_mpi_job
 from translator.kinds.operators.train_job import read_train_job
 from translator.kinds.operators.training import KINDS, read_training_job
 from translator.kinds.operators.volcano import is_volcano_job, read_volcano_job
+from translator.kinds.ray.ray_job import RAY_KINDS, read_ray_kind
 from translator.kinds.read_kind import ReadKind
 
 _READERS: dict[tuple[str, str], Callable[[Field], ReadKind]] = {
@@ -17,6 +18,7 @@ _READERS: dict[tuple[str, str], Callable[[Field], ReadKind]] = {
     ("MPIJob", "kubeflow.org"): read_mpi_job,
     ("TrainJob", "trainer.kubeflow.org"): read_train_job,
     **{(kind, "kubeflow.org"): read_training_job for kind in KINDS},
+    **{(kind, "ray.io"): read_ray_kind for kind in RAY_KINDS},
 }
 
 
