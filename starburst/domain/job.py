@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
-from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term, Toleration
+from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term
 from starburst.domain.cron_timing import CronTiming
 from starburst.domain.resources import Resources, total
 from starburst.domain.value import value
@@ -63,15 +64,28 @@ def is_over(phase: str) -> bool:
 
 
 #: The tasks of a job, their node selector, affinity, tolerations, the affinity of their volumes, and whether
-#: they are spread (plain tuples hash faster than `Rules`). Jobs of one shape fit or fail together.
-Shape = tuple[
-    tuple[Resources, ...],
-    tuple[tuple[str, str], ...],
-    tuple[Term, ...],
-    tuple[Toleration, ...],
-    tuple[Term, ...],
-    bool,
-]
+#: they are spread, as text: a string keeps its hash, and every pass over the queue hashes shapes. Jobs of
+#: one shape fit or fail together.
+Shape = str
+
+
+@lru_cache(maxsize=10_000)
+def _shape_of(
+    tasks: tuple[Resources, ...],
+    node_selector: tuple[tuple[str, str], ...],
+    rules: Rules,
+    volume_affinity: tuple[Term, ...],
+    spread: bool,
+) -> Shape:
+    return repr((tasks, node_selector, rules.affinity, rules.tolerations, volume_affinity, spread))
+
+
+class _HasShape:
+    """A value that is derived from a job's fields: no field itself, so it is neither stored nor compared."""
+
+    __slots__ = ("shape",)
+    #: Jobs of one shape fit, or do not fit, the same free capacity.
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,7 @@ class Member:
 
 
 @value
-class Job:
+class Job(_HasShape):
     """The properties of a job that the scheduler uses; its `Workload` is not visible to policies."""
 
     id: str
@@ -135,17 +149,14 @@ class Job:
     #: Whether each of its tasks takes a node, or a rented machine, that no other of its tasks is on.
     spread: bool = False
 
+    def __post_init__(self) -> None:
+        """Derive the shape, which the scheduler reads a dozen times per job."""
+        self.shape = _shape_of(self.tasks, self.node_selector, self.rules, self.volume_affinity, self.spread)
+
     @property
     def known_as(self) -> str:
         """Name of its workload in the throughput table."""
         return self.workload or self.name
-
-    @property
-    def shape(self) -> Shape:
-        """Jobs of one shape fit, or do not fit, the same free capacity."""
-        rules = self.rules
-        which = self.node_selector, rules.affinity, rules.tolerations, self.volume_affinity
-        return (self.tasks, *which, self.spread)
 
     @property
     def resources(self) -> Resources:

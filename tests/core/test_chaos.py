@@ -314,13 +314,13 @@ def tellings(draw: st.DrawFn) -> Settings:
     return Settings(**more)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(tellings(), scripts)
 def test_whatever_happens_every_job_ends_once_and_nothing_is_left(told: Settings, script: Any) -> None:
     check(Chaos(told), script)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(tellings(), st.sampled_from(["eva", "eva-full", "stratus", "optimal"]), movers_scripts)
 def test_whatever_happens_to_jobs_that_move_each_ends_once_and_nothing_is_left(
     told: Settings, packer: str, script: Any

@@ -165,11 +165,12 @@ def moves() -> Desk:
 
 
 def held() -> Desk:
-    """One that is held and released, and one that runs already when it is to be held, and is suspended."""
+    """One that is held, released and not queued again, and one that runs already and is suspended."""
     desk = Desk(1)
     desk.submit(job("runs"), job("a"))
     desk.hold("runs", "a")
     desk.release("a")
+    desk.requeue("a")
     desk.ended("runs", RunEnd.SUSPENDED)
     return desk
 

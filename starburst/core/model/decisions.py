@@ -35,7 +35,7 @@ def usd(micro: object) -> str:
 
 def where(slots: Sequence[Slot]) -> str:
     """The nodes or instances of some slots as text, each once."""
-    return ", ".join(places(slots))
+    return slots[0].where if len(slots) == 1 else ", ".join(places(slots))
 
 
 def _span(n: Numbers, key: str) -> str:

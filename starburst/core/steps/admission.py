@@ -102,13 +102,9 @@ def set_wait(state: State, record: JobRecord) -> None:
     # ties of deadlines and completions break the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
-    wait = record.wait = Wait(
-        need=str(job.resources),
-        wait_s=None if isinf(wait_s) else wait_s,
-        rule=rule,
-        runtime_s=runtime_s,
-        estimated_by="user" if job.runtime_estimate_s is not None else "mean of past jobs",
-    )
+    estimated_by = "user" if job.runtime_estimate_s is not None else "mean of past jobs"
+    wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, estimated_by)
+    record.wait = wait
     record.obstacle = None
     state.decide(
         record.id,
@@ -128,7 +124,8 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     if job.max_wait_s is not None and not record.returned:
         return job.max_wait_s, "its starburst.io/max-wait"
     ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
-    policy, factor, own = state.waiting, state.factor, state.queue_of(job).budget_percent
+    policy, factor, queue = state.waiting, state.factor, state.queues.get(job.queue)
+    own = None if queue is None else queue.budget_percent
     if own is not None:  # all factors are proportional to P
         factor *= own / state.settings.budget_percent
     wait_s = policy.wait_s(factor, ask)
@@ -268,7 +265,7 @@ def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
     to(state, record, Phase.OFFLOADING, leaving=why)
     record.left_micro_usd = spent_on(state, record).micro_usd
     if why in (LeaveReason.EXPIRED, LeaveReason.HOPELESS):
-        state.meter.cut_short(state.load.load)
+        state.meter.cut_short(state.load)
 
 
 def keep(state: State, record: JobRecord, lacks: str) -> None:
@@ -276,6 +273,8 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
     retry_at = state.fleet.retry_at(record.job, state.now)
     if retry_at is not None:
         lacks = "every offer that holds it is paused after a failed launch"
+    else:
+        lacks = state.fleet.bar(record.job) or lacks
     if _meets(record, lacks):
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
     _wait_on(state, record, inf if retry_at is None else retry_at)
