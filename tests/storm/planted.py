@@ -216,7 +216,7 @@ PLANTED = {
     "failed-task-alone": Planted(
         "a task that fails leaves the others of its gang running",
         f"{_SKY}.runs.run_table:RunTable.advance",
-        "if any(rank.over and not rank.succeeded for rank in entry.ranks):",
+        "if decided or any(rank.over and not rank.succeeded for rank in entry.ranks):",
         "if False:",
     ),
     "sky-run-not-journaled": Planted(
