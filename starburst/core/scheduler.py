@@ -16,6 +16,7 @@ from starburst.core.model.events import (
     CancelRequested,
     Event,
     HoldRequested,
+    ImagesReported,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
@@ -51,6 +52,7 @@ from starburst.core.steps.admission import (
 )
 from starburst.core.steps.budget_enforcement import caps_at, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
+from starburst.core.steps.images import images_reported
 from starburst.core.steps.machines import (
     confirm_instances,
     fence,
@@ -348,5 +350,6 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceUnreachable: instance_unreachable,
     InstanceReachable: instance_reachable,
     InstanceUnfit: instance_unfit,
+    ImagesReported: images_reported,
     Tick: _tick,
 }

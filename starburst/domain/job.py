@@ -133,6 +133,8 @@ class Job:
     stays: str = ""
     #: Whether each of its tasks takes a node, or a rented machine, that no other of its tasks is on.
     spread: bool = False
+    #: The image that it runs in on an instance; "" if it runs on the host.
+    image: str = ""
 
     @property
     def known_as(self) -> str:

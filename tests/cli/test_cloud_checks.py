@@ -27,7 +27,8 @@ from starburst.clouds.sky.access.sdk import reasons_of
 from starburst.clouds.sky.machines.naming import Naming
 from tests.cli.conftest import Cli
 from tests.clouds.sky import fake
-from tests.clouds.sky.fake import FakeSky, Line
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_line import Line
 
 ADDRESS = "http://127.0.0.1:46580"
 HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region\n"

@@ -11,7 +11,8 @@ import pytest
 from starburst.app.doctor import cloud_checks as module
 from tests.cli.conftest import Cli
 from tests.cli.test_cloud_checks import HEADER, ROWS, _installed, diagnose, of, prices  # noqa: F401
-from tests.clouds.sky.fake import FakeSky, Line
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_line import Line
 
 
 @pytest.mark.parametrize(

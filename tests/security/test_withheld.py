@@ -22,7 +22,8 @@ from starburst.core.model.events import (
 )
 from starburst.runs.attempt_dir import log_path
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import FakeSky, Line
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_line import Line
 from tests.clouds.sky.life import Life, of, play, ready, run_of
 from tests.security.test_machines import A, B, tampering, two_jobs
 

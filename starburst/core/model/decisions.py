@@ -74,9 +74,18 @@ def _machines(n: Numbers) -> str:
     """The instances that an offloaded job rents or joins; rows of older versions have no `joins`."""
     rate = f"{n['offers']} at {usd(n['rate'])}/h"
     if n.get("joins"):
-        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
+        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway{_image(n)}"
     why = f": {n['gang']}" if n.get("gang") else ""
     return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}{why}"
+
+
+def _image(n: Numbers) -> str:
+    """Whether a job's image is on the instance that it joins; "" if that is not known."""
+    if "pull_s" not in n:
+        return ""
+    if not n["pull_s"]:
+        return " and has its image"
+    return f"; its image is not there: about {_span(n, 'pull_s')} to pull it"
 
 
 def _company(n: Numbers) -> str:

@@ -208,6 +208,17 @@ class InstanceUnfit:
 
 
 @value
+class ImagesReported:
+    """The images that an instance has; replaces what was reported before.
+
+    Each with the seconds that its pull took there, None if it was not pulled for a job.
+    """
+
+    instance_id: str
+    images: tuple[tuple[str, float | None], ...]
+
+
+@value
 class Tick:
     """No event except the passing of time."""
 
@@ -232,5 +243,6 @@ Event = (
     | InstanceUnreachable
     | InstanceReachable
     | InstanceUnfit
+    | ImagesReported
     | Tick
 )

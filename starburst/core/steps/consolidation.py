@@ -7,7 +7,9 @@ and a group is carried out if, by estimates, saves > costs:
 
     saves = Σ rate · time until the last job ends, over the group's instances as used now, minus the same
             sum after the moves
-    costs = Σ over tasks move_s · (old rate + new rate) + Σ over launches ready_s · rate
+    costs = Σ over tasks (move_s + pull_s) · (old rate + new rate) + Σ over launches ready_s · rate
+
+pull_s is 0 where the job's image is on the target, or is pulled while that comes up (core/steps/images.py).
 
 The costs are M of Eva's equation 1: both instances are paid for while a task moves. Eva uses M only to choose
 between two plans, weighted by the expected lifetime of a plan, and never compares it with the remaining run
@@ -29,6 +31,7 @@ from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.budget import affords
+from starburst.core.steps.images import prepare, pull_s
 from starburst.core.steps.offload import busy_until, launch, leaver
 from starburst.core.steps.run_lifecycle import hold, set_off
 from starburst.domain.cloud import InstancePhase, Offer
@@ -239,8 +242,9 @@ def _worth(state: State, group: Sequence[Move], new: Mapping[str, Offer]) -> Wor
         after += rates[name] * _longest_s(state, then) / HOUR_S
         fewer += rates[name] * (bool(now) - bool(then))
     starts = sum(new[name].ready_s * rate for name, rate in rates.items() if name in new)
-    delays = state.settings.move_s * sum(
-        rates[old.where] + rates[slot.where]
+    move_s = state.settings.move_s
+    delays = sum(
+        (move_s + pull_s(state, move.record.job, slot.where, new)) * (rates[old.where] + rates[slot.where])
         for move in group
         for old, slot in zip(move.record.slots, move.slots, strict=True)
         if old != slot
@@ -291,3 +295,5 @@ def _begin(state: State, group: Sequence[Move], new: Mapping[str, Offer], worth:
     for move in group:
         if state.fleet.ready(move.record.moving):
             set_off(state, move.record)
+        else:
+            prepare(state, move.record, move.record.moving)

@@ -18,6 +18,7 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep
 from starburst.core.steps.budget_enforcement import afford
+from starburst.core.steps.images import prepare
 from starburst.core.steps.interference import slowed_by
 from starburst.core.steps.run_lifecycle import need_of, place, start
 from starburst.core.steps.start_refusals import is_shut
@@ -105,6 +106,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         offers=", ".join([machine.offer.title for machine in machines]),
         rate=sum([machine.rate.micro_usd for machine in machines]),
         joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
+        **_image(state, record.job, machines),
         sharers=", ".join([job_id for job_id in everyone if job_id != record.id]),
         **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
     )
@@ -116,6 +118,8 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
             launch(state, machine)
     if state.fleet.ready(record.slots):
         start(state, record, Site.CLOUD, record.slots)
+    else:
+        prepare(state, record, record.slots)
 
 
 def launch(state: State, machine: InstanceRecord) -> None:
@@ -128,6 +132,13 @@ def launch(state: State, machine: InstanceRecord) -> None:
     }
     state.decide(machine.id, "launched", **numbers)
     state.do(LaunchInstance(machine.id, machine.offer.name, machine.offer.nodes))
+
+
+def _image(state: State, job: Job, machines: Sequence[InstanceRecord]) -> dict[str, object]:
+    """For the log: whether the job's image is on the machines, and seconds of its pull; {} if unknown."""
+    if not job.image or any(machine.images is None for machine in machines):
+        return {}
+    return {"pull_s": max(state.fleet.pull_s(job, machine) for machine in machines)}
 
 
 def busy_until(state: State) -> dict[str, float]:

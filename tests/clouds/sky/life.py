@@ -25,7 +25,8 @@ from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
-from tests.clouds.sky.fake import FakeSky, Hook, Line, _nothing
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_line import Hook, Line, _nothing
 from translator.carried import CloudStorage
 
 E = TypeVar("E", bound=Event)

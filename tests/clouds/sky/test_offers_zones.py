@@ -24,7 +24,8 @@ from starburst.clouds.sky.zones import ZoneNames, ZonesError, ask_skypilot
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from tests.clouds.sky import fake
-from tests.clouds.sky.fake import FakeSky, Line
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_line import Line
 
 HEADER = "InstanceType,vCPUs,MemoryGiB,Price,SpotPrice,Region,AvailabilityZone\n"
 #: As SkyPilot's catalog of AWS has them: a region whose zones differ in the price of spot, and another one.

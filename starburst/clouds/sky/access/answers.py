@@ -20,16 +20,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
+from starburst.domain.images import LONGEST
 from starburst.runs.supervisor.exits import MAX_TIME, Exit, exit_of
 from starburst.visible import visible as printable
 
 #: Bytes of an answer, and of what is said beside it: output of tasks is at most `LOG_BYTES`, in base64.
 ANSWER_BYTES, WORDS_BYTES = 4 * LOG_BYTES, 1 << 16
+#: Images of a machine at most.
+IMAGES = 256
 #: Characters of what a machine says that are shown to people.
 SHOWN = 300
 
 Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, Field(max_length=4096)]
+Image = Annotated[str, Field(max_length=LONGEST)]
+Seconds = Annotated[float, Field(ge=0)]
 
 
 class AnswerError(SkyError):
@@ -70,6 +75,8 @@ class MachineState:
     armed: bool
     #: Why its tasks are not kept apart; "" if they are, as far as is known.
     together: str
+    #: Its images, with the seconds of their pull; None: was there before.
+    images: tuple[tuple[str, float | None], ...]
     host: str
     address: str
     tasks: dict[str, TaskState]
@@ -104,6 +111,7 @@ class _Machine(_Strict):
     kept: bool = False
     armed: bool = False
     together: Text = ""
+    images: dict[Image, Seconds | None] = Field(default={}, max_length=IMAGES)
     host: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$")
     address: str = Field(max_length=45)
     ranks: dict[str, Any]
@@ -151,6 +159,7 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
         kept=machine.kept,
         armed=machine.armed,
         together=visible(machine.together),
+        images=tuple(sorted(machine.images.items())),
         host=machine.host,
         address=machine.address,
         tasks=tasks,

@@ -13,6 +13,7 @@ from itertools import chain
 
 from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.agent.containers.egress import why_open
+from starburst.clouds.sky.agent.containers.images import known_images
 from starburst.clouds.sky.agent.dead_man_switch import arm, stands
 from starburst.clouds.sky.agent.progress_file import hear
 from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, ExchangeRequest, TaskAnswer
@@ -45,6 +46,7 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
         "armed": armed,
         "kept": stands("keeper"),
         "together": together(),
+        "images": known_images(),
         "host": socket.gethostname(),
         "address": address(),
     }
