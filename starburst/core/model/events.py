@@ -43,9 +43,13 @@ class CancelRequested:
 
 @value
 class HoldRequested:
-    """A user holds a waiting job, which then leaves the queue."""
+    """A user holds a waiting job, which then leaves the queue.
+
+    `stops`: why the job is also taken off the cloud if it is there; "": what has left goes on.
+    """
 
     job_id: str
+    stops: str = ""
 
 
 @value

@@ -20,6 +20,7 @@ class StopReason(str, Enum):
     MOVE = "move"  # to continue on other instances (consolidation)
     CAP = "cap"  # a cap is reached: the job queues
     LOST = "lost"  # an instance of its gang is gone: the job queues, and the loss counts
+    SUSPEND = "suspend"  # its user keeps it from running: the job is held
     PREEMPTED = "preempted"  # the cloud preempted an instance of its gang: the job queues
 
 

@@ -147,9 +147,25 @@ def _suspended(state: State, record: JobRecord, message: str) -> None:
     """Hold a job whose user suspended it at its site, until it is released; this is no loss."""
     _throw_away(state, record)
     state.decide(record.id, "suspended", attempt=record.attempt, message=message)
+    lay_by(state, record)
+
+
+def lay_by(state: State, record: JobRecord) -> None:
+    """Hold a job that is taken off a site, until its user releases it."""
     record.held = True
     to(state, record, Phase.QUEUED)
     shut(state, record)
+
+
+def suspend(state: State, record: JobRecord, why: str) -> None:
+    """Take a job off the cloud at its user's request, and hold it. Runs on the cluster are ended by that."""
+    if record.phase is Phase.OFFLOADING:
+        release(state, record)
+        lay_by(state, record)
+    elif record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLOUD:
+        grace_s = state.grace_s(record.job)
+        state.decide(record.id, "stopping", grace_s=grace_s, why=why)
+        stop(state, record, StopReason.SUSPEND, grace_s)
 
 
 def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
@@ -207,7 +223,8 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     """Continue after an attempt that is known dead without a result; the stop reason decides how.
 
     Cancelled jobs end, returning jobs start on the cluster, moving jobs start on their targets, jobs stopped
-    by a cap queue; any other attempt counts as lost or, with `preempted`, as taken away by its site.
+    by a cap queue, suspended jobs are held; any other attempt counts as lost or, with `preempted`, as taken
+    away by its site.
     """
     _throw_away(state, record)
     if record.stop_why is StopReason.CANCEL:
@@ -220,6 +237,10 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     elif record.stop_why is StopReason.CAP:
         _save(state, record)
         back(state, record)
+    elif record.stop_why is StopReason.SUSPEND:
+        _save(state, record)
+        state.decide(record.id, "suspended", attempt=record.attempt, message="its user suspended it")
+        lay_by(state, record)
     else:
         stay(state, record)
         preempted = preempted or record.stop_why is StopReason.PREEMPTED

@@ -10,7 +10,7 @@ from dataclasses import replace
 from starburst.core.model.events import HoldRequested, ReleaseRequested, VolumesRuled
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
-from starburst.core.steps.run_lifecycle import finish
+from starburst.core.steps.run_lifecycle import finish, suspend
 from starburst.domain.job import CloudChoice, Phase
 
 #: Phases in which a job can still be held.
@@ -63,12 +63,17 @@ def volumes_ruled(state: State, event: VolumesRuled) -> None:
 
 
 def hold_requested(state: State, event: HoldRequested) -> None:
-    """Hold a job at its user's request: it leaves the queue. A job that is offloading or alive goes on."""
+    """Hold a job at its user's request: it leaves the queue. A job that has left it goes on, unless the
+    request is to stop it in the cloud, too.
+    """
     record = state.jobs.get(event.job_id)
     if record is None or record.phase.is_end:
         state.ignore(event, "no such job, or it is over")
         return
     if record.held:
+        return
+    if record.phase not in HOLDABLE and event.stops:
+        suspend(state, record, event.stops)
         return
     if record.phase not in HOLDABLE:
         state.decide(record.id, "not-held", phase=record.phase.value)

@@ -28,6 +28,8 @@ from starburst.runs.supervisor.files import remove, write_json
 
 #: Seconds for one image, the start of the engine included; and between looks for an engine that starts.
 LIMIT_S, AGAIN_S = 900.0, 5.0
+#: Seconds before the second and the third try of a pull: the network of a machine that boots may come late.
+PAUSES_S = (10.0, 30.0)
 _SPEC, _TOLD = "image.json", 'Pulling image "{image}", begun while the machine came up'
 
 
@@ -89,9 +91,13 @@ def _pull(image: str, logins: list[RegistryLogin], path: str, tell: Tell, wait: 
     if engine.has_image(image):
         note_image(engine, image, None)
         return
-    began_at = time.monotonic()
-    if not ImagePull(engine, image, "IfNotPresent", logins, path, tell, wait).once():
-        note_image(engine, image, time.monotonic() - began_at)
+    for pause_s in (*PAUSES_S, None):
+        began_at = time.monotonic()
+        if not ImagePull(engine, image, "IfNotPresent", logins, path, tell, wait).once():
+            note_image(engine, image, time.monotonic() - began_at)
+            return
+        if pause_s is not None:
+            wait(pause_s)
 
 
 def await_end(image: str, tell: Tell, wait: Wait) -> None:
