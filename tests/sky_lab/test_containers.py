@@ -58,14 +58,13 @@ echo over
 NEIGHBOUR = "echo began; : neighbours-work; sleep 600"
 #: Saves when it is told to end.
 SAVING = "trap 'echo saving; exit 0' TERM; echo began; while :; do sleep 0.1; done"
-#: Shows as whom it runs, what it may write, its own processes, `/dev/shm` in KiB, and its limit of open files.
+#: Shows as whom it runs, what it may write, its processes, `/dev/shm` in KiB, and its limit of open files.
 SHOWS = """
 echo $(/bin/busybox id -u):$(/bin/busybox id -g); echo pid $$
 (echo x >/file) 2>/dev/null || echo read-only
 set -- /proc/[0-9]*; [ $# -le 4 ] || echo sees $# processes
 /bin/busybox df -k /dev/shm | awk 'END { print $2 }'
 [ $(ulimit -n) -ge 1024 ] || echo has few files
-[ $(ulimit -c) != unlimited ] || echo dumps cores
 echo over
 """
 #: Shows the files of its volumes.
@@ -142,7 +141,7 @@ async def what_runs(life: Life) -> None:
 
 
 async def rights(life: Life) -> None:
-    """User, groups, root, processes, limits and shared memory are those of its manifest, or Kubernetes' own."""
+    """User, root, processes, limits and shared memory are those of its manifest, or Kubernetes' own."""
     rules = {"runAsUser": 1234, "runAsGroup": 2345, "readOnlyRootFilesystem": True}
     await life.cloud.start(boxed("rights", "i-1", SHOWS, own={"securityContext": rules}))
     assert (await life.heard(RunEnded, of("rights"))).exit_code == 0

@@ -127,6 +127,7 @@ class RunEnded:
     """An attempt of a job is over and nothing of it is alive.
 
     `outage`: the attempt was not started because its site failed, so other starts would fail too.
+    `ended_at`: when it ended by its site, scheduler seconds; None is now.
     """
 
     job_id: str
@@ -135,6 +136,7 @@ class RunEnded:
     exit_code: int | None = None
     message: str = ""
     outage: bool = False
+    ended_at: float | None = None
 
 
 @value

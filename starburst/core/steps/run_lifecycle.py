@@ -198,7 +198,8 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
-    runtime_s = elapsed_s(record, state.now)
+    ended_at = _ended_at(state, record, event)
+    runtime_s = elapsed_s(record, ended_at)
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
@@ -211,6 +212,17 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
     else:
         message = event.message or f"its command ended with exit code {event.exit_code}"
         finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
+    if record.phase.is_end:
+        record.ended_at = ended_at
+
+
+def _ended_at(state: State, record: JobRecord, event: RunEnded) -> float:
+    """When a run ended by its site, within what can be; its checkpoints may have come home since.
+
+    The shares of its machine's bill go on until now: an amount once charged never changes.
+    """
+    began_at = state.now if record.started_at is None else record.started_at
+    return state.now if event.ended_at is None else min(max(began_at, event.ended_at), state.now)
 
 
 def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:

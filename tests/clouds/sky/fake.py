@@ -69,6 +69,8 @@ class FakeSky:
     #: What the credentials are good for, by cloud.
     access: dict[str, CloudAccess] = field(default_factory=dict)
     gpus: int = 4
+    #: By how much the clocks of machines are off.
+    clock_off_s: float = 0.0
     #: What a type is billed at; of others nobody says.
     rates: dict[str, Money] = field(default_factory=dict)
     #: VMs whose `down` returns although the cloud has not ended them yet.
@@ -235,6 +237,9 @@ class FakeSky:
         starts = [name for name in payload.get("starts", ()) if name in vm.tasks]
         troubles = {name: vm.start(vm.tasks[name], now) for name in starts}
         ranks = {name: look_at(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        for one in ranks.values():
+            if one["exit"] is not None:
+                one["exit"] = {**one["exit"], "ended_at": one["exit"]["ended_at"] + self.clock_off_s}
         for name, why in troubles.items():
             ranks[name]["trouble"] = why
         for name, known in payload.get("hear", {}).items():
@@ -243,5 +248,5 @@ class FakeSky:
             ranks[name]["report"] = base64.b64encode(said).decode() if said and changed else None
         who = {"images": vm.images, "host": f"host-{vm.cluster}", "address": "10.0.0.1"}
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
-        answer = {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
+        answer = {"booted_at": vm.made_at, "now": now + self.clock_off_s, "ranks": ranks, **ends, **who}
         return answer if self.forge is None else self.forge(vm, answer)

@@ -62,6 +62,8 @@ class Vm:
     stopped_at: float | None = None
     #: It runs what it runs, and starts nothing: why.
     refuses: str = ""
+    #: It lets one log in, and its agent fails: why.
+    agent_fails: str = ""
     lease_until: float = 0.0
     #: Its cached mounts have uploaded all.
     uploads_until: float = 0.0

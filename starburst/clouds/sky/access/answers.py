@@ -66,8 +66,9 @@ class TaskState:
 class MachineState:
     """How a machine stands, with the tasks that were asked about: its answer to `exchange`."""
 
-    #: Epoch seconds.
+    #: Epoch seconds on its own clock; `now` is None if it did not say.
     booted_at: float
+    now: float | None
     #: Its lease has passed: it is on its way out.
     lapsed: bool
     #: Its keeper stands in SkyPilot's queue; its own switch runs.
@@ -107,6 +108,7 @@ class _Uploads(_Strict):
 
 class _Machine(_Strict):
     booted_at: float = Field(ge=0, le=MAX_TIME)
+    now: float | None = Field(default=None, ge=0, le=MAX_TIME)
     lapsed: bool
     kept: bool = False
     armed: bool = False
@@ -155,6 +157,7 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
             broken[name] = f"its machine answered {why}"
     return MachineState(
         booted_at=machine.booted_at,
+        now=machine.now,
         lapsed=machine.lapsed,
         kept=machine.kept,
         armed=machine.armed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import suppress
 from itertools import chain
 
@@ -41,6 +42,7 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
         renew(lease_s)
     return {
         "booted_at": booted_at(),
+        "now": time.time(),
         "ranks": ranks,
         "lapsed": left_s() <= 0,
         "armed": armed,

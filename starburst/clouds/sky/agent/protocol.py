@@ -173,6 +173,7 @@ class ExchangeAnswer(TypedDict):
     """How a machine stands, with the tasks that were asked about."""
 
     booted_at: float
+    now: float
     ranks: dict[str, TaskAnswer]
     #: The lease has passed: its runs were told to end.
     lapsed: bool
