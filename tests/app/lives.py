@@ -237,13 +237,15 @@ def _past(at: float) -> bool:
 
 
 def _cost_micro_usd(machine: Instance) -> int:
-    """Billed seconds × price per hour, by the cloud's own record."""
+    """Billed seconds × price per hour of all its nodes, by the cloud's own record."""
     prices = {
         entry.offer.name: entry.offer.price_per_hour for entry in parse_config(CONFIG, "t").cloud.catalog()
     }
     price, ended_at = prices[machine.offer_name], machine.ended_at
     assert price is not None
-    return 0 if ended_at is None else price.for_seconds(ended_at - machine.launched_at).micro_usd
+    if ended_at is None:
+        return 0
+    return (price * machine.nodes).for_seconds(ended_at - machine.launched_at).micro_usd
 
 
 def moments(run: int, runs: int) -> list[float]:
