@@ -52,12 +52,12 @@ from starburst.core.steps.admission import (
 )
 from starburst.core.steps.budget_enforcement import caps_at, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
-from starburst.core.steps.images import images_reported
 from starburst.core.steps.machines import (
     confirm_instances,
     fence,
     fence_at,
     forgo_unknown,
+    images_reported,
     instance_failed,
     instance_gone,
     instance_reachable,

@@ -66,8 +66,9 @@ class Performer:
 
     def perform(self, action: Action) -> asyncio.Task[None]:
         """Start an action; it runs after all earlier ones of the same job or instance."""
-        at_instance = isinstance(action, LaunchInstance | TerminateInstance)
-        subject = action.instance_id if at_instance else action.job_id
+        subject = (
+            action.instance_id if isinstance(action, LaunchInstance | TerminateInstance) else action.job_id
+        )
         previous = self._last.get(subject)
         task = self._tasks.ensure((action.key, next(self._count)), lambda: self._after(previous, action))
         self._last[subject] = task

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from starburst.core.model.actions import LaunchInstance, places
+from starburst.core.model.actions import LaunchInstance, PrepareRun, Slot, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import Leaver, Packed
@@ -18,7 +18,6 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep
 from starburst.core.steps.budget_enforcement import afford
-from starburst.core.steps.images import prepare
 from starburst.core.steps.interference import slowed_by
 from starburst.core.steps.run_lifecycle import need_of, place, start
 from starburst.core.steps.start_refusals import is_shut
@@ -132,6 +131,12 @@ def launch(state: State, machine: InstanceRecord) -> None:
     }
     state.decide(machine.id, "launched", **numbers)
     state.do(LaunchInstance(machine.id, machine.offer.name, machine.offer.nodes))
+
+
+def prepare(state: State, record: JobRecord, slots: tuple[Slot, ...]) -> None:
+    """Have a job's image pulled on instances that come up, on which its next attempt will start."""
+    if record.job.image:
+        state.do(PrepareRun(record.id, record.attempt + 1, slots))
 
 
 def _image(state: State, job: Job, machines: Sequence[InstanceRecord]) -> dict[str, object]:

@@ -92,8 +92,8 @@ class RunEntry:
         """The event of its end, once that is decided."""
         if self.end is None:
             return None
-        told = RunEnd(self.end["end"]), self.end["exit_code"], self.end["message"]
-        return RunEnded(*self.key, *told, ended_at=self.end.get("at"))
+        end, code = RunEnd(self.end["end"]), self.end["exit_code"]
+        return RunEnded(*self.key, end, code, self.end["message"], ended_at=self.end.get("at"))
 
     def name(self, rank: RankEntry) -> str:
         """The name of a task in a machine's queue."""
