@@ -14,8 +14,9 @@ help:  ## show this list
 demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in under 90 seconds
 	$(BIN)/python -m starburst demo --json demo-out/summary.json
 
+# Tests start hundreds of processes: what they import is compiled once.
 test: $(VENV)/.dev  ## all tests
-	$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 browser: $(VENV)/.dev  ## the tests that drive the dashboard in a real browser (Debian's Chromium)
 	$(BIN)/python -m pytest -m browser tests/web tests/security $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.get_closest_marker(name) for name in ("kube", "sky")):
             item.add_marker(pytest.mark.timeout(REAL_SERVERS_S))
+
+
+def pytest_collection_finish() -> None:
+    """What collection has made lives till the end: later collections of garbage leave it out."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
