@@ -23,6 +23,7 @@ from starburst.core.model.events import (
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
+    JobsNotKeptApart,
     JobSubmitted,
     LeaveRuled,
     NodesChanged,
@@ -64,6 +65,7 @@ from starburst.core.steps.machines import (
     instance_ready,
     instance_unfit,
     instance_unreachable,
+    not_kept_apart,
 )
 from starburst.core.steps.offload import pack, pack_at, recall
 from starburst.core.steps.progress import progressed
@@ -351,5 +353,6 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceReachable: instance_reachable,
     InstanceUnfit: instance_unfit,
     ImagesReported: images_reported,
+    JobsNotKeptApart: not_kept_apart,
     Tick: _tick,
 }

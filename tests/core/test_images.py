@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from starburst.core.model.actions import PrepareRun
-from starburst.core.model.events import ImagesReported
+from starburst.core.model.events import ImagesReported, JobsNotKeptApart
 from starburst.core.model.throughput import Speeds
 from starburst.core.views.snapshot import restore
 from starburst.policy.image_pulls import UNKNOWN_S
@@ -101,3 +101,15 @@ def test_a_move_that_saves_less_than_the_pull_of_its_image_costs_is_left_out(
     desk.tell(desk.end_of("a"))
     assert bool(launches(desk.actions)) is moves
     assert bool([action for action in desk.actions if isinstance(action, PrepareRun)]) is moves
+
+
+def test_a_run_on_a_machine_that_keeps_nobody_apart_says_so_once() -> None:
+    desk = Desk(offers=[BIG], packer="eva")
+    desk.submit(job("a", 1, cloud="only", hours=9), job("b", 1, cloud="only", hours=9))
+    desk.ready("i-000001")
+    desk.started("a")
+    desk.tell(JobsNotKeptApart("i-000001", "its user cannot become root"))
+    desk.started("b")
+    why = "; jobs there are not kept apart from it: its user cannot become root"
+    assert [desk.why(name, "started").endswith(why) for name in "ab"] == [False, True]
+    desk.tell(JobsNotKeptApart("i-000009", "it has ended"))

@@ -88,6 +88,10 @@ def _image(n: Numbers) -> str:
     return f"; its image is not there: about {_span(n, 'pull_s')} to pull it"
 
 
+def _together(n: Numbers) -> str:
+    return f"; jobs there are not kept apart from it: {n['together']}" if n.get("together") else ""
+
+
 def _company(n: Numbers) -> str:
     return f" as {n['others']} move too" if n["others"] else ""
 
@@ -112,7 +116,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "capped": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
     "cap-warned": lambda n: f"{usd(n['spent'])} is spent of {n['title']}",
     "cap-reached": lambda n: f"{usd(n['spent'])} is spent of {n['title']}: {AT_CAP[str(n['then'])]}",
-    "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
+    "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']}){_together(n)}",
     "stalled": lambda n: f"is held up on {n['where']}: {n['message']}",
     "goes-on": lambda n: f"goes on on {n['where']}: what held it up is over",
     "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",

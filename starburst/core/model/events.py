@@ -214,6 +214,14 @@ class InstanceUnfit:
 
 
 @value
+class JobsNotKeptApart:
+    """The jobs of an instance can read and end each other; `why` "": they cannot."""
+
+    instance_id: str
+    why: str
+
+
+@value
 class ImagesReported:
     """The images that an instance has; replaces what was reported before.
 
@@ -250,5 +258,6 @@ Event = (
     | InstanceReachable
     | InstanceUnfit
     | ImagesReported
+    | JobsNotKeptApart
     | Tick
 )

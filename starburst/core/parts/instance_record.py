@@ -46,6 +46,8 @@ class InstanceRecord:
     uses: list[Use] = field(default_factory=list)
     #: Images that it has; None if it never told.
     images: tuple[str, ...] | None = None
+    #: Why its jobs are not kept apart; "" if they are, as far as is known.
+    together: str = ""
 
     def lacks(self, image: str) -> bool:
         """Whether a job with this image would wait there for a pull, as far as that is known."""

@@ -14,6 +14,7 @@ from starburst.core.model.events import (
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
+    JobsNotKeptApart,
 )
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
@@ -186,6 +187,16 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         if _on(instance, record.moving):
             _forgo(state, record, instance, f"{instance.id} takes no work")
+
+
+def not_kept_apart(state: State, event: JobsNotKeptApart) -> None:
+    """Record whether an instance keeps its jobs apart; the start of each says so."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
+        return
+    instance.together = event.why
+    state.touch_instance(instance)
 
 
 def images_reported(state: State, event: ImagesReported) -> None:

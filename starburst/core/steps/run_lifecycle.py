@@ -75,7 +75,10 @@ def run_started(state: State, event: RunStarted) -> None:
         if _may_return(state, record):
             record.look_at = state.now + max(0.0, state.settings.t_max_s - record.saved_s)
             state.looks.set(record.look_at, record)
-    state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt)
+    here = [state.fleet.instances[name] for name in places(record.slots) if name in state.fleet.instances]
+    together = next((instance.together for instance in here if instance.together), "")
+    more = {"together": together} if together else {}
+    state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt, **more)
     state.touch(record)
 
 

@@ -24,7 +24,7 @@ from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.clouds.sky.machines.fitness import Fitness
-from starburst.core.model.events import ImagesReported
+from starburst.core.model.events import ImagesReported, JobsNotKeptApart
 
 log = structlog.get_logger()
 
@@ -179,6 +179,7 @@ class RentedMachine:
         if why != self.entry.together:
             self.entry.together = why
             self.save()
+            self.context.report(JobsNotKeptApart(self.id, why))
             if why:
                 log.warning("jobs-not-kept-apart", instance=self.id, why=why)
 
