@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
+from starburst.clouds.local import LocalCloud
 from starburst.core.model.events import (
     InstanceGone,
     InstanceReady,
@@ -23,13 +23,12 @@ pytestmark = pytest.mark.processes
 
 def test_a_machine_ends_by_itself_when_its_lease_is_not_renewed(root: Path) -> None:
     async def main() -> None:
-        cloud = a_cloud(root, lease_s=0.6)
+        cloud = a_cloud(root, lease_s=2.0)
         async with watching(cloud) as reports:
             await job_on(cloud, reports, root)
             gone = await reports.first(InstanceGone)
-            assert (
-                595 < gone.ended_at - gone.launched_at < 900
-            )  # it is looked at on the real clock, 1000 times slower
+            # It is looked at on the real clock, 1000 times slower.
+            assert 1995 < gone.ended_at - gone.launched_at < 2900
             assert (await reports.ended()).end is RunEnd.LOST
 
     asyncio.run(main())
@@ -39,13 +38,13 @@ def test_with_nobody_there_its_runs_end_by_themselves_and_its_bill_with_the_leas
     root: Path,
 ) -> None:
     async def main() -> None:
-        cloud = a_cloud(root, lease_s=0.6)
+        cloud = a_cloud(root, lease_s=2.0)
         async with watching(cloud) as reports:
             pid = await job_on(cloud, reports, root)
         await until(lambda: not is_alive(pid))
         async with watching(a_cloud(root)) as reports:
             gone = await reports.first(InstanceGone)
-            assert gone.ended_at - gone.launched_at == pytest.approx(600, abs=5)
+            assert gone.ended_at - gone.launched_at == pytest.approx(2000, abs=5)
             end = await reports.ended()
         assert (end.end, end.message) == (RunEnd.LOST, "the lease of its machine passed")
 
@@ -53,16 +52,20 @@ def test_with_nobody_there_its_runs_end_by_themselves_and_its_bill_with_the_leas
 
 
 def test_renewing_keeps_a_machine_and_its_runs(root: Path) -> None:
+    async def renew(cloud: LocalCloud) -> None:
+        while True:
+            await cloud.renew(["i1", "unknown"])
+            await asyncio.sleep(0.1)
+
     async def main() -> None:
-        cloud = a_cloud(root, lease_s=0.6)
+        cloud = a_cloud(root, lease_s=2.0)
         async with watching(cloud) as reports:
+            renewing = asyncio.create_task(renew(cloud))
             pid = await job_on(cloud, reports, root)
-            until_s = time.monotonic() + 1.8
-            while time.monotonic() < until_s:
-                await cloud.renew(["i1", "unknown"])
-                await asyncio.sleep(0.1)
+            await asyncio.sleep(2.5)  # longer than a lease
             assert is_alive(pid)
             assert reports.of(InstanceGone) == []
+            renewing.cancel()
 
     asyncio.run(main())
 
