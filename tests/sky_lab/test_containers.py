@@ -13,14 +13,7 @@ from uuid import uuid4
 import pytest
 
 from starburst.clouds.sky.runs.inputs import RunInputs
-from starburst.core.model.events import (
-    ImagesReported,
-    InstanceGone,
-    InstanceReady,
-    RunEnd,
-    RunEnded,
-    RunStarted,
-)
+from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, RunEnded, RunStarted
 from starburst.domain.resources import Resources
 from starburst.runs.attempt_dir import log_path
 from tests.sky_lab.containers import ENTRY, boxed, engines
@@ -58,15 +51,6 @@ echo over
 NEIGHBOUR = "echo began; : neighbours-work; sleep 600"
 #: Saves when it is told to end.
 SAVING = "trap 'echo saving; exit 0' TERM; echo began; while :; do sleep 0.1; done"
-#: Shows as whom it runs, what it may write, its processes, `/dev/shm` in KiB, and its limit of open files.
-SHOWS = """
-echo $(/bin/busybox id -u):$(/bin/busybox id -g); echo pid $$
-(echo x >/file) 2>/dev/null || echo read-only
-set -- /proc/[0-9]*; [ $# -le 4 ] || echo sees $# processes
-/bin/busybox df -k /dev/shm | awk 'END { print $2 }'
-[ $(ulimit -n) -ge 1024 ] || echo has few files
-echo over
-"""
 #: Shows the files of its volumes.
 READS = """
 cat /etc/s/token; /bin/busybox stat -c %a /etc/s/token
@@ -102,16 +86,12 @@ async def story(home: Path, controller: str) -> None:
     inputs = RunInputs(source=cluster)
     async with Life(home, controller, inputs=inputs) as life:
         await life.cloud.launch("i-1", await life.offer("aws/us-east-1/p3.8xlarge"))
-        await life.cloud.prepare(boxed("entry", "i-1", "true", image=ENTRY))
         await life.heard(InstanceReady)
-        # Nothing was started there: it is the pull of while it booted.
-        await life.heard(ImagesReported, lambda event: ENTRY in dict(event.images))
         host = life.host("i-1")
         root = root_of(host)
         inside(root, METADATA)
         await life.cloud.start(boxed("refused", "i-1", "true", image="localhost:5000/no/such:1"))
         await what_runs(life)
-        await rights(life)
         await files(life)
         await ends(life)
         await apart(life)
@@ -138,14 +118,6 @@ async def what_runs(life: Life) -> None:
     await life.cloud.start(boxed("entry", "i-1", said, image=ENTRY, env={"NAME": "a b"}, own=more, need=need))
     assert (await life.heard(RunEnded, of("entry"))).exit_code == 0
     assert await life.written("entry", "\n1\n") == "hello there, a b\n/tmp\n1\n"
-
-
-async def rights(life: Life) -> None:
-    """User, root, processes, limits and shared memory are those of its manifest, or Kubernetes' own."""
-    rules = {"runAsUser": 1234, "runAsGroup": 2345, "readOnlyRootFilesystem": True}
-    await life.cloud.start(boxed("rights", "i-1", SHOWS, own={"securityContext": rules}))
-    assert (await life.heard(RunEnded, of("rights"))).exit_code == 0
-    assert await life.written("rights", "over") == "1234:2345\npid 1\nread-only\n65536\nover\n"
 
 
 async def files(life: Life) -> None:
