@@ -141,8 +141,12 @@ class Client:
         """Let a held job into the queue; the job as it was before."""
         return self._steer(job, "release")
 
+    def requeue(self, job: str) -> JsonRow:
+        """Stop the run of a job, which then queues again; the job as it was before."""
+        return self._steer(job, "requeue")
+
     def steer(self, how: str, names: Iterable[str]) -> list[JsonRow]:
-        """Cancel, hold or release (`how`) jobs and arrays by name; the jobs as they were before.
+        """Cancel, hold, release or requeue (`how`) jobs and arrays by name; the jobs as they were before.
 
         Up to a thousand names are one request, which succeeds or fails as a whole.
         """

@@ -23,6 +23,7 @@ from starburst.core.model.events import (
     NodesChanged,
     OffersChanged,
     ReleaseRequested,
+    RequeueRequested,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -185,6 +186,10 @@ class Desk:
     def release(self, *names: str) -> list[Action]:
         """The user lets jobs wait again."""
         return self.tell(*map(ReleaseRequested, names))
+
+    def requeue(self, name: str) -> list[Action]:
+        """The user wants the run of a job stopped, and the job queued again."""
+        return self.tell(RequeueRequested(name))
 
     def ready(self, *instances: str) -> list[Action]:
         """Machines are up; their bill begins now."""

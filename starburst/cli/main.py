@@ -32,6 +32,7 @@ COMMANDS = {
     "cancel": "jobs.control",
     "hold": "jobs.control",
     "release": "jobs.control",
+    "requeue": "jobs.control",
     "top": "service.top",
     "queues": "jobs.queues",
     "nodes": "service.nodes",
@@ -48,6 +49,16 @@ COMMANDS = {
     "advise": "tools.advise",
     "pack": "tools.pack",
     "demo": "service.demo",
+}
+
+
+#: Words of kubectl, Slurm, SkyPilot and Ray for what a command here does.
+ELSEWHERE = {
+    **dict.fromkeys(("apply", "create", "launch", "run", "sbatch"), "submit"),
+    **dict.fromkeys(("get", "list", "ls", "ps", "queue", "squeue"), "status"),
+    **dict.fromkeys(("delete", "kill", "scancel", "stop"), "cancel"),
+    "describe": "explain",
+    "sinfo": "nodes",
 }
 
 
@@ -77,6 +88,12 @@ class LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = Subcommands()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is named; the words of other programs have theirs suggested."""
+        if args and args[0] in ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{ELSEWHERE[args[0]]}'?")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

@@ -30,6 +30,7 @@ from starburst.core.model.events import (
     OffersChanged,
     Progress,
     ReleaseRequested,
+    RequeueRequested,
     RunEnd,
     RunEnded,
     RunStalled,
@@ -74,6 +75,7 @@ from starburst.core.steps.run_lifecycle import (
     finish,
     place,
     release,
+    requeue_requested,
     run_ended,
     run_stalled,
     run_started,
@@ -93,6 +95,7 @@ RANK: dict[type, int] = {
     CancelRequested: 3,
     HoldRequested: 3,
     ReleaseRequested: 3,
+    RequeueRequested: 3,
     VolumesRuled: 3,
 }
 
@@ -337,6 +340,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     CancelRequested: _cancelled,
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
+    RequeueRequested: requeue_requested,
     LeaveRuled: leave_ruled,
     VolumesRuled: volumes_ruled,
     NodesChanged: _nodes_changed,

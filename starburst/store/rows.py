@@ -93,7 +93,7 @@ def submit_request(submission: Submission, now_wall: float) -> TableRow:
 
 
 def request(kind: str, job_id: str, now_wall: float) -> TableRow:
-    """A request about a job that waits for the scheduler: cancel, cancel-now, hold or release."""
+    """A request about a job that waits for the scheduler: cancel, cancel-now, hold, release or requeue."""
     nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
     return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
 

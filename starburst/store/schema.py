@@ -69,7 +69,7 @@ instances = Table(
     Index("ix_instances_phase", "phase"),
 )
 
-#: Requests that the scheduler has not taken up yet: "submit", "cancel", "cancel-now", "hold" and "release".
+#: Requests that no step has taken up yet: "submit", "cancel", "cancel-now", "hold", "release" and "requeue".
 requests = Table(
     "requests",
     metadata,

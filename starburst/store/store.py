@@ -64,7 +64,7 @@ _action_done = update(actions).where(actions.c.key == bindparam("action_key"))
 
 @dataclass(frozen=True, slots=True)
 class UserRequest:
-    """A request of a user: "submit" with a submission, or "cancel", "hold", "release" without one."""
+    """A request of a user: "submit" with a submission; "cancel", "hold", "release" and "requeue" without."""
 
     seq: int
     kind: str
@@ -194,7 +194,13 @@ class Store:
 
     def cancel(self, job_ids: Iterable[str], now_wall: float, *, now: bool = False) -> None:
         """Request the cancellation of jobs, with a grace unless `now`; idempotent."""
-        kind = "cancel-now" if now else "cancel"
+        self._ask_once("cancel-now" if now else "cancel", job_ids, now_wall)
+
+    def requeue(self, job_ids: Iterable[str], now_wall: float) -> None:
+        """Request that runs be stopped and their jobs queue again; idempotent."""
+        self._ask_once("requeue", job_ids, now_wall)
+
+    def _ask_once(self, kind: str, job_ids: Iterable[str], now_wall: float) -> None:
         with self.write() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == kind)))
             wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]

@@ -117,6 +117,8 @@ def test_a_job_that_is_unknown_or_could_be_several(cli, past, command, name, sai
     ("words", "said"),
     [
         (["statu"], "No such command 'statu'. Did you mean 'status'?"),
+        (["delete", "train"], "No such command 'delete'. Did you mean 'cancel'?"),
+        (["squeue"], "No such command 'squeue'. Did you mean 'status'?"),
         (["status", "-o", "xml"], "'table', 'wide', 'json', 'yaml', 'name'"),
         (["submit"], "name a file, or a command behind --"),
         (["events", "--last", "0"], "--last"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.core.model.events import HoldRequested
+from starburst.core.model.events import HoldRequested, RequeueRequested
 from starburst.domain.job import Member
 from tests.cli.manifests import manifest
 
@@ -61,6 +61,19 @@ def test_a_held_job_is_listed_as_held_and_can_be_released(cli, past):
         "job/wait-55555 is being released\njob/train-44444 is not held: it is running\n"
     )
     assert ("release", "wait-55555") in requests(past)
+
+
+def test_what_runs_is_stopped_and_queues_again_and_everything_else_is_named(cli, past):
+    past.morning()
+    told = cli("requeue", "train", "wait", "done")
+    assert told.out == (
+        "job/train-44444 is being stopped, and queues again\n"
+        "job/wait-55555 does not run: it is queued\n"
+        "job/done-11111 is over already: succeeded; submit it again\n"
+    )
+    assert requests(past) == [("requeue", "train-44444")]
+    past.tell(RequeueRequested("train-44444"))
+    assert "its user has it queued again" in cli("explain", "train").out
 
 
 def after(past) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:

@@ -84,10 +84,10 @@ OTHERS = [
     ["cancel", "--now", "done", "wait"],
     *(
         [steer, *names]
-        for steer in ("hold", "release", "cancel")
+        for steer in ("hold", "release", "requeue", "cancel")
         for names in (["map"], ["done", "map-0", "map"])
     ),
-    *([steer, "wait", "twin"] for steer in ("cancel", "hold", "release")),
+    *([steer, "wait", "twin"] for steer in ("cancel", "hold", "release", "requeue")),
     *([word, "twin"] for word in ("status", "explain", "logs", "events")),
     *([word, "map"] for word in ("explain", "logs", "events")),
     ["hold", "nobody"],

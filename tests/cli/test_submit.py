@@ -11,6 +11,7 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.domain.job import CloudChoice
 from starburst.store.listings import queries
+from tests.cli.answers import one_line
 from tests.cli.manifests import manifest
 
 EMBEDDED_CLOUD = {"kind": "local", "trust_users": True}
@@ -113,16 +114,27 @@ def test_every_bad_file_is_named_and_the_good_one_is_not_taken(cli, write, tmp_p
     good, empty, binary = write("good.yaml", manifest("a", "true")), write("empty.yaml", ""), tmp_path / "bin"
     binary.write_bytes(b"\xff\xfe\x00")
     none = tmp_path / "none.yaml"
-    told = cli("submit", good, empty, binary, tmp_path, none, "-", stdin=b"\xff")
+    told = cli("submit", good, empty, binary, none, "-", stdin=b"\xff")
     assert (told.code, told.out) == (2, "")
     assert told.err.splitlines() == [
         f"error: {empty}: there is no Job or Pod in it; write at least one",
         f"error: {binary}: is not a text file; write YAML in UTF-8",
-        f"error: {tmp_path}: cannot be read (Is a directory); name an existing YAML file",
         f"error: {none}: cannot be read (No such file or directory); name an existing YAML file",
         "error: <stdin>: is not a text file; write YAML in UTF-8",
     ]
     assert names(cli) == []
+
+
+def test_a_directory_is_its_manifests_in_the_order_of_their_names(cli, write, tmp_path):
+    write("b.yml", manifest("b", "true"))
+    write("a.yaml", manifest("a", "true"))
+    write("notes.txt", "no manifest")
+    assert cli("submit", tmp_path).code == 0
+    assert names(cli) == ["a", "b"]
+    (tmp_path / "empty").mkdir()
+    assert one_line(cli("submit", tmp_path / "empty")) == (
+        f"{tmp_path / 'empty'}: is a directory without a file in .yaml, .yml, .json; name one"
+    )
 
 
 def test_an_image_alone_runs_nothing_here(cli, write):

@@ -54,8 +54,9 @@ def test_strict_lets_nothing_be_lost(cli, manifest):
 
 
 def test_several_manifests_become_several_documents_each_with_a_report(cli, manifest):
-    second = job("metadata/name", "other")
-    answer = cli("translate", manifest(job("metadata/name", "one"), second))
+    second = {key: job("metadata/name", "other")[key] for key in ("metadata", "spec")}
+    jobs = {"apiVersion": "batch/v1", "kind": "JobList", "items": [second]}
+    answer = cli("translate", manifest(job("metadata/name", "one"), jobs))
     assert [task["name"] for task in yaml.safe_load_all(answer.out)] == ["one", "other"]
     assert [line for line in answer.err.splitlines() if line.startswith("Job ")] == ["Job one:", "Job other:"]
 

@@ -27,6 +27,7 @@ from starburst.core.model.events import (
     NodesChanged,
     OffersChanged,
     ReleaseRequested,
+    RequeueRequested,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -135,7 +136,8 @@ class Chaos:
         self.tell(*(RunStarted(*key) for key in self.runs))
 
     def _cancel(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
-        self.tell(CancelRequested(f"j{1 + pick % (self.jobs or 1)}"))
+        wish = (CancelRequested, RequeueRequested)[pick % 2]
+        self.tell(wish(f"j{1 + pick // 2 % (self.jobs or 1)}"))
 
     def _hold(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         wish = (HoldRequested, ReleaseRequested)[pick % 2]

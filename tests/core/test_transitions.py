@@ -19,7 +19,7 @@ from tests.core.test_chaos import MOVERS_THINGS, OFFERS, SIZES, THINGS, Chaos
 
 ROOT = Path(__file__).parents[2]
 #: Random scripts that are played at most until every row was seen, and those that showed all rows last time.
-SCRIPTS, USUAL = 400, (242, 209, 197, 126, 185, 140, 155, 259)
+SCRIPTS, USUAL = 400, (7, 221, 242, 33, 140, 149)
 
 
 class Seen(dict[tuple[Phase, Phase], object]):

@@ -304,7 +304,7 @@ PATHS = [
 ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.sampled_from([JOB, POD]), st.sampled_from(PATHS), values)
 def test_whatever_stands_in_an_object_no_traceback_comes_of_it(
     obj: dict[str, Any], path: str, value: object
@@ -378,7 +378,7 @@ def test_fields_of_the_newest_servers_are_taken_for_the_cluster() -> None:
     assert kept["scheduling"] == newest["spec"]["scheduling"]
     assert "schedulingGates" not in kept["template"]["spec"], "they are gone when it runs"
     group = changed(JOB, "spec|template|spec|schedulingGroup", {"podGroupName": "g"})
-    assert any("schedulingGroup" in each for each in errors(group))
+    assert not errors(group)
 
 
 @pytest.mark.parametrize(

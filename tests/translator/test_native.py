@@ -44,7 +44,9 @@ EXPECTED = {
         (f"{POD}.volumes[0].projected", f"{POD}.volumes[1].csi", f"{CONTAINER}.envFrom"),
     ),
     "distributed": Case(
-        Resources.of(8, 90, 900), (f"{CONTAINER}.env[1].valueFrom", f"{CONTAINER}.command[3]"), tasks=4
+        Resources.of(8, 90, 900),
+        (f"{CONTAINER}.env[1].valueFrom", f"{CONTAINER}.command[3]", f"{CONTAINER}.env[0].value"),
+        tasks=4,
     ),
     "fine-tune": Case(
         Resources.of(1, 8, 64), (f"{POD}.volumes[0].persistentVolumeClaim", f"{CONTAINER}.env[0].valueFrom")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -33,11 +34,16 @@ def hint(key: str, value: object) -> dict[str, Any]:
     return job("metadata|annotations", {f"starburst.io/{key}": value})
 
 
+PLACEHOLDER = "is a placeholder; put the name of an image in its place, as envsubst does with $NAME"
 CASES: list[tuple[Any, str]] = [
     # What it is
     ("just text", f'"just text": not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}'),
     ("[1, 2]", f"not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}"),
-    (job("kind", "Deployment"), f'kind: "Deployment": not a batch job; {TAKEN}'),
+    (
+        job("kind", "Deployment"),
+        f"kind: Deployment train: is no job; apply it with kubectl apply -f; {TAKEN}",
+    ),
+    (job("kind", "deployment"), f'kind: "deployment": not a batch job; {TAKEN}'),
     (job("kind", ["Job"]), f"kind: not a batch job; {TAKEN}"),
     (job("kind", None), f"kind: is missing; {TAKEN}"),
     (
@@ -46,7 +52,10 @@ CASES: list[tuple[Any, str]] = [
     ),
     (job("apiVersion", None), "apiVersion: is missing; write batch/v1 for a Job"),
     (job("kind", "Pod"), 'apiVersion: "batch/v1": is not supported; write v1 for a Pod'),
+    (job("metadata/labels", {"team": 5}), "metadata.labels.team: 5: must be text; put it in quotes"),
+    (job("metadata/annotations", {"a": ["b"]}), "metadata.annotations.a: must be text; put it in quotes"),
     # Names
+    (job("metadata/name", "a" * 300), "metadata.name: has 300 letters; write at most 253"),
     (job("metadata", {}), "metadata.name: is missing; give the job a name, or a generateName"),
     (job("metadata", None), "metadata.name: is missing; give the job a name, or a generateName"),
     *(
@@ -121,6 +130,19 @@ CASES: list[tuple[Any, str]] = [
         f'{LIMITS}["nvidia.com/gpus"]: 1: is not a resource Starburst schedules by; '
         "did you mean nvidia.com/gpu?",
     ),
+    *(
+        (
+            limit(part, 1),
+            f"{LIMITS}[{json.dumps(part)}]: 1: is not a resource Starburst schedules by; "
+            "it is a part of a GPU; ask for a whole one, nvidia.com/gpu",
+        )
+        for part in (
+            "nvidia.com/mig-1g.5gb",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/gpumem",
+            "aliyun.com/gpu-mem",
+        )
+    ),
     (limit("gpu", 1), f"{LIMITS}.gpu: 1: is not a resource Starburst schedules by; ask for nvidia.com/gpu"),
     (
         limit("rdma/hca", 1),
@@ -130,6 +152,18 @@ CASES: list[tuple[Any, str]] = [
     (
         job("CONTAINER/resources/claims", [{"name": "gpu"}]),
         f"{CONTAINER}.resources.claims: resource claims are not supported; ask for GPUs under limits",
+    ),
+    *(
+        (job("CONTAINER/image", image), f"{CONTAINER}.image: {json.dumps(image)}: {mend}")
+        for image, mend in (
+            ("$IMAGE", PLACEHOLDER),
+            ("gcr.io/<project>/train", PLACEHOLDER),
+            ("{{ image }}:1", PLACEHOLDER),
+            (
+                "Train",
+                "is no name of an image: write it as registry/repository:tag, in lower case up to the tag",
+            ),
+        )
     ),
     # One container
     (job("POD/containers", []), f"{POD}.containers: is missing; a pod needs one container"),
@@ -291,6 +325,9 @@ CASES: list[tuple[Any, str]] = [
                 for bad, shown in [("0", '"0"'), ("fast", '"fast"'), (True, "true")]
             ),
             ("priority", 10**10, "10000000000: must be at most 1000000000"),
+            ("priority", "9" * 24, f"{'9' * 24}: must be at most 1000000000"),
+            ("runtime-estimate", "99999999999d", '"99999999999d": must be at most 3650d'),
+            ("max-wait", "3651d", '"3651d": must be at most 3650d'),
             (
                 "queue",
                 "NLP team",

@@ -69,6 +69,44 @@ def test_what_keeps_it_is_named(path: str, value: Any, part: str) -> None:
     assert read_one(job(path, value), native=True).job.stays == f"stays on the cluster: {part}"
 
 
+def gang(command: str, tasks: int = 2) -> dict[str, Any]:
+    manifest = job("spec/parallelism", tasks)
+    manifest["spec"] |= {"completions": tasks, "completionMode": "Indexed"}
+    pod = manifest["spec"]["template"]["spec"]
+    pod["subdomain"] = "workers"
+    pod["containers"][0]["command"] = ["sh", "-c", command]
+    return manifest
+
+
+def test_a_gang_that_names_its_pods_stays_and_one_that_reads_their_addresses_may_leave() -> None:
+    by_name = read_one(gang("torchrun --master-addr train-0.workers"), native=True)
+    assert by_name.job.stays == "stays on the cluster: names of pods in workers"
+    assert "let it read $MASTER_ADDR" in by_name.notes[0]
+    assert not read_one(gang("torchrun --master-addr $MASTER_ADDR # co.workersmith"), native=True).job.stays
+    assert not read_one(gang("ping train-0.workers", tasks=1), native=True).job.stays
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("CONTAINER/command", ["train", "--db=postgres.lab.svc.cluster.local:5432"]),
+        ("CONTAINER/args", ["http://mlflow.tools.svc/api"]),
+        ("CONTAINER/env", [{"name": "REDIS", "value": "redis.default.svc:6379"}]),
+    ],
+)
+def test_a_service_of_the_cluster_is_named_to_a_job_that_may_leave(path: str, value: Any) -> None:
+    found = read_one(job(path, value), native=True)
+    assert [note for note in found.notes if "names a service of a Kubernetes cluster" in note]
+    assert not found.job.stays
+
+
+@pytest.mark.parametrize("key", ["schedulingGroup", "workloadRef"])
+def test_a_group_that_another_scheduler_would_start_together_is_taken_with_a_note(key: str) -> None:
+    found = read_one(job(f"POD/{key}", {"podGroupName": "g"}), native=True)
+    assert "Starburst starts the tasks of a job together by itself" in found.notes[0]
+    assert f'"{key}":{{"podGroupName":"g"}}' in (found.workload.manifest or "")
+
+
 def test_a_job_that_stays_is_told_nothing_about_what_a_cloud_would_drop() -> None:
     manifest = job("POD/volumes", [{"name": "v", "csi": {"driver": "d"}}, {"name": "e", "emptyDir": {}}])
     assert read_one(manifest, native=True).notes == ("stays on the cluster: CSI d",)

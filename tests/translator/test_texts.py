@@ -27,7 +27,8 @@ def test_what_is_no_job_is_passed_over_and_named_in_one_line() -> None:
 
 def test_a_file_without_a_job_is_refused() -> None:
     assert errors(SERVICE) == [
-        'train.yaml, document 1: kind: "Service": not a batch job; Starburst takes batch/v1 Job and v1 Pod'
+        "train.yaml, document 1: kind: Service web: is no job; apply it with kubectl apply -f; "
+        "Starburst takes batch/v1 Job and v1 Pod"
     ]
 
 

@@ -237,12 +237,23 @@ def test_a_body_that_names_nobody(ask: Ask, past: Past) -> None:
     assert past.store.requests(9) == []
 
 
-def test_a_job_is_held_and_released(ask: Ask, past: Past) -> None:
+def test_a_job_is_held_released_and_requeued(ask: Ask, past: Past) -> None:
     (sent,) = ask("POST", "/jobs?hold=true", content=manifest("a", "true"), headers=YAML).json()
     assert past.store.submission(sent["id"]).job.hold
     assert ask("POST", "/jobs/wait/hold").json()["phase"] == "queued"
     assert ask("POST", f"/jobs/{sent['id']}/release").json()["phase"] == "submitted"
-    assert [request.kind for request in past.store.requests(9)] == ["submit", "hold", "release"]
+    assert ask("POST", "/jobs/train/requeue").json()["phase"] == "running"
+    assert ids(ask("POST", "/jobs/requeue", json={"names": ["train", "wait"]})) == [
+        "train-44444",
+        "wait-55555",
+    ]
+    asked = [(request.kind, request.job_id) for request in past.store.requests(9)]
+    assert asked == [
+        ("submit", sent["id"]),
+        ("hold", "wait-55555"),
+        ("release", sent["id"]),
+        ("requeue", "train-44444"),  # asked for once; what waits already is left alone
+    ]
 
 
 def test_machines_money_nodes_and_offers(ask: Ask) -> None:

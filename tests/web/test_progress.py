@@ -53,7 +53,7 @@ def test_its_token_opens_nothing_else(ask: Ask, of: Callable[[str], str], token:
     for situation in ("this machine needs no token", "somebody has one"):
         for path in ["/jobs/train-44444", *READS]:
             refused(ask("GET", path, secret), 401)
-        for what in ("cancel", "hold", "release"):
+        for what in ("cancel", "hold", "release", "requeue"):
             refused(ask("POST", f"/jobs/train-44444/{what}", secret), 401)
         refused(ask("PUT", "/jobs/render-33333/attempts/1/progress", secret, json=HALF), 401)
         refused(ask("PUT", "/jobs/train/attempts/1/progress", secret, json=HALF), 401)

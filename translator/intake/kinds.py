@@ -85,6 +85,22 @@ def has_kind(manifest: Field) -> bool:
     return False
 
 
+def items_of(document: object) -> list[object]:
+    """The items of a List, each with its kind, which a JobList need not repeat; else the document."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(kind, str) or kind not in LISTS or not isinstance(items, list):
+        return [document]
+    return [with_kind(item, LISTS[kind]) for item in items]
+
+
+def with_kind(item: object, kind: str) -> object:
+    """An item of a list of one kind, with its kind; "" is a list of any."""
+    if not kind or not isinstance(item, dict):
+        return item
+    return {"apiVersion": API_VERSIONS[kind], "kind": kind, **item}
+
+
 def companion(manifest: Field) -> Companion | None:
     """The document if it is a whole object of another kind that runs no jobs; None if it is to be judged."""
     value = manifest.value

@@ -9,13 +9,7 @@ from typing import Any
 from starburst.domain.job import Submission
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
-from translator.intake.kinds import (
-    API_VERSIONS,
-    LISTS,
-    Companion,
-    companion,
-    has_kind,
-)
+from translator.intake.kinds import LISTS, TAKEN, Companion, companion, has_kind, with_kind
 from translator.intake.rules import EMBEDDED, IntakeRules
 from translator.kinds.conversion import script_manifest, task_manifest
 from translator.kinds.sbatch.directives import is_batch_script
@@ -141,8 +135,10 @@ class _Found:
         if not self.companions:
             return self.submissions
         if not self.submissions:
-            for _, manifest in self.companions:
-                has_kind(manifest)
+            for beside, manifest in self.companions:
+                manifest.at("kind").refuse(
+                    f"{beside}: is no job; apply it with kubectl apply -f; {TAKEN}", show=False
+                )
             raise ManifestErrors([error for _, each in self.companions for error in each.report.errors])
         names = ", ".join(str(beside) for beside, _ in self.companions[:MAX_NAMED])
         more = len(self.companions) - MAX_NAMED
@@ -164,7 +160,7 @@ def _manifests(value: object, report: ManifestReport) -> list[Field]:
     items = document.at("items").items()
     if document.report.errors:
         raise ManifestErrors(document.report.errors)
-    return [replace(_item(item, LISTS[kind]), report=_fresh(report)) for item in items]
+    return [replace(item, value=with_kind(item.value, LISTS[kind]), report=_fresh(report)) for item in items]
 
 
 def _fresh(report: ManifestReport) -> ManifestReport:
@@ -182,10 +178,3 @@ def _unstored(manifest: Field) -> Field:
     if manifest.at("spec").at("suspend").value is True:
         cleaned["spec"]["suspend"] = True
     return replace(manifest, value=cleaned)
-
-
-def _item(item: Field, kind: str) -> Field:
-    """An item of a list; those of a JobList or PodList need not name their kind."""
-    if not kind or not isinstance(item.value, dict):
-        return item
-    return replace(item, value={"apiVersion": API_VERSIONS[kind], "kind": kind, **item.value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,6 +14,8 @@ from translator.quantity import quantity
 AMD = "amd.com/gpu"
 GPUS = ("nvidia.com/gpu", AMD)
 KNOWN = ("cpu", "memory", *GPUS)
+#: Resources of device plugins that share GPUs among containers.
+_PARTS = re.compile(r"/mig-|\bgpu[.-]?(shared|mem|memory|cores|core|percentage)\b|vgpu|gpumem|gpucores")
 MIB = 1024**2
 #: Largest number of GPUs or CPUs per task; a larger one is taken for a typing error.
 MOST = 10**6
@@ -74,15 +77,21 @@ def amounts(field: Field) -> Quantities:
         elif name not in KNOWN and _is_of_nodes(name, entry):
             entry.stay(name, "is a resource of the cluster's nodes, which no offer has")
         elif name not in KNOWN:
-            near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" resembles "cpu"
-            mend = did_you_mean(name, near, f"ask for {', '.join(near)}")
-            entry.refuse(f"is not a resource Starburst schedules by; {mend}")
+            entry.refuse(f"is not a resource Starburst schedules by; {_mend(name)}")
             continue
         if entry.value is not None:
             amount = _amount(entry, name)
             if amount is not None:
                 found[name] = amount
     return found
+
+
+def _mend(name: str) -> str:
+    """What to ask for instead of a resource that is not known."""
+    if _PARTS.search(name):
+        return "it is a part of a GPU; ask for a whole one, nvidia.com/gpu"
+    near = GPUS[:1] if "gpu" in name.lower() else KNOWN  # "gpu" resembles "cpu"
+    return did_you_mean(name, near, f"ask for {', '.join(near)}")
 
 
 def _is_of_nodes(name: str, entry: Field) -> bool:

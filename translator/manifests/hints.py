@@ -63,6 +63,8 @@ OWN_KEYS = (
 
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 MAX_PRIORITY = 10**9
+#: Longest wait and run time; a longer one is taken for a typing error.
+MAX_DAYS = 3650
 MAX_RETRIES = 1000
 MAX_NAMES = 100
 _JOB_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
@@ -266,10 +268,13 @@ def _duration(field: Field) -> float | None:
     if field.value is None:
         return None
     try:
-        return seconds(field.value if isinstance(field.value, (str, int, float)) else "")
+        found_s = seconds(field.value if isinstance(field.value, (str, int, float)) else "")
     except ValueError as bad:
         field.refuse(str(bad))
         return None
+    if found_s > MAX_DAYS * 86400:
+        field.refuse(f"must be at most {MAX_DAYS}d")
+    return found_s
 
 
 def _runtime(field: Field) -> float | None:
@@ -289,7 +294,7 @@ def _switch(field: Field) -> bool:
 def _number(field: Field, least: int, most: int) -> int | None:
     """An integer; quotes, which Kubernetes requires in annotations, are optional."""
     value = field.value
-    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,100}", value):
         value = int(value)
     return Field(value, field.path, field.report).whole(least, most)
 

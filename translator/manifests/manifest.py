@@ -15,13 +15,16 @@ from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.gpus import refuse_shares
-from translator.manifests.hints import MAX_RETRIES, JobHints, note_unkept, read_hints, refuse_hints
+from translator.manifests.hints import MAX_RETRIES, PREFIX, JobHints, note_unkept, read_hints, refuse_hints
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
+from translator.tasks.cluster_names import judge_names
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000
 MAX_ID = 63
+#: Letters of a DNS subdomain.
+MAX_SUBDOMAIN = 253
 #: An object may have 1.5 MiB in etcd's default settings.
 MAX_JSON = 1_500_000
 #: Largest size of an object's labels and annotations, bytes (Kubernetes' TotalAnnotationSizeLimitB).
@@ -65,9 +68,9 @@ _JOB_SPEC = Fields(
     ),
     harmless=("manualSelector", "podReplacementPolicy", "selector", "ttlSecondsAfterFinished"),
     noted={
-        "backoffLimitPerIndex": "a job is run again as a whole; see backoffLimit",
-        "maxFailedIndexes": "a job is run again as a whole; see backoffLimit",
-        "podFailurePolicy": "a job is run again as a whole; see backoffLimit",
+        "backoffLimitPerIndex": "a job is run again as a whole, as backoffLimit says",
+        "maxFailedIndexes": "a job is run again as a whole, as backoffLimit says",
+        "podFailurePolicy": "a job is run again as a whole, as backoffLimit says",
         "scheduling": "Starburst starts the tasks of a job together by itself",
     },
     refused={
@@ -120,7 +123,7 @@ def _submission(
     manifest.check(_TOP)
     metadata = manifest.at("metadata")
     metadata.check(_METADATA)
-    _bound_labels(metadata)
+    _check_labels(metadata)
     refuse_shares(metadata)
     name, job_id = _name_and_id(metadata, suffix)
     hints = read_hints(metadata)
@@ -204,12 +207,14 @@ def _as_json(manifest: Field) -> str | None:
     return text.getvalue()
 
 
-def _bound_labels(metadata: Field) -> None:
-    """Refuse labels and annotations whose total size exceeds the limit of Kubernetes."""
+def _check_labels(metadata: Field) -> None:
+    """Refuse labels and annotations that are no text, or whose total size exceeds the limit of Kubernetes."""
     left = MAX_LABELS
     for kind in ("labels", "annotations"):
         found = metadata.at(kind).value
         for key, value in found.items() if isinstance(found, dict) else ():
+            if not key.startswith(PREFIX):  # those are read, and judged, as hints
+                metadata.at(kind).at(key).text()
             left -= len(key.encode()) + len(value.encode() if isinstance(value, str) else b"")
             if left < 0:
                 metadata.at(kind).at(key).refuse(
@@ -234,6 +239,9 @@ def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
     if text is None:
         return "", ""
     name = text.rstrip("-") if generated else text
+    if len(name) > MAX_SUBDOMAIN:
+        field.refuse(f"has {len(name)} letters; write at most {MAX_SUBDOMAIN}", show=False)
+        return "", ""
     if not DNS_SUBDOMAIN.fullmatch(name):
         field.refuse(
             "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
@@ -251,6 +259,7 @@ def _id(prefix: str, end: str) -> str:
 
 def _pod(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     check_restart_policy(spec, of_job=False)
+    judge_names(spec, tasks=1)
     return read_pod(spec), 1, None
 
 
@@ -269,9 +278,10 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     template.at("metadata").check(_METADATA)
     refuse_hints(template.at("metadata"))
     refuse_shares(template.at("metadata"))
-    _bound_labels(template.at("metadata"))
+    _check_labels(template.at("metadata"))
     check_restart_policy(template.at("spec"), of_job=True)
     pod = read_pod(template.at("spec"))
+    judge_names(template.at("spec"), tasks)
     limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
     return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks, span
 

@@ -62,7 +62,9 @@ POD_SPEC = Fields(
         "priority": "pod priorities are not used; set the annotation starburst.io/priority",
         "priorityClassName": "priority classes are not used; set the annotation starburst.io/priority",
         "runtimeClassName": "runtime classes are not passed on",
+        "schedulingGroup": "Starburst starts the tasks of a job together by itself",
         "subdomain": "pods do not find one another by this name",
+        "workloadRef": "Starburst starts the tasks of a job together by itself",
     },
     refused={
         "ephemeralContainers": _ONE_CONTAINER,
@@ -73,8 +75,6 @@ POD_SPEC = Fields(
         "nodeName": "Starburst chooses the node; use nodeSelector with kubernetes.io/hostname",
         "resourceClaims": "resource claims are not supported; ask for nvidia.com/gpu under limits",
         "schedulingGates": "scheduling gates are not supported; submit the job when it may start",
-        "schedulingGroup": "Starburst starts the tasks of a job together by itself; remove it",
-        "workloadRef": "Starburst starts the tasks of a job together by itself; remove it",
     },
     kept=(
         "dnsConfig",

@@ -70,6 +70,9 @@ _SOURCE = Fields("a source of a value", read=tuple(_REFERENCES))
 _VARIABLE_NAME = re.compile(r"[^=]+")
 #: What variables of Secrets are usually called, other than a shell's own $(date).
 _LIKE_A_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+#: What templates and shells have filled in, and no name of an image has.
+_FILLED_IN = re.compile(r"[$<>{}]")
+_PLACEHOLDER = "is a placeholder; put the name of an image in its place, as envsubst does with $NAME"
 #: Variables that are set at the start of a run and therefore cannot be expanded in a manifest.
 _AT_RUN_TIME = re.compile(r"JOB_COMPLETION_INDEX|STARBURST_\w+")
 
@@ -88,7 +91,7 @@ def workload(field: Field) -> Workload:
     args = _words(field.at("args"), env, expansion)
     image = field.at("image").text()
     if image and not is_image(image):
-        field.at("image").refuse(MEND)
+        field.at("image").refuse(_PLACEHOLDER if _FILLED_IN.search(image) else MEND)
     if field.report.leaves:
         _keep_secrets_out(field)
     in_container = bool(image) and not field.report.on_host

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from starburst.domain.job import CloudChoice
 from translator.fidelity import Fidelity, UntranslatedFields
 from translator.field import ONLY_THE_CLUSTER
 from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
 from translator.manifests.manifest import SERVERS_METADATA
+from translator.tasks.cluster_names import SERVICE, texts_of
 from translator.tasks.manifest_parts import ManifestParts
 
 #: Hints for the instance, which become `resources` of the task.
@@ -19,7 +18,6 @@ _RETRIES = "a task is run again as a whole, as often as backoffLimit says"
 _PROBE = "no kubelet watches the command"
 _PEERS = "pods do not find one another by name there; use SKYPILOT_NODE_IPS"
 _HOSTS = f"a task has no part in the machine's own namespaces; {ONLY_THE_CLUSTER}"
-_SERVICE = re.compile(r"\.svc(\.cluster\.local)?(?=[:/.\s]|$)")
 _TERMINAL = "no terminal is there"
 _MESSAGE = "there is no pod status to write it to"
 
@@ -177,9 +175,8 @@ def _judge_names(parts: ManifestParts, fidelity: Fidelity) -> None:
         fidelity.refused(subdomain, f"{_PEERS}; or {ONLY_THE_CLUSTER}")
     elif subdomain.value:
         fidelity.dropped(subdomain, _PEERS)
-    words = [word for key in ("command", "args") for word in parts.container.at(key).items()]
-    for text in (*words, *(each.at("value") for each in parts.container.at("env").items())):
-        if isinstance(text.value, str) and _SERVICE.search(text.value):
+    for text in texts_of(parts.container):
+        if SERVICE.search(str(text.value)):
             fidelity.approximated(text, "names a service of the cluster; a rented machine does not find it")
 
 

@@ -240,7 +240,7 @@ def _path(place: Sequence[str | int]) -> str:
 MENDS = {
     "missing": "is missing; add it",
     "int_type": "must be a whole number, without quotes",
-    "float_type": "must be a number, without quotes",
+    "float_type": "must be a finite number, without quotes",
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false, without quotes",
     "string_type": "must be text; put it in quotes",

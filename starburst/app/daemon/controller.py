@@ -27,6 +27,7 @@ from starburst.core.model.events import (
     NodesChanged,
     Progress,
     ReleaseRequested,
+    RequeueRequested,
     SiteSynced,
     Tick,
 )
@@ -63,6 +64,7 @@ WISHES: dict[str, Callable[[str], Event]] = {
     "cancel-now": partial(CancelRequested, now=True),
     "hold": HoldRequested,
     "release": ReleaseRequested,
+    "requeue": RequeueRequested,
 }
 
 #: A background task that runs until cancelled and may report events as sites do.

@@ -1,4 +1,4 @@
-"""Submits, cancels, holds and releases jobs for CLI, HTTP API and bus; a submission is all or nothing."""
+"""Submits and steers jobs for CLI, HTTP API and bus; a submission is all or nothing."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
 from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.stored import intake_rules, live_core, stored_config
+from starburst.core.steps.run_lifecycle import RUNS
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
@@ -37,6 +38,8 @@ from translator.manifests.tenancy import rule
 
 #: Phases in which a job can be held.
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
+#: Phases in which a job can be queued again.
+REQUEUABLE = tuple(phase.value for phase in RUNS)
 ReadManifests = Callable[[ManifestTexts], ReadAnswer]
 
 
@@ -203,6 +206,11 @@ def hold(store: Store, rows: Iterable[JobRow]) -> None:
 def release(store: Store, rows: Iterable[JobRow]) -> None:
     """Request that held jobs be released; other jobs stay as they are."""
     store.release([row.id for row in rows if not is_over(row.phase)], time.time())
+
+
+def requeue(store: Store, rows: Iterable[JobRow]) -> None:
+    """Request that the runs of these jobs be stopped and the jobs queue again; others stay as they are."""
+    store.requeue([row.id for row in rows if row.phase in REQUEUABLE], time.time())
 
 
 def this_user() -> str:

@@ -95,3 +95,6 @@ class Backend(Protocol):
 
     def release(self, names: Sequence[str]) -> list[JobRow]:
         """Request that held jobs be released; the jobs as they were before."""
+
+    def requeue(self, names: Sequence[str]) -> list[JobRow]:
+        """Request that runs be stopped and their jobs queue again; the jobs as they were before."""

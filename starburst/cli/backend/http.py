@@ -134,6 +134,9 @@ class HttpBackend:
     def release(self, names: Sequence[str]) -> list[JobRow]:
         return self._steer("release", names)
 
+    def requeue(self, names: Sequence[str]) -> list[JobRow]:
+        return self._steer("requeue", names)
+
     def _steer(self, how: str, names: Sequence[str]) -> list[JobRow]:
         return [_job(keys) for keys in self.client.steer(how, names)]
 

@@ -131,3 +131,10 @@ class LocalBackend:
         rows = self.named(names)
         submitting.release(self.store, rows)
         return rows
+
+    def requeue(self, names: Sequence[str]) -> list[JobRow]:
+        from starburst.app.jobs import submitting  # noqa: PLC0415
+
+        rows = self.named(names)
+        submitting.requeue(self.store, rows)
+        return rows

@@ -1,4 +1,4 @@
-"""`starburst cancel`, `hold` and `release`: requests to the scheduler about stored jobs."""
+"""`starburst cancel`, `hold`, `release` and `requeue`: requests to the scheduler about stored jobs."""
 
 from __future__ import annotations
 
@@ -104,6 +104,21 @@ def release(jobs: Jobs) -> None:
             held = row.phase in (SUBMITTED, Phase.HELD.value)
             say(f"job/{row.id} {'is being released' if held else f'is not held: it is {row.phase}'}")
         backend.note_if_down()
+
+
+def requeue(jobs: Jobs) -> None:
+    """Stop what runs, with its grace, and let it wait again: a new wait, its old place in the queue."""
+    with open_backend() as backend:
+        for row in backend.requeue(job_ids(backend, jobs)):
+            say(f"job/{row.id} {_requeue_answer(row.phase)}")
+        backend.note_if_down()
+
+
+def _requeue_answer(phase: str) -> str:
+    if is_over(phase):
+        return f"is over already: {phase}; submit it again"
+    runs = phase in (Phase.STARTING, Phase.RUNNING)
+    return "is being stopped, and queues again" if runs else f"does not run: it is {phase}"
 
 
 def _hold_answer(phase: str) -> str:

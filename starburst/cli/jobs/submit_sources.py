@@ -19,6 +19,8 @@ from translator.kinds.command_job import job_name
 from translator.kinds.conversion import command_manifest, converted
 from translator.kinds.sbatch.directives import is_batch_script
 
+#: Ends of the names of files that are submitted with their directory.
+MANIFESTS = (".yaml", ".yml", ".json")
 _NOTHING = "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py"
 
 
@@ -41,7 +43,7 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
     Raises:
         UserError: an option or a text that is no manifest is invalid, or a directory is too large.
     """
-    files, words = options.files or [], options.command
+    files, words = _files(options.files or []), options.command
     local = SubmittersFiles(
         "" if options.no_workdir else _directory(options.workdir), lambda text: say(text, sys.stderr)
     )
@@ -66,6 +68,20 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
             raise UserError(f"{text.name}: {given[0]}: {what}; write it into the manifest")
         found.texts.append(text if other is None else ManifestText(text.name, other.text))
         found.notes |= {} if other is None else other.notes
+    return found
+
+
+def _files(names: Sequence[str]) -> list[str]:
+    """The files, with those of manifests in place of a directory, as kubectl has it."""
+    found: list[str] = []
+    for name in names:
+        if name == "-" or not Path(name).is_dir():
+            found.append(name)
+            continue
+        inside = [str(path) for path in sorted(Path(name).iterdir()) if path.suffix in MANIFESTS]
+        if not inside:
+            raise UserError(f"{name}: is a directory without a file in {', '.join(MANIFESTS)}; name one")
+        found += inside
     return found
 
 

@@ -23,6 +23,7 @@ REMOTE = (
     "cancel",
     "hold",
     "release",
+    "requeue",
     "instances",
     "cost",
     "events",

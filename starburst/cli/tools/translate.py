@@ -23,6 +23,7 @@ from translator.carried import CloudStorage
 from translator.errors import ManifestErrors
 from translator.fidelity import FidelityLevel, FieldFidelity, Translation
 from translator.field import Field, ManifestReport
+from translator.intake.kinds import items_of
 from translator.manifests.documents import chunks, load
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import NotNowError, UnresolvedError
@@ -95,10 +96,7 @@ def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
             value: Any = load(chunk, source, index)
         except ManifestErrors as errors:
             raise UserError(str(errors)) from None
-        is_list = (
-            isinstance(value, dict) and value.get("kind") == "List" and isinstance(value.get("items"), list)
-        )
-        for manifest in value["items"] if is_list else () if value is None else (value,):
+        for manifest in [] if value is None else items_of(value):
             if not isinstance(manifest, dict):
                 raise UserError(
                     f"{source}, document {index}: not a manifest; write a batch/v1 Job or a v1 Pod"

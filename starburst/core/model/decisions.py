@@ -143,6 +143,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "held": lambda n: f"is held: it neither waits nor leaves until {n['until']}",
     "released": lambda n: f"released after {_span(n, 'held_s')}: its wait begins now",
     "not-held": lambda n: f"could not be held any more: it was {n['phase']} when that was asked for",
+    "not-requeued": lambda n: f"could not be queued again: it was {n['phase']} when that was asked for",
     "stopping": lambda n: f"told to stop, has {_span(n, 'grace_s')} to save its work: {n['why']}",
     "returning": lambda n: (
         f"comes home after {_span(n, 'elapsed_s')} in the cloud: about {_span(n, 'remaining_s')} still to "

@@ -60,6 +60,13 @@ class ReleaseRequested:
 
 
 @value
+class RequeueRequested:
+    """A user has a run stopped; its job queues again, with a new wait."""
+
+    job_id: str
+
+
+@value
 class LeaveRuled:
     """The cluster now forbids a job to leave for the cloud, for the reason `why`, or permits it ("")."""
 
@@ -242,6 +249,7 @@ Event = (
     | CancelRequested
     | HoldRequested
     | ReleaseRequested
+    | RequeueRequested
     | LeaveRuled
     | VolumesRuled
     | NodesChanged

@@ -8,7 +8,7 @@ from math import isinf
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
-from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
+from starburst.core.model.events import RequeueRequested, RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
@@ -23,6 +23,8 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.backoff import pause_s
 
+#: Phases in which a run can be stopped for its job to queue again.
+RUNS = (Phase.STARTING, Phase.RUNNING)
 #: Characters of a site's message that are kept.
 WORDS = 500
 
@@ -60,6 +62,20 @@ def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> No
         stay(state, record)
     to(state, record, Phase.STOPPING, stop_why=why)
     state.do(StopRun(record.id, record.attempt, record.site, grace_s))
+
+
+def requeue_requested(state: State, event: RequeueRequested) -> None:
+    """Stop a run at its user's request, with its grace; then its job queues in its place, with a new wait."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.phase not in RUNS:
+        state.decide(record.id, "not-requeued", phase=record.phase.value)
+        return
+    grace_s = state.grace_s(record.job)
+    state.decide(record.id, "stopping", grace_s=grace_s, why="its user has it queued again")
+    stop(state, record, StopReason.REQUEUE, grace_s)
 
 
 def run_started(state: State, event: RunStarted) -> None:
@@ -160,17 +176,6 @@ def lay_by(state: State, record: JobRecord) -> None:
     shut(state, record)
 
 
-def suspend(state: State, record: JobRecord, why: str) -> None:
-    """Take a job off the cloud at its user's request, and hold it. Runs on the cluster are ended by that."""
-    if record.phase is Phase.OFFLOADING:
-        release(state, record)
-        lay_by(state, record)
-    elif record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLOUD:
-        grace_s = state.grace_s(record.job)
-        state.decide(record.id, "stopping", grace_s=grace_s, why=why)
-        stop(state, record, StopReason.SUSPEND, grace_s)
-
-
 def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     """Block a job whose attempt was not started; it is retried after a pause that grows with each refusal.
 
@@ -238,8 +243,8 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     """Continue after an attempt that is known dead without a result; the stop reason decides how.
 
     Cancelled jobs end, returning jobs start on the cluster, moving jobs start on their targets, jobs stopped
-    by a cap queue, suspended jobs are held; any other attempt counts as lost or, with `preempted`, as taken
-    away by its site.
+    by a cap or requeued by their users queue, suspended jobs are held; any other attempt counts as lost or,
+    with `preempted`, as taken away by its site.
     """
     _throw_away(state, record)
     if record.stop_why is StopReason.CANCEL:
@@ -256,6 +261,9 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
         _save(state, record)
         state.decide(record.id, "suspended", attempt=record.attempt, message="its user suspended it")
         lay_by(state, record)
+    elif record.stop_why is StopReason.REQUEUE:
+        _save(state, record)
+        admit(state, record)
     else:
         stay(state, record)
         preempted = preempted or record.stop_why is StopReason.PREEMPTED

@@ -30,6 +30,7 @@ WHY_STOP = {
     StopReason.RETURN: "it comes home from the cloud",
     StopReason.CAP: "what may be spent on it is spent",
     StopReason.SUSPEND: "its user suspended it",
+    StopReason.REQUEUE: "its user has it queued again",
 }
 
 #: Largest number of prerequisite jobs named in a sentence.

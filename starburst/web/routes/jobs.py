@@ -1,4 +1,4 @@
-"""Routes about jobs: submit, list, explain, cancel, hold, release."""
+"""Routes about jobs: submit, list, explain, cancel, hold, release, requeue."""
 
 from __future__ import annotations
 
@@ -150,6 +150,12 @@ def release_all(context: SubmitterContext, names: Names) -> JSONResponse:
     return JSONResponse(_steer(context, context.named(names), submitting.release))
 
 
+@router.post("/requeue", summary="Requeue jobs and arrays, all or none", openapi_extra=NAMES_BODY)
+def requeue_all(context: SubmitterContext, names: Names) -> JSONResponse:
+    """How they stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(context, context.named(names), submitting.requeue))
+
+
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
 def cancel(context: SubmitterContext, job: JobText, now: Now = False) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
@@ -169,6 +175,12 @@ def hold(context: SubmitterContext, job: JobText) -> JSONResponse:
 def release(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, [context.job(job)], submitting.release)[0])
+
+
+@router.post("/{job}/requeue", summary="Stop a run and let its job wait again")
+def requeue(context: SubmitterContext, job: JobText) -> JSONResponse:
+    """How the job stood before; who may is as for cancelling."""
+    return JSONResponse(_steer(context, [context.job(job)], submitting.requeue)[0])
 
 
 def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[Keys]:

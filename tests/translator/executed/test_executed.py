@@ -1,7 +1,7 @@
 """What leaves runs as a kubelet would run it: each shape is executed as there, and by each way out.
 
 Compared are the arguments, the variables that the manifest sets, the working directory, the user, the files,
-the output and the exit code. One shape in five runs here; `make fuzz` runs them all:
+the output and the exit code. One shape in ten runs here; `make fuzz` runs them all:
 python -m tests.translator.executed.test_executed
 """
 
@@ -18,7 +18,7 @@ from tests.translator.executed.shapes import CONTAINER, TRANSLATED, Shape, shape
 from tests.translator.executed.ways import Place, Seen, expected, in_container, translated
 
 #: One in so many shapes is executed in every run of the tests.
-SAMPLE = 5
+SAMPLE = 10
 
 
 def differences(shape: Shape, root: Path) -> list[str]:

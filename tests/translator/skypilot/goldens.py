@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def manifests(name: str) -> Iterator[Any]:
         yield from value["items"] if value["kind"] == "List" else (value,)
 
 
+@cache
 def translations(name: str) -> list[Translation]:
     """What the manifests of a case become."""
     first, _, _ = (CASES / f"{name}.yaml").read_text().partition("\n")

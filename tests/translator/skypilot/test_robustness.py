@@ -20,7 +20,7 @@ JUNK = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.data())
 def test_one_wrong_value_anywhere_is_survived(data):
     manifest = copy.deepcopy(data.draw(st.sampled_from(MANIFESTS)))

@@ -55,7 +55,7 @@ def kubernetes_expands(text: str, values: dict[str, str]) -> str:
 
 
 @ALL_SHELLS
-@settings(max_examples=40)
+@settings(max_examples=12)
 @given(st.lists(NASTY, max_size=6), NASTY)
 @example(["", " ", "-n", "!x\n!y", "x\n^a^b^", "$$(A)", "$(A", "$"], "'$(B)'\n")
 def test_every_argument_arrives_as_kubernetes_would_give_it(tmp_path_factory, shell, arguments, value):
@@ -67,7 +67,7 @@ def test_every_argument_arrives_as_kubernetes_would_give_it(tmp_path_factory, sh
 
 
 @ALL_SHELLS
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(st.lists(st.tuples(NAMES.filter(lambda name: name not in UNTESTABLE), NASTY), max_size=5))
 @example([("IFS", "/"), ("A", "x"), ("B", "$(A)$(IFS)"), ("A", "y\n^x^z")])
 def test_every_variable_arrives_as_kubernetes_would_set_it(tmp_path_factory, shell, variables):
@@ -156,7 +156,7 @@ def test_secrets_reach_the_command_through_variables_and_files(tmp_path, shell):
 
 
 @ALL_SHELLS
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(NASTY.filter(lambda text: "\r" not in text))
 def test_files_of_config_maps_are_written_to_the_letter(tmp_path_factory, shell, text):
     directory = tmp_path_factory.mktemp("run")
