@@ -170,6 +170,7 @@ def held() -> Desk:
     desk.submit(job("runs"), job("a"))
     desk.hold("runs", "a")
     desk.release("a")
+    desk.requeue("a")  # it waits anyway
     desk.ended("runs", RunEnd.SUSPENDED)
     return desk
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from starburst.core.model.events import HoldRequested, ReleaseRequested, VolumesRuled
+from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
