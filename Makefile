@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Tests wait for disks more than for anything else, so their files are in memory where that has 4 GB to spare.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
 
-.PHONY: help demo test browser kube sky soak day memory fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo test browser kube sky soak day memory storm fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ day: $(VENV)/.dev  ## a day in small on that cloud: 100 jobs while a seed draws 
 
 memory: $(VENV)/.dev  ## 100,000 jobs through the live scheduler in virtual time: is its memory flat? half an hour
 	$(BIN)/python -m bench.soak $(ARGS)
+
+storm: $(VENV)/.dev  ## the live scheduler in virtual time, against a cluster and a cloud that fail; ARGS="--seeds 1..1000", --planted, --shrink
+	$(BIN)/python -m tests.storm $(ARGS)
 
 lint: $(VENV)/.dev  ## style and the import contract
 	$(BIN)/ruff check .

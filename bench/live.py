@@ -255,8 +255,6 @@ class Life:
             "pauses": len(s.state.pauses.heap),
             "freed": len(s.state.freed),
             "retired": len(s.state.retired),
-            "waiting": len(s.state.meter.waiting),
-            "running": len(s.state.meter.running),
         }
 
 

@@ -32,7 +32,8 @@ from starburst.domain.job import Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.store.store import Step, Store, UserRequest
+from starburst.store.store import Step, Store
+from starburst.store.user_requests import UserRequest
 
 SHAPES = [Resources.of(g, 4 * g, 32 * g) for g in (1, 2, 4, 8)]
 STEPS = 300

@@ -25,7 +25,8 @@ from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import CLAIMS, JOBS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Object, Resource
-from starburst.kube.volumes.views import read_claim, read_class, read_volume
+from starburst.kube.volumes.lists import cluster_lists
+from starburst.kube.volumes.views import read_claim
 
 log = structlog.get_logger()
 
@@ -117,8 +118,10 @@ class ChakraScheduler:
     def _volume_watches(self) -> dict[str, Coroutine[Any, Any, None]]:
         volumes = self.planner.state.volumes
         return {
-            "watch volumes": self._watch(VOLUMES, read_volume, volumes.volume_changed),
-            "watch storage classes": self._watch(STORAGE_CLASSES, read_class, volumes.class_changed),
+            **{
+                f"watch {each.resource.plural}": self._watch(each.resource, each.read, each.changed)
+                for each in cluster_lists(volumes)
+            },
             **{
                 f"watch claims {namespace}": self._watch(CLAIMS, read_claim, volumes.claim_changed, namespace)
                 for namespace in self._job_namespaces

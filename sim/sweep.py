@@ -62,7 +62,7 @@ class SweepPoint:
     #: Offered load: arriving GPU-hours per GPU-hour of the cluster.
     load: float
     #: Result of `Run.as_dict`.
-    told: Mapping[str, Any]
+    figures: Mapping[str, Any]
     #: A window of the schedule (SVG).
     gantt: str
 
@@ -91,7 +91,7 @@ class SweepPoint:
             "jct_increase_percent": self.jct_percent,
             "load": self.load,
             "no_wait": {"cloud_cost": self.no_wait.cloud_cost, "mean_jct_h": self.no_wait.mean_jct_h},
-            **self.told,
+            **self.figures,
         }
 
 
@@ -165,7 +165,7 @@ def sweep(
             result=done[spec].result,
             no_wait=done[no_wait(spec)].result,
             load=offered_load(trace, spec),
-            told=done[spec].told,
+            figures=done[spec].figures,
             gantt=done[spec].gantt,
         )
         for changed, spec in cells
@@ -186,7 +186,7 @@ class _Done:
     """Result sent by a worker process, without the outcomes, which are as long as the trace."""
 
     result: Result
-    told: Mapping[str, Any]
+    figures: Mapping[str, Any]
     gantt: str
 
 

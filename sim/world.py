@@ -27,6 +27,8 @@ from starburst.domain.job import Job, Site
 from starburst.domain.node import Node
 from starburst.domain.value import value
 
+TICK = Tick()
+
 
 @value
 class SimJob:
@@ -105,7 +107,7 @@ class World:
         return self._now
 
     def _step(self, now: float) -> None:
-        for action in self.scheduler.handle(self._due(now) or Tick(), now):
+        for action in self.scheduler.handle(self._due(now) or TICK, now):
             self._perform(action, now)
         changes = self.scheduler.take_changes()
         if self._on_step is not None:
@@ -126,18 +128,20 @@ class World:
         items, self._answers = self._answers, []
         while heap and heap[0][0] <= now:
             items.append(heappop(heap)[2])
-        events = [event for item in items if (event := self._event(item, now)) is not None]
+        events: list[Event] = []
+        for item in items:
+            if type(item) is RunEnded:
+                if self._running.pop((item.job_id, item.attempt), None) is not None:
+                    events.append(item)  # else it is the planned end of a run that was stopped before
+            elif not isinstance(item, Later):
+                events.append(item)
+            elif (event := item.happen(now)) is not None:
+                events.append(event)
         while arrivals and arrivals[-1].arrival_s <= now:
             arrival = arrivals.pop()
             self._work_s[arrival.job.id] = arrival.duration_s
             events.append(JobSubmitted(arrival.job))
         return events
-
-    def _event(self, item: Event | Later, now: float) -> Event | None:
-        """The event to pass to the scheduler; None for the planned end of a run that was stopped before."""
-        if type(item) is RunEnded:
-            return None if self._running.pop((item.job_id, item.attempt), None) is None else item
-        return item.happen(now) if isinstance(item, Later) else item
 
     def _perform(self, action: Action, now: float) -> None:
         match action:
@@ -145,16 +149,16 @@ class World:
                 job_id, attempt = action.job_id, action.attempt
                 self._running[job_id, attempt] = now
                 work_s = self._work_s[job_id] + (self._cloud_extra_s if action.site is Site.CLOUD else 0.0)
-                self.at(now, RunStarted(job_id, attempt))
+                self._answers.append(RunStarted(job_id, attempt))
                 self.at(now + work_s, RunEnded(job_id, attempt, RunEnd.EXITED, 0))
-            case StopRun(job_id, attempt, _, _):
-                started = self._running[job_id, attempt]
-                if self.scheduler.state.jobs[job_id].job.checkpoint:
-                    self._work_s[job_id] -= now - started
-                self.at(now, RunEnded(job_id, attempt, RunEnd.STOPPED))
             case LaunchInstance(instance_id, offer_name):
                 self._launched[instance_id] = offer_name, now
                 self.at(now + self._boot_s.get(offer_name, 0.0), InstanceReady(instance_id, now))
             case TerminateInstance(instance_id):
                 _, launched_at = self._launched.pop(instance_id)
                 self.at(now, InstanceGone(instance_id, launched_at, now))
+            case StopRun(job_id, attempt, _, _):
+                started = self._running[job_id, attempt]
+                if self.scheduler.state.jobs[job_id].job.checkpoint:
+                    self._work_s[job_id] -= now - started
+                self.at(now, RunEnded(job_id, attempt, RunEnd.STOPPED))

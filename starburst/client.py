@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starburst.server_connection import (
     NotFoundError,
@@ -145,8 +145,20 @@ class Client:
         """Stop the run of a job, which then queues again; the job as it was before."""
         return self._steer(job, "requeue")
 
+    def edit(
+        self,
+        job: str,
+        *,
+        priority: int | None = None,
+        max_wait_s: float | None = None,
+        runtime_estimate_s: float | None = None,
+    ) -> JsonRow:
+        """Change a job that waits; the job as it was before."""
+        changes = {"priority": priority, "max_wait_s": max_wait_s, "runtime_estimate_s": runtime_estimate_s}
+        return self._steer(job, f"edit?{urlencode(_given(changes))}")
+
     def steer(self, how: str, names: Iterable[str]) -> list[JsonRow]:
-        """Cancel, hold, release or requeue (`how`) jobs and arrays by name; the jobs as they were before.
+        """Cancel, hold, release, requeue or edit (`how`) jobs and arrays; the jobs as they were before.
 
         Up to a thousand names are one request, which succeeds or fails as a whole.
         """

@@ -12,6 +12,7 @@ from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun,
 from starburst.core.model.decisions import Decision
 from starburst.core.model.events import (
     CancelRequested,
+    EditRequested,
     Event,
     HoldRequested,
     InstanceFailed,
@@ -36,7 +37,7 @@ from starburst.core.state import Changes
 from starburst.core.views.snapshot import Snapshot, facts
 from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer
-from starburst.domain.job import CloudChoice, Job
+from starburst.domain.job import CloudChoice, Job, JobEdit
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
@@ -190,6 +191,10 @@ class Desk:
     def requeue(self, name: str) -> list[Action]:
         """The user wants the run of a job stopped, and the job queued again."""
         return self.tell(RequeueRequested(name))
+
+    def edit(self, name: str, **changes: Any) -> list[Action]:
+        """The user changes a job that waits."""
+        return self.tell(EditRequested(name, JobEdit(**changes)))
 
     def ready(self, *instances: str) -> list[Action]:
         """Machines are up; their bill begins now."""

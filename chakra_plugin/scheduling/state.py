@@ -80,7 +80,8 @@ class SchedulerState:
         if pod is not None and pod.claims:
             if new is None or new.node:
                 self._drop_choice(pod.uid)
-            self.volumes.use(pod, uses=pod.uid in self.cache.assignments)
+            assignment = self.cache.assignments.get(pod.uid)
+            self.volumes.use(pod, "" if assignment is None else assignment.node)
 
     def _pod_changed(self, old: PodView | None, new: PodView | None, now: float) -> None:
         if new is None:
@@ -125,13 +126,14 @@ class SchedulerState:
         """Assign a pod to a node, with volumes for its claims. Returns why there are none, or ""."""
         if pod.claims:
             demand = self._volume_demand(pod)  # others may have chosen since the pod was queued
-            choice = None if demand.waits else self.volumes.choose(demand, node)
+            why = demand.waits or demand.conflict(node, self.volumes.labels(node))
+            choice = None if why else self.volumes.choose(demand, node)
             if choice is None:
-                return demand.waits or f"{NONE_FREE} on {node}"
+                return why or f"{NONE_FREE} on {node}"
             if choice.claims:
                 self.choices[pod.uid] = choice
                 self.volumes.assume(choice)
-            self.volumes.use(pod, uses=True)
+            self.volumes.use(pod, node)
         self.cache.assume(pod, node)
         return ""
 
@@ -140,7 +142,7 @@ class SchedulerState:
         pod = self.cache.release(uid, undo=undo)
         if pod is not None and pod.claims:
             self._drop_choice(uid)
-            self.volumes.use(pod, uses=False)
+            self.volumes.use(pod, "")
 
     def _drop_choice(self, uid: str) -> None:
         choice = self.choices.pop(uid, None)

@@ -78,12 +78,13 @@ class _OutcomeLog:
 
     def on_step(self, now: float, changes: Changes) -> None:
         """Evaluate the decisions of one step."""
-        for _, at, subject, _, kind, numbers in changes.decisions:
+        for decision in changes.decisions:
+            kind, subject = decision.kind, decision.subject
             if kind in ENDS:
                 self._ended(int(subject), changes.jobs[subject])
             elif kind == "returning":
-                stay_h = float(str(numbers["elapsed_s"]))
-                self.outcomes.stays[int(subject)] = at - stay_h, stay_h
+                stay_h = float(str(decision.numbers["elapsed_s"]))
+                self.outcomes.stays[int(subject)] = decision.at - stay_h, stay_h
 
     def _ended(self, index: int, record: JobRecord) -> None:
         out, trace = self.outcomes, self._trace

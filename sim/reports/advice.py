@@ -49,8 +49,8 @@ def advise(points: Sequence[SweepPoint]) -> Advice:
 def _neighbours(points: Sequence[SweepPoint], at: int) -> str:
     """The savings and delays of the next smaller and the next larger budget."""
     beside = [points[i] for i in (at - 1, at + 1) if 0 <= i < len(points)]
-    told = [
+    parts = [
         f"P = {p.spec.budget_percent:g} % would have saved {p.saved_percent:.1f} % at {p.jct_percent:+.1f} %"
         for p in beside
     ]
-    return "; ".join(told) + "."
+    return "; ".join(parts) + "."

@@ -33,6 +33,7 @@ COMMANDS = {
     "hold": "jobs.control",
     "release": "jobs.control",
     "requeue": "jobs.control",
+    "edit": "jobs.control",
     "top": "service.top",
     "queues": "jobs.queues",
     "nodes": "service.nodes",

@@ -8,12 +8,13 @@ T_max are considered for return, leaving jobs are packed, and running cloud jobs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import isinf
+from math import inf, isinf
 from typing import Any
 
 from starburst.core.model.actions import Action
 from starburst.core.model.events import (
     CancelRequested,
+    EditRequested,
     Event,
     HoldRequested,
     ImagesReported,
@@ -44,6 +45,7 @@ from starburst.core.model.settings import Settings
 from starburst.core.parts.passes import Start
 from starburst.core.state import Changes, State
 from starburst.core.steps.admission import (
+    edit_requested,
     expire,
     give_up,
     join,
@@ -52,7 +54,7 @@ from starburst.core.steps.admission import (
     trim,
     withdraw,
 )
-from starburst.core.steps.budget_enforcement import caps_at, watch_caps
+from starburst.core.steps.budget_enforcement import caps_at, retry_capped, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
 from starburst.core.steps.machines import (
     confirm_instances,
@@ -96,6 +98,7 @@ RANK: dict[type, int] = {
     HoldRequested: 3,
     ReleaseRequested: 3,
     RequeueRequested: 3,
+    EditRequested: 3,
     VolumesRuled: 3,
 }
 
@@ -118,8 +121,9 @@ class Scheduler:
         if len(batch) > 1:
             batch = sorted(batch, key=lambda event: RANK.get(type(event), 1))
         for event in batch:
-            state.event = type(event).__name__
-            HANDLERS[type(event)](state, event)
+            kind = type(event)
+            state.event = kind.__name__
+            HANDLERS[kind](state, event)
         if state.resting and any(isinstance(e, SiteSynced) and e.site is Site.CLUSTER for e in batch):
             _wake(state)
         if not is_settled(state):
@@ -155,8 +159,8 @@ class Scheduler:
             return caps_at(state)
         if state.freed:
             return state.now
-        first = state.deadlines.next()
-        for timers in (state.looks, state.pauses):
+        first = inf
+        for timers in (state.deadlines, state.looks, state.pauses):
             if timers.heap:
                 first = min(first, timers.next())
         if state.departing:
@@ -172,23 +176,21 @@ class Scheduler:
 
 def is_settled(state: State) -> bool:
     """Whether no step of `schedule` has anything to work on: most reports of sites concern one run only."""
-    now = state.now
+    if state.grew or state.joining or state.departing or state.freed or not state.walk.is_idle:
+        return False
+    now, fleet = state.now, state.fleet
+    deadlines, looks, pauses = state.deadlines.heap, state.looks.heap, state.pauses.heap
     return not (
-        state.grew
-        or state.joining
-        or state.capacity.promised
-        or state.departing
-        or state.freed
-        or not state.walk.is_idle
-        or (state.deadlines.heap and state.deadlines.heap[0][0] <= now)
-        or (state.looks.heap and state.looks.heap[0][0] <= now)
-        or (state.pauses.heap and state.pauses.heap[0][0] <= now)
+        (deadlines and deadlines[0][0] <= now)
+        or (looks and looks[0][0] <= now)
+        or (pauses and pauses[0][0] <= now)
         or len(state.queue) > state.queue_limit
+        or state.capacity.promised
         or state.patient
         or state.passed.nodes
         or state.refusals.count
-        or state.fleet.troubled
-        or (state.fleet.shares and state.next_round <= now)
+        or fleet.troubled
+        or (fleet.shares and state.next_round <= now)
         or state.prospects is not None
         or state.settings.caps
         or state.resting
@@ -209,7 +211,8 @@ def schedule(state: State) -> None:
             pack(state)
         return
     room = state.grew
-    _change_jobs(state)
+    if state.departing or state.freed or state.pauses.heap or state.fleet.troubled:
+        _change_jobs(state)
     _serve_queue(state)
     if state.looks.heap or state.homesick:
         bring_home(state, room=room)
@@ -236,7 +239,8 @@ def _serve_queue(state: State) -> None:
     deadlines, now = state.deadlines.heap, state.now
     if deadlines and deadlines[0][0] <= now:
         expire(state)
-    _join_arrivals(state)
+    if state.joining or state.capacity.promised:
+        _join_arrivals(state)
     _place_queued(state)
     if state.prospects is not None:
         give_up(state, state.prospects)
@@ -260,6 +264,8 @@ def _wake(state: State) -> None:
     _join_arrivals(state)
     _place_queued(state)
     state.grew = True
+    if state.capped:
+        retry_capped(state)
 
 
 def _place_queued(state: State) -> None:
@@ -341,6 +347,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
     RequeueRequested: requeue_requested,
+    EditRequested: edit_requested,
     LeaveRuled: leave_ruled,
     VolumesRuled: volumes_ruled,
     NodesChanged: _nodes_changed,

@@ -40,6 +40,8 @@ class Offer:
     #: Number of equal machines that are rented, billed and given back as one, in one zone and one network;
     #: `resources` are those of each, the price is that of all.
     nodes: int = 1
+    #: Why the account may not rent it now, such as a quota; "" if it may, or if that is unknown.
+    barred: str = ""
 
     @property
     def title(self) -> str:

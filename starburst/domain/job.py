@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from typing import Any
 
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
-from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term, Toleration
+from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term
 from starburst.domain.resources import Resources, total
 from starburst.domain.value import value
 
@@ -62,15 +64,28 @@ def is_over(phase: str) -> bool:
 
 
 #: The tasks of a job, their node selector, affinity, tolerations, the affinity of their volumes, and whether
-#: they are spread (plain tuples hash faster than `Rules`). Jobs of one shape fit or fail together.
-Shape = tuple[
-    tuple[Resources, ...],
-    tuple[tuple[str, str], ...],
-    tuple[Term, ...],
-    tuple[Toleration, ...],
-    tuple[Term, ...],
-    bool,
-]
+#: they are spread, as text: a string keeps its hash, and every pass over the queue hashes shapes. Jobs of
+#: one shape fit or fail together.
+Shape = str
+
+
+@lru_cache(maxsize=10_000)
+def _shape_of(
+    tasks: tuple[Resources, ...],
+    node_selector: tuple[tuple[str, str], ...],
+    rules: Rules,
+    volume_affinity: tuple[Term, ...],
+    spread: bool,
+) -> Shape:
+    return repr((tasks, node_selector, rules.affinity, rules.tolerations, volume_affinity, spread))
+
+
+class _HasShape:
+    """A value that is derived from a job's fields: no field itself, so it is neither stored nor compared."""
+
+    __slots__ = ("shape",)
+    #: Jobs of one shape fit, or do not fit, the same free capacity.
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +101,7 @@ class Member:
 
 
 @value
-class Job:
+class Job(_HasShape):
     """The properties of a job that the scheduler uses; its `Workload` is not visible to policies."""
 
     id: str
@@ -136,17 +151,14 @@ class Job:
     #: The image that it runs in on an instance; "" if it runs on the host.
     image: str = ""
 
+    def __post_init__(self) -> None:
+        """Derive the shape, which the scheduler reads a dozen times per job."""
+        self.shape = _shape_of(self.tasks, self.node_selector, self.rules, self.volume_affinity, self.spread)
+
     @property
     def known_as(self) -> str:
         """Name of its workload in the throughput table."""
         return self.workload or self.name
-
-    @property
-    def shape(self) -> Shape:
-        """Jobs of one shape fit, or do not fit, the same free capacity."""
-        rules = self.rules
-        which = self.node_selector, rules.affinity, rules.tolerations, self.volume_affinity
-        return (self.tasks, *which, self.spread)
 
     @property
     def resources(self) -> Resources:
@@ -219,6 +231,32 @@ class Submitter:
     #: Kubernetes user that the scheduler impersonates when it creates objects; "" is the scheduler itself.
     kubernetes_user: str = ""
     kubernetes_groups: tuple[str, ...] = ()
+
+
+@value
+class JobEdit:
+    """Changes of a job that waits; None leaves a field as it is."""
+
+    priority: int | None = None
+    max_wait_s: float | None = None
+    runtime_estimate_s: float | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a job that change."""
+        found = {
+            "priority": self.priority,
+            "max_wait_s": self.max_wait_s,
+            "runtime_estimate_s": self.runtime_estimate_s,
+        }
+        return {name: changed for name, changed in found.items() if changed is not None}
+
+    def __str__(self) -> str:
+        words = {"max_wait_s": "max-wait", "runtime_estimate_s": "runtime-estimate"}
+        return ", ".join(
+            f"{words.get(name, name)} {changed:g}{' s' if name in words else ''}"
+            for name, changed in self.changes.items()
+        )
 
 
 ANYBODY = Submitter()

@@ -80,12 +80,11 @@ class Resources:
 
     def largest_share(self, capacity: Resources) -> float:
         """The dominant share: the largest fraction of `capacity` over GPUs, CPUs and memory."""
-        pairs = (
-            (self.gpus, capacity.gpus),
-            (self.cpu_milli, capacity.cpu_milli),
-            (self.memory_mib, capacity.memory_mib),
+        return max(
+            self.gpus / capacity.gpus if capacity.gpus else 0.0,
+            self.cpu_milli / capacity.cpu_milli if capacity.cpu_milli else 0.0,
+            self.memory_mib / capacity.memory_mib if capacity.memory_mib else 0.0,
         )
-        return max([have / of for have, of in pairs if of], default=0.0)
 
     def gpu_equivalents(self, cpus_per_gpu: float) -> float:
         """r of the waiting formulas: GPUs plus CPUs at their relative price (Starburst, W_cpu : W_gpu)."""
@@ -101,7 +100,7 @@ class Resources:
         if self.memory_mib:
             small = self.memory_mib < MIB_PER_GIB
             parts.append(f"{self.memory_mib} MiB" if small else f"{self.memory_gib:g} GiB")
-        parts += [_told(name, amount) for name, amount in self.others]
+        parts += [_other_text(name, amount) for name, amount in self.others]
         return ", ".join(parts) or "nothing"
 
 
@@ -144,7 +143,7 @@ def sum_of(left: Others, right: Others, times: int = 1) -> Others:
     return tuple(sorted(amounts.items()))
 
 
-def _told(name: str, amount: int) -> str:
+def _other_text(name: str, amount: int) -> str:
     if name.startswith(HOST_PORT):
         return f"host port {name.removeprefix(HOST_PORT)}"
     if name == "ephemeral-storage" or name.startswith("hugepages-"):

@@ -38,6 +38,8 @@ CHAKRA = (
         "list watch patch", "", "persistentvolumes", "to know where volumes are and to keep them for claims"
     ),
     *_all("list watch", "storage.k8s.io", "storageclasses", "to know which claims wait for a pod's node"),
+    *_all("list watch", "storage.k8s.io", "csinodes", "to know how many volumes a node takes"),
+    *_all("list watch", "storage.k8s.io", "csistoragecapacities", "to know where room for volumes is left"),
 )
 #: The same, in each namespace with jobs.
 CHAKRA_WORK = (
@@ -66,6 +68,8 @@ STARBURST = (
     *_all("list watch", "", "pods", "to follow runs and to know what other pods take"),
     *_all("list watch", "", "persistentvolumes", "to know which nodes the volumes of jobs permit"),
     *_all("list watch", "storage.k8s.io", "storageclasses", "to know which claims wait for a pod's node"),
+    *_all("list watch", "storage.k8s.io", "csinodes", "to know how many volumes a node takes"),
+    *_all("list watch", "storage.k8s.io", "csistoragecapacities", "to know where room for volumes is left"),
     *_all("create", _REVIEWS, "subjectaccessreviews", "to ask which adopted jobs may leave for a cloud"),
 )
 #: The same, in each namespace with jobs.

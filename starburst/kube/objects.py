@@ -17,7 +17,8 @@ from starburst.domain.gpu_types import gpu_type
 from starburst.domain.resources import Others, Resources
 from starburst.kube import names
 from starburst.kube.interning import interned, interned_dict
-from starburst.kube.pod_outcome import outcome
+from starburst.kube.pods.outcome import outcome
+from starburst.kube.pods.resizing import resized
 from starburst.kube.resources import Object
 from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.manifests.amounts import GPUS
@@ -203,7 +204,7 @@ def read_pod(item: Object) -> PodView:
         node=intern(spec.get("nodeName") or ""),
         phase=intern(status.get("phase") or "Pending"),
         deleting="deletionTimestamp" in metadata,
-        requests=interned_dict(tuple(pod_requests(spec).items())),
+        requests=interned_dict(tuple(pod_requests(resized(spec, status)).items())),
         selector=interned(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
         rules=interned(node_rules(spec)),
         scheduler=intern(spec.get("schedulerName") or ""),

@@ -23,6 +23,8 @@ T = TypeVar("T")
 #: an event or a bookmark sets them back: if a list did, a watch that always fails would list without end.
 FIRST_PAUSE_S = 0.25
 LAST_PAUSE_S = 20.0
+#: The same for a kind of object that this server does not serve (404).
+UNSERVED_PAUSE_S = 600.0
 #: How long one watch lasts, drawn anew each time, so that clients do not all come back at once. A quiet
 #: stream ends with a bookmark, before it is taken for dead (`api.SILENCE_S`).
 WATCH_S = (90, 140)
@@ -103,6 +105,9 @@ class Reflector(Generic[T]):
                 if error.status == 410:
                     self._version = ""
                     log.info("watch-expired", of=self._resource.plural)
+                elif error.status == 404:
+                    log.info("not-served", of=self._resource.plural)
+                    asked_s = UNSERVED_PAUSE_S
                 else:
                     log.warning("watch-broken", of=self._resource.plural, error=str(error))
             await self._sleep(max(asked_s, self._draw.uniform(self._pause_s / 2, self._pause_s)))

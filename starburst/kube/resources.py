@@ -38,4 +38,7 @@ JOBS = Resource("batch/v1", "jobs")
 CLAIMS = Resource("v1", "persistentvolumeclaims")
 VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses", namespaced=False)
+CSI_NODES = Resource("storage.k8s.io/v1", "csinodes", namespaced=False)
+#: Served from 1.24 on.
+STORAGE_CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
 LEASES = Resource("coordination.k8s.io/v1", "leases")

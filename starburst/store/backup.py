@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing, suppress
+from errno import ENOSPC
 from pathlib import Path
 
 from starburst.store.errors import StoreError
+from starburst.store.store import Store
 
 #: Files that SQLite keeps beside a database in WAL mode.
 BESIDE = ("-wal", "-shm")
+#: Numbers of machines that a restored store leaves out: they may name machines rented since the backup.
+SKIPPED = 1000
 
 
 def back_up(database: Path, target: Path) -> None:
@@ -24,7 +28,8 @@ def back_up(database: Path, target: Path) -> None:
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise StoreError(f"{target}: cannot be made ({error.strerror}); name a new file") from None
+        mend = "free room, or name another place" if error.errno == ENOSPC else "name a new file"
+        raise StoreError(f"{target}: cannot be made ({error.strerror}); {mend}") from None
     try:
         reading = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
         with closing(reading) as source, closing(sqlite3.connect(target)) as copy:
@@ -32,10 +37,10 @@ def back_up(database: Path, target: Path) -> None:
             copy.execute("PRAGMA journal_mode = DELETE")  # the copy is one file
         check(target)
     except (sqlite3.Error, OSError) as error:
-        _remove(target)
+        discard(target)
         raise StoreError(f"{target}: the copy failed ({error}); free room, or name another place") from None
     except StoreError:
-        _remove(target)
+        discard(target)
         raise
 
 
@@ -45,8 +50,11 @@ def check(file: Path) -> None:
     Raises:
         StoreError: it is not.
     """
-    if not file.is_file():
+    if not file.exists():
         raise StoreError(f"{file}: there is no such file; name one that starburst backup made")
+    if not file.is_file():
+        kind = "a directory" if file.is_dir() else "a device, a socket or a pipe"
+        raise StoreError(f"{file}: is {kind}; name a file that starburst backup made")
     try:
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as conn:
             (found,) = conn.execute("PRAGMA quick_check(1)").fetchone()
@@ -59,22 +67,37 @@ def check(file: Path) -> None:
         raise StoreError(f"{file}: is damaged ({found}); take another backup")
 
 
-def put_back(backup: Path, database: Path, aside: Path) -> None:
-    """Put a copy of a backup in a database's place; what was there goes `aside`. No one may use it meanwhile.
+def stage(backup: Path, database: Path) -> Path:
+    """Copy a backup to beside a database, ready to take its place; the backup is only read.
+
+    In the copy, the next machines have numbers that no machine rented since the backup can have.
 
     Raises:
-        StoreError: the backup is not intact, or a file cannot be written.
+        StoreError: the copy cannot be written, or is not intact.
     """
-    check(backup)
-    fresh = database.with_name(f"{database.name}.restoring")
-    _remove(fresh)
-    back_up(backup, fresh)
+    staged = database.with_name(f"{database.name}.restoring")
+    discard(staged)
+    back_up(backup, staged)
+    try:
+        with Store.open(staged) as store:
+            facts = store.fact("facts")
+            if facts is not None:
+                store.set_fact("facts", {**facts, "launches": facts["launches"] + SKIPPED})
+    except StoreError:
+        discard(staged)
+        raise
+    return staged
+
+
+def swap(staged: Path, database: Path, aside: Path) -> None:
+    """Put a staged copy in a database's place; what was there goes `aside`. No one may use it meanwhile."""
     for suffix in ("", *BESIDE):
         with suppress(FileNotFoundError):
             os.replace(f"{database}{suffix}", f"{aside}{suffix}")
-    os.replace(fresh, database)
+    os.replace(staged, database)
 
 
-def _remove(file: Path) -> None:
+def discard(file: Path) -> None:
+    """Remove a copy, and what SQLite keeps beside it."""
     for suffix in ("", "-journal", *BESIDE):
         Path(f"{file}{suffix}").unlink(missing_ok=True)

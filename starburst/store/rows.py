@@ -92,10 +92,10 @@ def submit_request(submission: Submission, now_wall: float) -> TableRow:
     }
 
 
-def request(kind: str, job_id: str, now_wall: float) -> TableRow:
-    """A request about a job that waits for the scheduler: cancel, cancel-now, hold, release or requeue."""
-    nothing = dict.fromkeys(("name", "user", "queue", "need", "body"), "")
-    return {"kind": kind, "job_id": job_id, "created_at": now_wall, **nothing}
+def request(kind: str, job_id: str, now_wall: float, body: str = "") -> TableRow:
+    """A request about a job: cancel, cancel-now, hold, release, requeue or edit."""
+    nothing = dict.fromkeys(("name", "user", "queue", "need"), "")
+    return {"kind": kind, "job_id": job_id, "created_at": now_wall, "body": body, **nothing}
 
 
 def event(item: Event, now: float) -> TableRow:

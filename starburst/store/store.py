@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import Changes
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
-from starburst.domain.job import ALIVE, ENDS, Phase, Submission, Workload
+from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission, Workload
 from starburst.domain.node import Node
 from starburst.store import codec, counters, rows
 from starburst.store.engine import open_engine, path_of, readers, writer
@@ -42,6 +43,7 @@ from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.failures import trouble
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
 T = TypeVar("T")
 
@@ -60,16 +62,6 @@ _insert_events = insert(events)
 _insert_decisions = insert(decisions)
 _take_request = delete(requests).where(requests.c.seq == bindparam("taken"))
 _action_done = update(actions).where(actions.c.key == bindparam("action_key"))
-
-
-@dataclass(frozen=True, slots=True)
-class UserRequest:
-    """A request of a user: "submit" with a submission; "cancel", "hold", "release" and "requeue" without."""
-
-    seq: int
-    kind: str
-    job_id: str
-    submission: Submission | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +192,11 @@ class Store:
         """Request that runs be stopped and their jobs queue again; idempotent."""
         self._ask_once("requeue", job_ids, now_wall)
 
+    def edit(self, job_ids: Iterable[str], edit: JobEdit, now_wall: float) -> None:
+        """Request changes of jobs that wait; of several requests the last one counts, field by field."""
+        with self.write() as conn:
+            ask_edits(conn, list(dict.fromkeys(job_ids)), edit, now_wall)
+
     def _ask_once(self, kind: str, job_ids: Iterable[str], now_wall: float) -> None:
         with self.write() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == kind)))
@@ -227,12 +224,9 @@ class Store:
         """The oldest requests that no step has taken up."""
         columns = (requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
         with self.read() as conn:
-            return [
-                UserRequest(seq, kind, job_id, codec.decode(Submission, body) if kind == "submit" else None)
-                for seq, kind, job_id, body in conn.execute(
-                    select(*columns).order_by(requests.c.seq).limit(limit)
-                )
-            ]
+            return list(
+                starmap(user_request, conn.execute(select(*columns).order_by(requests.c.seq).limit(limit)))
+            )
 
     def submission(self, job_id: str) -> Submission | None:
         """The submission with this id, whether the scheduler has taken it up or not."""

@@ -16,7 +16,15 @@ from typing import Any
 
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import OVER, read_node
-from starburst.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES, Object, Resource
+from starburst.kube.resources import (
+    CLAIMS,
+    CSI_NODES,
+    STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Object,
+    Resource,
+)
 from translator.podspec import pod_requests
 
 
@@ -24,7 +32,8 @@ class Server:
     """What is so."""
 
     def __init__(self) -> None:
-        kinds = ("nodes", "pods", "jobs", "events", CLAIMS.plural, VOLUMES.plural, STORAGE_CLASSES.plural)
+        storage = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, STORAGE_CAPACITIES)
+        kinds = ("nodes", "pods", "jobs", "events", *(each.plural for each in storage))
         self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in kinds}
         self.history: list[tuple[str, str, Object]] = []
         self.news = asyncio.Event()

@@ -12,13 +12,21 @@ from chakra_plugin.scheduler import ChakraScheduler
 from chakra_plugin.scheduling.cycle import SchedulerOptions
 from chakra_plugin.volume_binder import LIMIT_S
 from starburst.kube import names
-from starburst.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES, Object
+from starburst.kube.resources import CLAIMS, CSI_NODES, STORAGE_CAPACITIES, STORAGE_CLASSES, VOLUMES, Object
 from starburst.kube.volumes.views import SELECTED_NODE
 from tests.app import virtual
 from tests.chakra.builders import GPU
 from tests.chakra.fake_server import Client, Server
 from tests.chakra.test_simulation import Meter
-from tests.kube_unit.volume_objects import HOSTNAME, ZONE, claim, storage_class, volume
+from tests.kube_unit.volume_objects import (
+    HOSTNAME,
+    ZONE,
+    claim,
+    csi_node,
+    storage_capacity,
+    storage_class,
+    volume,
+)
 
 MADE = storage_class("late", "csi")
 
@@ -40,7 +48,13 @@ class Stage:
         self.add(*objects)
 
     def add(self, *objects: Object) -> None:
-        plural = {"PersistentVolumeClaim": CLAIMS.plural, "PersistentVolume": VOLUMES.plural, "Pod": "pods"}
+        plural = {
+            "PersistentVolumeClaim": CLAIMS.plural,
+            "PersistentVolume": VOLUMES.plural,
+            "CSINode": CSI_NODES.plural,
+            "CSIStorageCapacity": STORAGE_CAPACITIES.plural,
+            "Pod": "pods",
+        }
         for item in objects:
             self.server.put(plural.get(item.get("kind", ""), STORAGE_CLASSES.plural), copy.deepcopy(item))
 
@@ -87,7 +101,7 @@ class Stage:
             self.add(item)
         else:
             name = item["metadata"]["name"]
-            self._bind(name, volume(f"pv-{name}", node, claim=name))
+            self._bind(name, volume(f"pv-{name}", node, claim=name, csi={"driver": "csi"}))
 
     def _bind(self, name: str, item: Object) -> None:
         self.add({**item, "status": {"phase": "Bound"}}, claim(name, volume=item["metadata"]["name"]))
@@ -247,5 +261,30 @@ def test_a_pod_that_is_deleted_while_its_volume_is_made_holds_nothing() -> None:
         stage.pod("q", gpus=8, node="n0")
         await asyncio.sleep(20)
         assert stage.placed() == {"q": "n0"}
+
+    stage.play(story)
+
+
+def test_two_pods_at_once_go_to_two_nodes_that_take_one_volume_each() -> None:
+    csi = {"driver": "csi", "volumeHandle": "h"}
+    stage = Stage(MADE, csi_node("n0", csi=1), csi_node("n1", csi=1), storage_capacity(5, "n1"))
+    stage.add(*(claim(name, volume=f"pv-{name}") for name in ("one", "two")))
+    stage.add(*(volume(f"pv-{name}", claim=name, csi=csi) for name in ("one", "two")))
+    for name in ("one", "two"):
+        stage.pod(name, name)
+
+    async def story() -> None:
+        await asyncio.sleep(30)
+        assert sorted(stage.placed().values()) == ["n0", "n1"]
+        stage.add(claim("three"))
+        stage.pod("none-left", "three")
+        await asyncio.sleep(30)
+        assert stage.placed()["none-left"] == ""
+        assert "2 node(s) exceed max volume count" in stage.words("none-left") or (
+            "1 node(s) did not have enough free storage" in stage.words("none-left")
+        )
+        stage.server.remove("pods", next(f"ns/{name}" for name, on in stage.placed().items() if on == "n1"))
+        await asyncio.sleep(60)
+        assert stage.placed()["none-left"] == "n1", "where a volume comes free, and room for a new one is"
 
     stage.play(story)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from starburst.app.config.home import Home
+from starburst.store.backup import SKIPPED
+from starburst.store.store import Store
 from tests.cli.answers import one_line
 from tests.cli.conftest import Cli
 from tests.cli.past import Past
@@ -49,4 +54,48 @@ def test_files_that_will_not_do(cli: Cli, past: Past, tmp_path: Path, home: Path
     assert one_line(cli("backup", text)).endswith("cannot be made (File exists); name a new file")
     assert "is no store of Starburst" in one_line(cli("restore", text, "-y"))
     assert "there is no such file" in one_line(cli("restore", tmp_path / "none.db", "-y"))
+    assert "/dev/null: is a device, a socket or a pipe; name a file" in one_line(cli("restore", "/dev/null"))
+    assert "is a directory; name a file" in one_line(cli("restore", tmp_path, "-y"))
     assert cli("status").code == 0
+
+
+@contextmanager
+def no_room_beyond(size: int) -> Iterator[None]:
+    """Files of this process cannot grow further, as on a disk without room."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_without_room_there_is_no_half_backup_and_no_half_restore(
+    cli: Cli, past: Past, tmp_path: Path, home: Path
+) -> None:
+    past.morning()
+    past.store.close()
+    whole, cut = tmp_path / "whole.db", tmp_path / "cut.db"
+    assert cli("backup", whole).code == 0
+    with no_room_beyond(64 * 1024):
+        assert one_line(cli("backup", cut)).endswith("free room, or name another place")
+        assert "the copy failed" in one_line(cli("restore", whole, "-y"))
+    assert [file.name for file in tmp_path.iterdir() if "cut" in file.name] == []
+    assert not list(home.glob("*.restoring*"))
+    assert not list(home.glob("*.before-*"))
+    assert cli("status", "wait").code == 0
+
+
+def test_a_restore_leaves_the_backup_as_it_is_and_numbers_no_machine_as_one_rented_since(
+    cli: Cli, past: Past, tmp_path: Path, home: Path
+) -> None:
+    past.morning()
+    launches = past.store.fact("facts")["launches"]
+    past.store.close()
+    copy = tmp_path / "copy.db"
+    assert cli("backup", copy).code == 0
+    before = copy.read_bytes()
+    assert cli("restore", copy, "-y").code == 0
+    assert copy.read_bytes() == before
+    with Store.open(home / "starburst.db") as store:
+        assert store.fact("facts")["launches"] == launches + SKIPPED

@@ -25,8 +25,9 @@ from starburst.clouds.sky.access.ports import (
 )
 from starburst.clouds.sky.access.sdk import reasons_of
 from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.quotas import AwsQuotas
 from tests.cli.conftest import Cli
-from tests.clouds.sky import fake
+from tests.clouds.sky import fake_line
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.fake_line import Line
 
@@ -48,7 +49,8 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """SkyPilot is there, as far as anybody asks before importing it."""
     monkeypatch.setattr("starburst.app.wiring.sky.find_spec", lambda _: object())
     monkeypatch.setattr(module, "version", lambda _: "0.14.1")
-    monkeypatch.setattr(fake, "CALL_S", 0.0)
+    monkeypatch.setattr(fake_line, "CALL_S", 0.0)
+    monkeypatch.setattr(module, "AwsQuotas", lambda: AwsQuotas(lambda _region: {}))
     # Set and unset, for the monkeypatch to put it back whatever a check makes of it.
     monkeypatch.setenv(module.ENDPOINT, "")
     monkeypatch.delenv(module.ENDPOINT)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from starburst.app.doctor import cloud_checks as module
+from starburst.clouds.sky.quotas import AwsQuotas
 from tests.cli.conftest import Cli
 from tests.cli.test_cloud_checks import HEADER, ROWS, _installed, diagnose, of, prices  # noqa: F401
 from tests.clouds.sky.fake import FakeSky
@@ -101,3 +102,13 @@ def test_an_empty_list_of_offers_is_no_cloud_which_is_no_mistake(cli: Cli, tmp_p
     config.write_text("cloud: {offers: []}")
     told = cli("doctor", "--config", config)
     assert (told.code, told.out.splitlines()[-1]) == (0, "✓ cloud: embedded, no offers")
+
+
+def test_offers_above_a_quota_are_told(prices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quotas = AwsQuotas(
+        lambda _region: {"L-P": 8}, lambda kind, spot: None if spot or "p3" not in kind else "L-P"
+    )
+    monkeypatch.setattr(module, "AwsQuotas", lambda: quotas)
+    ((status, line),) = of(diagnose(prices), "quotas")
+    assert status == "warn"
+    assert "aws/us-east-1/p3.8xlarge has 32 vCPUs, and AWS lets this account have 8 of such on-demand" in line

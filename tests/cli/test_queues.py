@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from starburst.app.config import parse_config
-from starburst.core.model.events import HoldRequested, RequeueRequested
-from starburst.domain.job import Member
+from starburst.core.model.events import EditRequested, HoldRequested, RequeueRequested
+from starburst.domain.job import JobEdit, Member
 from tests.cli.manifests import manifest
 
 
@@ -74,6 +74,35 @@ def test_what_runs_is_stopped_and_queues_again_and_everything_else_is_named(cli,
     assert requests(past) == [("requeue", "train-44444")]
     past.tell(RequeueRequested("train-44444"))
     assert "its user has it queued again" in cli("explain", "train").out
+
+
+def test_what_waits_is_changed_and_everything_else_is_named(cli, past):
+    past.morning()
+    assert cli("edit", "wait", "train", "--priority", "7", "--max-wait", "1h30m").out == (
+        "job/wait-55555 is being changed\njob/train-44444 is not changed: it waits no longer, it is running\n"
+    )
+    cli("edit", "wait", "--estimate", "2h")
+    (asked,) = past.store.requests(9)
+    assert (asked.job_id, asked.edit) == ("wait-55555", JobEdit(7, 5400, 7200))
+    past.tell(EditRequested(asked.job_id, asked.edit))
+    assert "priority 7, max-wait 5400 s, runtime-estimate 7200 s" in cli("events", "wait").out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "name what to change, with --priority, --max-wait or --estimate"),
+        (["--max-wait", "5"], "--max-wait: '5': a duration needs a unit"),
+        (["--estimate", "0"], "--estimate: '0': must be more than 0"),
+        (["--max-wait", "3651d"], "--max-wait: '3651d': must be at most 3650d"),
+    ],
+)
+def test_a_change_that_is_none(cli, past, words, problem):
+    past.morning()
+    told = cli("edit", "wait", *words)
+    assert told.code == 2
+    assert problem in told.err
+    assert requests(past) == []
 
 
 def after(past) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:

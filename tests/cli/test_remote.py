@@ -87,6 +87,8 @@ OTHERS = [
         for steer in ("hold", "release", "requeue", "cancel")
         for names in (["map"], ["done", "map-0", "map"])
     ),
+    ["edit", "map", "done", "train", "--priority", "5"],
+    ["edit", "wait", "twin", "--max-wait", "2h", "--estimate", "90m"],
     *([steer, "wait", "twin"] for steer in ("cancel", "hold", "release", "requeue")),
     *([word, "twin"] for word in ("status", "explain", "logs", "events")),
     *([word, "map"] for word in ("explain", "logs", "events")),

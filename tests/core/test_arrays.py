@@ -79,7 +79,7 @@ def test_a_restart_goes_on_with_the_turns_and_decides_nothing_anew() -> None:
 deeds = st.lists(st.tuples(st.sampled_from(["end", "fail", "hold", "release", "cancel"]), st.integers(0, 9)))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.integers(1, 4), deeds)
 def test_whatever_happens_turns_are_kept_to_and_every_job_gets_one(at_once: int, script: list) -> None:
     desk = Desk(16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from starburst.core.views.snapshot import restore
 from starburst.core.views.validate import validate
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
-from starburst.policy.caps import named_twice
+from starburst.policy.caps import Cap, named_twice
 from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns, snapshot, starts, stops
 from tests.core.capped import DAY, MACHINE, cap, capped, cloud, reserved, spent, stands
 from tests.core.test_moving import half_empty, saver
@@ -264,6 +265,19 @@ def test_all_of_it_survives_a_restart() -> None:
     assert stands(again) == stands(desk)
     assert again.state.capped == desk.scheduler.state.capped
     assert again.next_wakeup() == desk.scheduler.next_wakeup()
+    validate(again.state)
+
+
+@pytest.mark.parametrize("caps", [(), (cap(40),)])
+def test_who_waits_for_a_cap_that_was_raised_or_removed_leaves_after_a_restart(
+    caps: tuple[Cap, ...],
+) -> None:
+    desk = capped(cap(20))
+    desk.submit(cloud("a"), cloud("b"))
+    again = restore(replace(desk.scheduler.state.settings, caps=caps), snapshot(desk.scheduler))
+    again.rest()
+    assert launches(again.handle(SiteSynced(Site.CLUSTER, frozenset()), HOUR / 2)) == ["m"]
+    assert not again.state.capped
     validate(again.state)
 
 

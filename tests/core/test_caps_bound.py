@@ -272,7 +272,7 @@ def playing(chosen: list[Cap], packer: str, **more: Any) -> Settings:
 luck = st.lists(st.integers(0, 1000), min_size=40, max_size=40)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(caps, min_size=1, max_size=3), st.sampled_from(["none", "eva", "stratus"]), plans(), luck)
 def test_no_window_costs_more_than_its_cap_and_what_runs_until_it_is_gone(
     chosen: list[Cap], packer: str, load: list[Plan], rolls: list[int]

@@ -62,7 +62,7 @@ class Live:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(history=histories())
 def test_with_one_resource_and_nodes_alike_the_scheduler_is_the_discipline(
     order: str, history: History
@@ -108,7 +108,7 @@ def tellings(draw: st.DrawFn) -> Settings:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     told=tellings(),
     script=st.lists(st.tuples(st.sampled_from(CALM), st.integers(0, 60)), min_size=10, max_size=40),
@@ -121,7 +121,7 @@ def test_a_restored_scheduler_decides_the_same_whatever_happens(told: Settings, 
     assert sorted(chaos.ended) == sorted(f"j{n + 1}" for n in range(chaos.jobs))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     told=tellings(),
     script=st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 60)), min_size=10, max_size=60),

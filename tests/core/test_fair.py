@@ -113,7 +113,7 @@ def test_tags_survive_a_restart() -> None:
 services = st.lists(st.tuples(st.sampled_from("ab"), st.floats(0.1, 5)), min_size=20, max_size=60)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(services, st.floats(0.2, 5), st.floats(0.2, 5))
 def test_while_two_queues_wait_neither_is_ahead_by_more_than_a_job_of_each(
     jobs: list[tuple[str, float]], share_a: float, share_b: float

@@ -111,7 +111,7 @@ plans = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(plans)
 def test_each_runs_if_and_only_if_it_may_and_after_all_that_it_comes_after(plan: list[tuple]) -> None:
     desk = Desk(16)

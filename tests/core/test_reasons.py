@@ -165,13 +165,23 @@ def moves() -> Desk:
 
 
 def held() -> Desk:
-    """One that is held and released, and one that runs already when it is to be held, and is suspended."""
+    """One that is held, released and not queued again, and one that runs already and is suspended."""
     desk = Desk(1)
     desk.submit(job("runs"), job("a"))
     desk.hold("runs", "a")
     desk.release("a")
-    desk.requeue("a")  # it waits anyway
+    desk.requeue("a")
     desk.ended("runs", RunEnd.SUSPENDED)
+    return desk
+
+
+def steered() -> Desk:
+    """One that runs when it is to be changed; one that is changed, and does not run when requeued."""
+    desk = Desk(1)
+    desk.submit(job("a"), job("b"))
+    desk.edit("a", priority=1)
+    desk.edit("b", priority=1, max_wait_s=60, runtime_estimate_s=90.5)
+    desk.requeue("b")
     return desk
 
 
@@ -240,6 +250,7 @@ def decisions() -> tuple[Decision, ...]:
         unfit,
         moves,
         held,
+        steered,
         retried,
         refused,
         followers,

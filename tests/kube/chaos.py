@@ -44,6 +44,8 @@ class Chaos:
         self.story: list[str] = []
         #: When faults fell that delete pods or stop the API server, in seconds of uptime.
         self.deletions: list[tuple[float, float]] = []
+        #: When all processes of a node were killed.
+        self.kills: list[tuple[float, float]] = []
         self.jobs: list[ChaosJob] = []
         #: Names of Jobs that were deleted and created again.
         self.recreated: set[str] = set()
@@ -68,6 +70,7 @@ class Chaos:
         while time.monotonic() < give_up:
             if not kinds:
                 kinds = self.draw.sample(faults, len(faults))
+            self.starburst.lab.revive_api_server()
             began_s, fault = uptime_s(), kinds.pop()
             self.story.append(f"{began_s:.0f} s: {fault(self)}")
             print(self.story[-1], flush=True)
@@ -84,6 +87,7 @@ class Chaos:
         """Wait until all jobs have ended, and read their marks."""
 
         def phases() -> set[str]:
+            self.starburst.lab.revive_api_server()
             found = [job["phase"] for job in self.starburst.jobs()]
             return set(found) if len(found) == len(self.jobs) + len(self.recreated) else {"missing"}
 
@@ -93,7 +97,14 @@ class Chaos:
             CALM_S,
         )
         once = [job for job in self.jobs if job.name not in self.recreated]
-        return judge(once, self.marks, self.deletions)
+        return judge(once, self.marks, self.deletions, self.kills)
+
+    def evidence(self, names: Sequence[str]) -> str:
+        """The marks of some jobs, and what the server has of their pods."""
+        marks = [(self.marks / name).read_text() for name in names if (self.marks / name).exists()]
+        pods = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        theirs = [pod for pod in pods if any(pod["metadata"]["name"].startswith(f"{n}") for n in names)]
+        return "".join(marks) + "\n".join(json.dumps(pod["status"]) for pod in theirs)
 
     def unsuccessful(self) -> dict[str, str]:
         """Jobs that have not succeeded, with the reason."""
@@ -265,8 +276,10 @@ def run(
         try:
             chaos.begin(jobs)
             chaos.fall(seconds, faults)
-            return chaos, chaos.end(), chaos.unsuccessful()
+            verdict = chaos.end()
+            if verdict.lost:
+                print(chaos.evidence(verdict.lost), flush=True)
+            return chaos, verdict, chaos.unsuccessful()
         finally:
-            for kind in ("jobs", "pods", "pvc"):
-                starburst.kubectl("delete", kind, "--all", "--wait=false")
-            starburst.kubectl("delete", "pv", "--all", "--wait=false")
+            for kind in ("jobs", "pods", "pvc", "pv"):
+                chaos.kubectl("delete", kind, "--all", "--wait=false")

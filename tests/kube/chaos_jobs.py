@@ -81,6 +81,9 @@ class Verdict:
     """What the marks of all jobs say."""
 
     lost: tuple[str, ...]
+    #: Jobs without another try (backoffLimit 0) whose processes were killed with their node while containerd
+    #: lived, which saw exit code 137: by Kubernetes' rule they have failed.
+    killed: tuple[str, ...]
     #: Jobs of which more tasks came to their end than they have, with the pods that did.
     twice: tuple[str, ...]
     #: The same, of ends that nobody could see: the task is run again, as the Job controller of 1.20 does too.
@@ -96,9 +99,19 @@ class Verdict:
         return not (self.lost or self.twice or self.together)
 
 
-def judge(jobs: Iterable[ChaosJob], marks: Path, deletions: Sequence[tuple[float, float]]) -> Verdict:
-    """Read the marks of jobs that all should have ended; `deletions`: when the faults of UNSEEN_S fell."""
-    lost, twice, unseen, together, restarts = [], [], [], [], 0
+def judge(
+    jobs: Iterable[ChaosJob],
+    marks: Path,
+    deletions: Sequence[tuple[float, float]],
+    kills: Sequence[tuple[float, float]] = (),
+) -> Verdict:
+    """Read the marks of jobs that all should have ended.
+
+    Args:
+        deletions: when the faults of UNSEEN_S fell.
+        kills: when all processes of a node were killed.
+    """
+    lost, killed, twice, unseen, together, restarts = [], [], [], [], [], 0
     for job in jobs:
         path = marks / job.name
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
@@ -108,13 +121,16 @@ def judge(jobs: Iterable[ChaosJob], marks: Path, deletions: Sequence[tuple[float
             lives[pod].append(float(at))
         restarts += max(0, len(lives) - job.tasks)
         if len(ends) < job.tasks:
-            lost.append(job.name)
+            last_s = max((at for beats in lives.values() for at in beats), default=0.0)
+            once = job.manifest["spec"].get("backoffLimit", 0) == 0
+            dies = once and any(began_s <= last_s <= over_s for began_s, over_s in kills)
+            (killed if dies else lost).append(job.name)
         if len(ends) > job.tasks == 1:  # of a gang that lost a task the others begin anew
             known = any(is_seen(at, deletions) for at, _ in ends[:-1])
             (twice if known else unseen).append(f"{job.name}: {ends}")
         if most_at_once([(min(at), max(at)) for at in lives.values()]) > job.tasks:
             together.append(job.name)
-    return Verdict(tuple(lost), tuple(twice), tuple(unseen), tuple(together), restarts)
+    return Verdict(tuple(lost), tuple(killed), tuple(twice), tuple(unseen), tuple(together), restarts)
 
 
 def is_seen(end_s: float, deletions: Iterable[tuple[float, float]]) -> bool:

@@ -7,10 +7,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.kube.chaos import LASTS_S, NODES, Chaos
+from tests.kube.chaos import LASTS_S, NODES, Chaos, uptime_s
 from tests.kube.lab import Lab
 from tests.kube.live import PATIENCE_S, give_gpus
 
@@ -88,10 +88,13 @@ def cut_off(chaos: Chaos) -> str:
 def lose_node(chaos: Chaos) -> str:
     """A node dies with all that runs on it, and is deleted; it comes back empty, under its name."""
     node = chaos.draw.choice(NODES)
+    began_s = uptime_s()
     again = chaos.starburst.lab.kill("kubelet", node)
     for processes in CGROUPS.glob(f"*/k8s-{node}/**/cgroup.procs"):
         for pid in processes.read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(int(pid), signal.SIGKILL)
+    chaos.kills.append((began_s - 1.0, uptime_s()))
     chaos.kubectl("delete", "node", node, "--wait=false", "--ignore-not-found")
     time.sleep(LASTS_S)
     again()

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -54,6 +54,7 @@ class Lab:
         """kill -9, and the same again until it answers, as a supervisor would."""
         server = self.pid("kube-apiserver")
         command = Path(f"/proc/{server}/cmdline").read_bytes().decode().split("\0")[:-1]
+        self._keep_first_process()
         os.kill(server, signal.SIGKILL)
         (self._state / "apiserver.command").write_text("\0".join(command))
         give_up = time.monotonic() + UP_S
@@ -73,12 +74,19 @@ class Lab:
         # In the namespaces of its neighbour, so that it ends with the cluster.
         inside = ["setsid", "--fork", "nsenter", "-t", str(etcd), "-n", "-m", "-p", "--", *command]
         give_up = time.monotonic() + UP_S
-        while not self._answers():
-            assert time.monotonic() < give_up, "the API server does not come back"
-            if self._find("kube-apiserver") is None:  # also if the port was not free yet
-                subprocess.run(inside, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-                time.sleep(0.5)
-            time.sleep(0.1)
+        with (self._state / "apiserver.log").open("ab") as log:
+            while not self._answers():
+                assert time.monotonic() < give_up, (
+                    f"the API server does not come back\n{self.api_server_log()}"
+                )
+                if self._find("kube-apiserver") is None:  # also if the port was not free yet
+                    subprocess.run(inside, stdout=log, stderr=log, check=True)
+                    time.sleep(0.5)
+                time.sleep(0.1)
+
+    def api_server_log(self) -> str:
+        """The last lines of the API server's log."""
+        return (self._state / "apiserver.log").read_text(errors="replace")[-3000:]
 
     def kill(self, program: str, node: str = "") -> Callable[[], None]:
         """kill -9 of a part of the cluster, or of one of a node; what is returned starts it again."""
@@ -90,6 +98,7 @@ class Lab:
         beside = self.pid("containerd", node) if node else self.pid("etcd")
         if beside == pid:
             beside = self.pid("kube-apiserver")
+        self._keep_first_process()
         os.kill(pid, signal.SIGKILL)
         # In the namespaces of its neighbour, so that it ends with the cluster.
         inside = ["setsid", "--fork", "nsenter", "-t", str(beside), "-n", "-m", "-p", f"--wd={place}", "--"]
@@ -99,6 +108,15 @@ class Lab:
             subprocess.run([*inside, *command], env=env, stdout=out, stderr=out, check=True, timeout=20)
 
         return again
+
+    def _keep_first_process(self) -> None:
+        """Stop the first process of the namespace: it would end, and all with it, after its own children."""
+        cluster = self._state / "cluster.pid"
+        parent = f"PPid:\t{cluster.read_text().strip()}\n" if cluster.exists() else ""
+        for status in Path("/proc").glob("[0-9]*/status") if parent else ():
+            with suppress(OSError):
+                if parent in status.read_text():
+                    os.kill(int(status.parent.name), signal.SIGSTOP)
 
     def _answers(self) -> bool:
         found = re.search(r"https://([0-9.]+):([0-9]+)", self.kubeconfig.read_text())

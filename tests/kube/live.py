@@ -85,7 +85,7 @@ class Live:
             input=given,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             check=False,
         )
         assert done.returncode == 0, f"starburst {' '.join(args)}: {done.stdout}{done.stderr}"

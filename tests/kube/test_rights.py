@@ -18,11 +18,13 @@ from starburst.kube.api import Api
 from starburst.kube.errors import ApiError
 from starburst.kube.resources import (
     CLAIMS,
+    CSI_NODES,
     EVENTS,
     JOBS,
     LEASES,
     NODES,
     PODS,
+    STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
     Resource,
@@ -48,7 +50,8 @@ EACH = [
 
 def where(permission: Permission) -> tuple[Resource, str]:
     """What it is on, and in which namespace that is tried."""
-    every = (LEASES, EVENTS, JOBS, PODS, NODES, CLAIMS, VOLUMES, STORAGE_CLASSES)
+    storage = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, STORAGE_CAPACITIES)
+    every = (LEASES, EVENTS, JOBS, PODS, NODES, *storage)
     resource = {each.plural: each for each in every}.get(permission.resource, REVIEWS)
     namespace = NAMESPACE if resource is LEASES else WORK
     return resource, namespace if resource.namespaced else ""

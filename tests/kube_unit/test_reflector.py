@@ -3,73 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from starburst.kube import api as api_module
-from starburst.kube import reflector as reflector_module
-from starburst.kube.api import Api
-from starburst.kube.reflector import FIRST_PAUSE_S, LAST_PAUSE_S, Reflector
 from starburst.kube.resources import PODS
-from tests.kube_unit.samples import Sleeps, Told, a_pod, reflecting, until
+from tests.kube_unit.reflector_scene import scene
+from tests.kube_unit.samples import a_pod, until
 from tests.kube_unit.server import FakeServer
 from tests.kube_unit.store import Object
-
-
-@dataclass
-class Scene:
-    """A server, a reflector of its pods, and what that tells."""
-
-    server: FakeServer
-    api: Api
-    reflector: Reflector[Any]
-    told: Told
-    sleeps: Sleeps
-
-    async def watching(self) -> None:
-        """Until the watch is open and everything is told."""
-        await until(lambda: self.server.watchers and self.caught_up())
-
-    def caught_up(self) -> bool:
-        """Whether it knows of every write."""
-        return self.reflector._newest == self.server.store.version
-
-    def set_phase(self, name: str, phase: str) -> None:
-        """As a kubelet does."""
-        self.server.change(PODS, "ns", name, {"status": {"phase": phase}})
-
-    def disconnect(self) -> None:
-        """No watch comes through until the server heals."""
-        self.server.fail("WATCH", times=10**9)
-        self.server.cut_watches()
-
-    def asked(self, what: str) -> list[str]:
-        """Resource versions of watches, or queries of lists."""
-        return [
-            asked.query.get("resourceVersion", "")
-            for asked in self.server.asked
-            if (asked.query.get("watch") == "true") == (what == "watch")
-        ]
-
-
-@asynccontextmanager
-async def scene(*names: str, on: FakeServer | None = None, **more: Any) -> AsyncIterator[Scene]:
-    """Pods of these names, listed and watched."""
-    async with on or FakeServer() as server:
-        for name in names:
-            server.add(PODS, a_pod(name))
-        told, sleeps = Told(), Sleeps()
-        async with (
-            server.api(sleep=sleeps) as api,
-            reflecting(api, PODS, told, sleep=sleeps, **more) as reflector,
-        ):
-            yield Scene(server, api, reflector, told, sleeps)
 
 
 def test_it_tells_what_is_there_then_that_this_is_all_then_every_change() -> None:
@@ -243,120 +186,6 @@ def test_a_list_from_before_what_is_known_is_not_taken() -> None:
             it.server._listed = lagging  # type: ignore[method-assign]
             await until(lambda: it.told.all)
             assert it.told.take() == ["synced"]
-
-    asyncio.run(main())
-
-
-def test_half_a_line_at_a_broken_end_is_dropped_and_comes_again_whole() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            await it.watching()
-            event = json.dumps({"type": "DELETED", "object": it.server.get(PODS, "ns", "a")}).encode()
-            it.server.cut_watches(event[:-1])
-            await until(lambda: len(it.asked("watch")) == 2)
-            await it.watching()
-            assert list(it.reflector) == [("a", "Pending")]
-
-    asyncio.run(main())
-
-
-def test_a_line_that_is_no_json_breaks_the_watch_and_nothing_else() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            await it.watching()
-            it.server.cut_watches(b"<html>bad gateway</html>\n")
-            await until(lambda: len(it.asked("watch")) == 2)
-            it.set_phase("a", "Running")
-            await until(it.caught_up)
-            assert list(it.reflector) == [("a", "Running")]
-
-    asyncio.run(main())
-
-
-def test_a_silent_watch_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "SILENCE_S", 0.03)
-
-    async def main() -> None:
-        async with scene("a") as it:
-            await until(lambda: len(it.asked("watch")) >= 2)
-            assert len(it.asked("list")) == 1
-
-    asyncio.run(main())
-
-
-def test_pauses_double_up_to_the_longest_and_are_drawn_between_half_and_all() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            it.server.fail("WATCH", status=500, times=12)
-            await it.watching()
-            full = [min(FIRST_PAUSE_S * 2**i, LAST_PAUSE_S) for i in range(12)]
-            assert len(it.sleeps.all) == 12
-            assert all(most / 2 <= slept <= most for slept, most in zip(it.sleeps.all, full, strict=True))
-            assert len({slept / most for slept, most in zip(it.sleeps.all, full, strict=True)}) == 12
-            draw = random.Random(1)
-            draw.randint(*reflector_module.WATCH_S)
-            assert it.sleeps.all[0] == draw.uniform(FIRST_PAUSE_S / 2, FIRST_PAUSE_S)
-            assert len(it.asked("list")) == 1
-
-    asyncio.run(main())
-
-
-def test_pauses_are_short_again_after_an_event() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            it.server.fail("WATCH", status=500, times=5)
-            await it.watching()
-            it.set_phase("a", "Running")
-            await until(it.caught_up)
-            it.server.cut_watches()
-            await until(lambda: len(it.sleeps.all) == 6)
-            assert it.sleeps.all[-1] <= FIRST_PAUSE_S < it.sleeps.all[-2]
-
-    asyncio.run(main())
-
-
-def test_a_server_that_forgets_everything_at_once_is_not_listed_without_pause() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            it.server.fail("WATCH", status=410, times=8)
-            await it.watching()
-            assert len(it.asked("list")) == 9
-            assert it.sleeps.all[-1] >= LAST_PAUSE_S / 2
-
-    asyncio.run(main())
-
-
-def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_pause() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            it.server.fail("WATCH", text="", times=6)
-            await it.watching()
-            assert it.sleeps.all[-1] >= FIRST_PAUSE_S * 2**4
-
-    asyncio.run(main())
-
-
-def test_a_server_that_asks_to_be_left_alone_is() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            it.server.fail("WATCH", status=429, headers={"Retry-After": "7"})
-            await it.watching()
-            assert it.sleeps.all == [7.0]
-
-    asyncio.run(main())
-
-
-def test_watches_last_differently_long_so_that_clients_do_not_come_back_together() -> None:
-    async def main() -> None:
-        async with scene("a") as it:
-            for count in range(1, 6):
-                while len(it.asked("watch")) < count:
-                    await asyncio.sleep(0.001)
-                await it.watching()
-                it.server.end_watches()
-            lasts = [int(asked.query["timeoutSeconds"]) for asked in it.server.asked[1:]]
-            assert all(90 <= last <= 140 for last in lasts)
-            assert len(set(lasts)) > 1
 
     asyncio.run(main())
 

@@ -163,10 +163,10 @@ def test_a_choice_is_through_when_its_claims_are_bound() -> None:
 def test_a_claim_for_one_pod_has_one_user_in_the_cluster() -> None:
     cache = cache_of(claim(volume="pv", modes=["ReadWriteOncePod"]), storage_class(), volume(claim="data"))
     first = bound(pod("first", claims=(DATA,)), "n0")
-    cache.use(first, uses=True)
+    cache.use(first, "n0")
     assert demand(cache).waits == "waits for claim data: it is ReadWriteOncePod, and pod first uses it"
     assert not cache.demand("ns", (DATA,), own=(first.uid,)).waits, "it may have it itself"
-    cache.use(first, uses=False)
+    cache.use(first, "")
     assert not demand(cache).waits
 
 

@@ -6,7 +6,14 @@ from typing import Any
 
 from starburst.kube.resources import Object
 from starburst.kube.volumes.cache import VolumeCache
-from starburst.kube.volumes.views import SELECTED_NODE, read_claim, read_class, read_volume
+from starburst.kube.volumes.views import (
+    SELECTED_NODE,
+    read_claim,
+    read_class,
+    read_csi_node,
+    read_storage_capacity,
+    read_volume,
+)
 from tests.chakra.builders import node
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -71,6 +78,28 @@ def storage_class(
     }
 
 
+def csi_node(name: str, **limits: int | None) -> Object:
+    """How many volumes of each driver a node takes; None is a driver that does not say."""
+    drivers = [
+        {"name": driver, "nodeID": name, **({} if count is None else {"allocatable": {"count": count}})}
+        for driver, count in limits.items()
+    ]
+    return {"kind": "CSINode", "metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"drivers": drivers}}
+
+
+def storage_capacity(gib: int, node: str = "", *, largest: int = 0, storage_class: str = "late") -> Object:
+    """What is left for volumes of a class, on one node or on all; `largest`: GiB of one volume."""
+    labels = {"matchLabels": {HOSTNAME: node}} if node else {}
+    return {
+        "kind": "CSIStorageCapacity",
+        "metadata": {"namespace": "storage", "name": f"room-{node}", "uid": f"uid-room-{node}"},
+        "storageClassName": storage_class,
+        "nodeTopology": labels,
+        "capacity": f"{gib}Gi",
+        **({"maximumVolumeSize": f"{largest}Gi"} if largest else {}),
+    }
+
+
 def tell(cache: VolumeCache, *items: Object) -> None:
     """Objects are new or changed."""
     for item in items:
@@ -79,6 +108,10 @@ def tell(cache: VolumeCache, *items: Object) -> None:
             cache.claim_changed(cache.claims.get(view.key), view)
         elif item.get("kind") == "PersistentVolume":
             cache.volume_changed(cache.volume(item["metadata"]["name"]), read_volume(item))
+        elif item.get("kind") == "CSINode":
+            cache.csi_node_changed(None, read_csi_node(item))
+        elif item.get("kind") == "CSIStorageCapacity":
+            cache.storage_capacity_changed(None, read_storage_capacity(item))
         else:
             cache.class_changed(None, read_class(item))
 

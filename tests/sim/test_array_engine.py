@@ -136,7 +136,7 @@ def specs(draw: st.DrawFn) -> Spec:
 
 
 @given(traces(), specs(), st.sampled_from([0.5, 1.0, 1.1]))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_any_trace_under_any_supported_spec_ends_as_in_the_core(
     trace: Trace, spec: Spec, error: float
 ) -> None:

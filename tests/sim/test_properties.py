@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as run_settings
 from hypothesis import strategies as st
 
 from sim.world import SimJob, World
@@ -187,6 +188,7 @@ def rendered(log: list[Decision]) -> bytes:
     return "\n".join(json.dumps(row, sort_keys=True) for row in rows).encode()
 
 
+@run_settings(max_examples=25)
 @given(settings, clusters, workloads())
 def test_the_same_events_give_the_same_log(told: Settings, cluster: Sizes, trace: Trace) -> None:
     first, second = (rendered(play(told, cluster, trace)[1].log) for _ in range(2))
@@ -224,6 +226,7 @@ def test_the_log_does_not_depend_on_the_seed_of_hashes() -> None:
     assert logs == {busy_day()}
 
 
+@run_settings(max_examples=25)
 @given(settings, clusters, workloads(), st.integers(0, 60))
 def test_restored_at_any_step_it_decides_as_if_nothing_had_happened(
     told: Settings, cluster: Sizes, trace: Trace, restart: int

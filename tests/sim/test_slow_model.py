@@ -44,7 +44,7 @@ specs = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(trace=traces(), spec=specs)
 def test_the_core_does_as_the_slow_model(trace: Trace, spec: Spec) -> None:
     policy = WAITING[spec.waiting]

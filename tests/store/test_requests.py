@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.domain.job import JobEdit
 from starburst.store.errors import DuplicateJobError
 from starburst.store.rows import CHUNK
 from starburst.store.store import Store
@@ -97,6 +98,15 @@ def test_writes_of_others_are_noticed_and_own_ones_are_not(store: Store, path: P
         other.submit([submission("b")], 11.0)
     assert store.data_version() != before
     assert store.data_version() == store.data_version()
+
+
+def test_edits_of_a_job_are_merged_and_the_last_word_counts(store: Store) -> None:
+    store.edit(["a", "b", "a"], JobEdit(priority=1, max_wait_s=60), 9.0)
+    store.edit(["a"], JobEdit(priority=2, runtime_estimate_s=5), 10.0)
+    assert {(each.job_id, each.edit) for each in store.requests(9)} == {
+        ("a", JobEdit(2, 60, 5)),
+        ("b", JobEdit(1, 60)),
+    }
 
 
 def test_of_hold_and_release_the_last_word_counts(store: Store) -> None:

@@ -97,7 +97,7 @@ def assert_same(heir: Scheduler, live: Scheduler) -> None:
     validate(heir.state)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(policies, st.lists(sim_jobs, min_size=4, max_size=12), st.data())
 def test_a_scheduler_restored_after_any_step_equals_the_live_one(
     policy: Settings, drawn: list[SimJob], data: st.DataObject
@@ -105,12 +105,16 @@ def test_a_scheduler_restored_after_any_step_equals_the_live_one(
     jobs = [replace(item, job=replace(item.job, id=f"j{n}")) for n, item in enumerate(drawn)]
     live = Scheduler(policy)
 
-    with TemporaryDirectory() as home, Store.open(Path(home) / "store.db") as store:
+    # The second connection sees what a restart would: what is committed, and none of the first one's memory.
+    with (
+        TemporaryDirectory() as home,
+        Store.open(Path(home) / "store.db") as store,
+        Store.open(Path(home) / "store.db") as reopened,
+    ):
 
         def check() -> None:
             if data.draw(st.booleans(), label="cut here"):
-                with Store.open(Path(home) / "store.db") as reopened:
-                    assert_same(restore(policy, reopened.snapshot()), live)
+                assert_same(restore(policy, reopened.snapshot()), live)
 
         run_and_commit(store, live, jobs, check)
         assert_same(restore(policy, store.snapshot()), live)

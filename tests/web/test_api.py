@@ -11,7 +11,7 @@ import pytest
 
 from starburst.app.config import parse_config
 from starburst.app.config.home import Home
-from starburst.domain.job import CloudChoice, Member
+from starburst.domain.job import CloudChoice, JobEdit, Member
 from starburst.runs.attempt_dir import log_path
 from starburst.store.listings import queries
 from tests.cli.manifests import manifest
@@ -254,6 +254,22 @@ def test_a_job_is_held_released_and_requeued(ask: Ask, past: Past) -> None:
         ("release", sent["id"]),
         ("requeue", "train-44444"),  # asked for once; what waits already is left alone
     ]
+
+
+def test_a_job_that_waits_is_changed(ask: Ask, past: Past, token: Callable[..., str]) -> None:
+    assert ask("POST", "/jobs/wait/edit?priority=5&max_wait_s=60").json()["phase"] == "queued"
+    assert ids(ask("POST", "/jobs/edit?runtime_estimate_s=9", json={"names": ["wait", "train"]})) == [
+        "wait-55555",
+        "train-44444",
+    ]
+    (asked,) = past.store.requests(9)
+    assert (asked.job_id, asked.edit) == ("wait-55555", JobEdit(5, 60, 9))
+    refused(ask("POST", "/jobs/wait/edit"), 400)
+    refused(ask("POST", "/jobs/wait/edit?priority=high"), 400)
+    refused(ask("POST", "/jobs/wait/edit?runtime_estimate_s=0"), 400)
+    ada, bob = token("submitter", name="ada"), token("submitter", name="bob")
+    assert "no admin" in refused(ask("POST", "/jobs/wait/edit?priority=999999", ada), 400)
+    refused(ask("POST", "/jobs/wait/edit?priority=1", bob), 403)
 
 
 def test_machines_money_nodes_and_offers(ask: Ask) -> None:

@@ -239,7 +239,7 @@ def _name_and_id(metadata: Field, suffix: Callable[[], str]) -> tuple[str, str]:
     if text is None:
         return "", ""
     name = text.rstrip("-") if generated else text
-    if len(name) > MAX_SUBDOMAIN:
+    if len(name) > MAX_SUBDOMAIN and DNS_SUBDOMAIN.fullmatch(name[:MAX_SUBDOMAIN].rstrip("-.")):
         field.refuse(f"has {len(name)} letters; write at most {MAX_SUBDOMAIN}", show=False)
         return "", ""
     if not DNS_SUBDOMAIN.fullmatch(name):

@@ -180,10 +180,10 @@ def panels(sweep: Sweep, done: Done) -> list[Panel]:
     lines = {NAMES[n]: [(value, ratio(sweep, done, n, value)) for value in sweep.values] for n in packers}
     drawn = [Panel(sweep.axis, "cost, % of No-Packing's", lines, {})]
     for label, figure, names in extras(sweep):
-        told = {
+        series = {
             NAMES[n]: [(value, figure(done[sweep.point(n, value)])) for value in sweep.values] for n in names
         }
-        drawn.append(Panel(sweep.axis, label, told, {}))
+        drawn.append(Panel(sweep.axis, label, series, {}))
     return drawn
 
 

@@ -120,9 +120,9 @@ def gangs() -> tuple[list[str], Trials]:
     for name, results in done.items():
         cost, jct_h = PUBLISHED_GANGS.get(name, ("–", "–"))
         ratios = _ratios(results, done["none"])
-        told = spread([100 * ratio for ratio in ratios], ".1f", " %") if name != "none" else "100 %"
+        ratio_text = spread([100 * ratio for ratio in ratios], ".1f", " %") if name != "none" else "100 %"
         jct = spread([result.mean_jct_h for result in results])
-        rows.append((NAMES[name], cost, f"**{told}**", jct_h, f"**{jct}**", _pace(results)))
+        rows.append((NAMES[name], cost, f"**{ratio_text}**", jct_h, f"**{jct}**", _pace(results)))
     head = ("scheduler", "published cost", "ours", "published JCT, h", "ours", "ours, pace")
     note = (
         f"{GANG_TRIALS} trials of 100 jobs of 4 tasks each, durations from .5 to 16 h, physical cores. The "
@@ -240,12 +240,12 @@ def _of_small(done: Trials) -> Iterator[str]:
         "Synergy level, No-Packing."
     )
     alone = PUBLISHED_SMALL["none"][1]
-    told = "; ".join(
+    against_paper = "; ".join(
         f"{NAMES[name]} {ratio[name]:.0f} against {100 * simulated / alone:.0f} %"
         for name, (_, simulated, _) in PUBLISHED_SMALL.items()
         if name != "none"
     )
-    yield f"- In percent of No-Packing, ours against the paper's simulator: {told}."
+    yield f"- In percent of No-Packing, ours against the paper's simulator: {against_paper}."
 
 
 def main() -> None:

@@ -26,9 +26,9 @@ def compare(trace: Trace, spec: Spec) -> tuple[list[tuple[object, ...]], float]:
     rows: list[tuple[object, ...]] = []
     for hopeless in ("leave", "wait"):
         for percent in PERCENTS:
-            told = replace(spec, budget_percent=percent)
-            loose = point(trace, told)
-            held = point(trace, replace(told, budget_mode="calibrated", hopeless=hopeless))
+            open_loop = replace(spec, budget_percent=percent)
+            loose = point(trace, open_loop)
+            held = point(trace, replace(open_loop, budget_mode="calibrated", hopeless=hopeless))
             saved = 100 * (1 - held.cost / free)
             fitted, read = (
                 100 * (1 - cost_at(curve, held.increase) / free) for curve in (falling(loop), jagged(loop))

@@ -64,7 +64,7 @@ def beside_published(done: BySize) -> Iterator[tuple[object, ...]]:
     """Rows of the sizes that the paper has numbers for."""
     for nodes in (64, 84):
         for name, found in list(done[nodes].items())[1:]:
-            yield f"{nodes} × 8", name, _told(PUBLISHED.get((nodes, name))), f"**{found}**"
+            yield f"{nodes} × 8", name, _paper(PUBLISHED.get((nodes, name))), f"**{found}**"
 
 
 def beside_artifact(done: Mapping[str, Compared]) -> Iterator[tuple[object, ...]]:
@@ -109,7 +109,7 @@ def _panel(done: BySize, number: int) -> Panel:
     names = list(done[64])[1:]
     lines = {n: [(k, (c[n].saved, c[n].longer)[number]) for k, c in done.items()] for n in names}
     published = {
-        n: [(k, told[number]) for (k, name), told in PUBLISHED.items() if name == n] for _, n in PUBLISHED
+        n: [(k, pair[number]) for (k, name), pair in PUBLISHED.items() if name == n] for _, n in PUBLISHED
     }
     title = ("saved, % of No-Wait's cost", "JCT longer than No-Wait, %")[number]
     return Panel("nodes of 8 GPUs", title, lines, published)
@@ -127,14 +127,14 @@ def helios() -> list[str]:
         head = ("policy", "published, 80 × 8", *(f"ours, {nodes} × 8" for nodes in HELIOS_NODES))
         free = ["No-Wait, GPU-h", "", *(f"{done[nodes]['No-Wait'].result.cloud_cost:,.0f}" for nodes in done)]
         rows = [
-            [name, _told(PUBLISHED_HELIOS.get(name)), *(str(done[nodes][name]) for nodes in done)]
+            [name, _paper(PUBLISHED_HELIOS.get(name)), *(str(done[nodes][name]) for nodes in done)]
             for name in list(done[80])[1:]
         ]
         parts += [f"### {title}", drawn, table(head, [free, *rows])]
     return parts
 
 
-def _told(pair: tuple[float, float] | None) -> str:
+def _paper(pair: tuple[float, float] | None) -> str:
     return f"{pair[0]:.1f} % ({pair[1]:+.1f} %)" if pair else "–"
 
 

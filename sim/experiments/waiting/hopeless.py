@@ -39,9 +39,9 @@ def pareto(trace: Trace, spec: Spec, percents: Ints, errors: Ints) -> Iterator[t
     """A row for every budget and error: cost and increase when waits are sat out, and when they are not."""
     for error in errors:
         for percent in percents:
-            told = replace(spec, budget_percent=percent)
-            cost, increase = run(trace, told, error)
-            cost_left, increase_left = run(trace, replace(told, hopeless="leave"), error)
+            budgeted = replace(spec, budget_percent=percent)
+            cost, increase = run(trace, budgeted, error)
+            cost_left, increase_left = run(trace, replace(budgeted, hopeless="leave"), error)
             yield (
                 f"±{error} %",
                 f"{percent} %",
@@ -55,9 +55,9 @@ def pareto(trace: Trace, spec: Spec, percents: Ints, errors: Ints) -> Iterator[t
 def spent_where_it_pays(trace: Trace, spec: Spec) -> Iterator[tuple[object, ...]]:
     """Rows of calibrated budgets: what is not waited in vain is waited where it pays."""
     for percent in (5, 10, 25):
-        told = replace(spec, budget_percent=percent, budget_mode="calibrated")
+        budgeted = replace(spec, budget_percent=percent, budget_mode="calibrated")
         for hopeless in ("wait", "leave"):
-            cost, increase = run(trace, replace(told, hopeless=hopeless), 0)
+            cost, increase = run(trace, replace(budgeted, hopeless=hopeless), 0)
             yield f"{percent} %", hopeless, f"{increase:.2f} %", f"{cost:,.0f}"
 
 

@@ -71,9 +71,9 @@ def rows() -> Iterator[tuple[object, ...]]:
     """A row for every family and P."""
     for family in FAMILIES:
         print(f"{len(family.seeds)} traces like {family.title}", flush=True)
-        told = np.array([_one(family.draw(seed), family.spec) for seed in family.seeds])
+        measured = np.array([_one(family.draw(seed), family.spec) for seed in family.seeds])
         for n, percent in enumerate(PERCENTS):
-            increase, saved, more = told[:, n].T
+            increase, saved, more = measured[:, n].T
             error = more.std(ddof=1) / len(more) ** 0.5
             yield (
                 family.title,
@@ -92,8 +92,8 @@ def _one(trace: Trace, spec: Spec) -> list[tuple[float, float, float]]:
     curve = falling([point(trace, replace(spec, budget_percent=percent)) for percent in GRID])
     found = []
     for percent in PERCENTS:
-        told = replace(spec, budget_percent=percent, budget_mode="calibrated", hopeless="leave")
-        held = point(trace, told)
+        calibrated = replace(spec, budget_percent=percent, budget_mode="calibrated", hopeless="leave")
+        held = point(trace, calibrated)
         saved, loop = (100 * (1 - cost / free) for cost in (held.cost, cost_at(curve, held.increase)))
         found.append((held.increase, saved, saved - loop))
     return found

@@ -100,14 +100,14 @@ def optimal_policies(base: Spec) -> dict[str, Spec]:
 def fidelity_rows(done: dict[str, Compared], load: float) -> Iterator[tuple[object, ...]]:
     """A row per policy: real, simulated, ours."""
     for name, found in done.items():
-        told = FIDELITY[load].get(name)
+        paper = FIDELITY[load].get(name)
         ours = found.result
         figures = (
             f"{ours.cloud_cost:.2f}",
             f"{ours.mean_jct_h:.2f}",
             f"{100 * ours.cluster_utilization:.1f} %",
         )
-        published = [f"{real:g} / {simulated:g}" for real, simulated in told] if told else ["–"] * 3
+        published = [f"{real:g} / {simulated:g}" for real, simulated in paper] if paper else ["–"] * 3
         yield (
             name,
             *(cell for pair in zip(published, map("**{}**".format, figures), strict=True) for cell in pair),
@@ -116,12 +116,12 @@ def fidelity_rows(done: dict[str, Compared], load: float) -> Iterator[tuple[obje
 
 def optimal_rows(done: dict[str, Compared], load: float) -> Iterator[tuple[object, ...]]:
     """A row per policy: dollars and savings as published, and ours."""
-    told = OPTIMAL[load]
+    paper = OPTIMAL[load]
     for name, found in done.items():
-        published = _dollars(told[name], told["No-Wait"]) if name in told else "–"
+        published = _dollars(paper[name], paper["No-Wait"]) if name in paper else "–"
         ours = _dollars(found.result.cloud_cost_usd, found.no_wait.cloud_cost_usd)
         yield name, published, ours, f"{found.result.mean_wait_h:.2f} h"
-    yield "time-limited MILP", _dollars(told["MILP"], told["No-Wait"]), "–", "–"
+    yield "time-limited MILP", _dollars(paper["MILP"], paper["No-Wait"]), "–", "–"
 
 
 def _dollars(cost: float, free: float) -> str:

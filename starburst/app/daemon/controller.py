@@ -21,6 +21,7 @@ from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, StartRun, StopRun
 from starburst.core.model.events import (
     CancelRequested,
+    EditRequested,
     Event,
     HoldRequested,
     JobSubmitted,
@@ -43,7 +44,8 @@ from starburst.domain.money import Money
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import codec
 from starburst.store.listings import queries
-from starburst.store.store import Step, Store, UserRequest
+from starburst.store.store import Step, Store
+from starburst.store.user_requests import UserRequest
 
 T = TypeVar("T")
 
@@ -308,6 +310,8 @@ class Controller:
         return await self._patience.outlast(who, lambda: self._store.in_order(call))
 
     def _event(self, request: UserRequest) -> Event:
+        if request.edit is not None:
+            return EditRequested(request.job_id, request.edit)
         if request.submission is None:
             return WISHES[request.kind](request.job_id)
         return self._submitted(request.submission.job)

@@ -33,6 +33,7 @@ from starburst.clouds.sky.access.sdk import SdkApi
 from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import OfferName
 from starburst.clouds.sky.place_patterns import PlacePattern
+from starburst.clouds.sky.quotas import AwsQuotas
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from translator.carried import Bucket
@@ -257,6 +258,7 @@ def _offers_now(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
             found += [warn("offers", *strange) for strange in _strangers(config, offers)]
             found += _unpriced(offers)
             found += _zones(config)
+            found += _quotas(AwsQuotas().applied(offers))
         return found
     except UserError as error:
         (check,) = failed("offers", UserError(str(error).removeprefix("cloud: ")))
@@ -287,6 +289,14 @@ def _sum(config: SkyConfig, offers: list[Offer]) -> str:
 
 def _count(things: set[str] | Counter[str], what: str) -> str:
     return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
+
+
+def _quotas(offers: list[Offer]) -> list[DoctorCheck]:
+    barred = [offer for offer in offers if offer.barred]
+    if not barred:
+        return []
+    found = f"{len(barred)} of {len(offers)} offers are above quotas of the account: {barred[0].barred}"
+    return [warn("quotas", found, "ask AWS for more vCPUs (Service Quotas), or leave them out by cloud.deny")]
 
 
 def _unpriced(offers: list[Offer]) -> list[DoctorCheck]:

@@ -24,11 +24,12 @@ from starburst.app.reading.sources import ManifestText
 from starburst.app.times import local_clock
 from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.stored import intake_rules, live_core, stored_config
+from starburst.core.steps.admission import EDITABLE as WAITING_PHASES
 from starburst.core.steps.run_lifecycle import RUNS
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
-from starburst.domain.job import ANYBODY, CloudChoice, Submission, Submitter, is_over
+from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
 from starburst.store.listings.pages import QueueScope
 from starburst.store.listings.queries import SUBMITTED, JobRow, ended
@@ -40,6 +41,8 @@ from translator.manifests.tenancy import rule
 HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
 #: Phases in which a job can be queued again.
 REQUEUABLE = tuple(phase.value for phase in RUNS)
+#: Phases in which a job can be changed.
+EDITABLE = (SUBMITTED, *(phase.value for phase in WAITING_PHASES))
 ReadManifests = Callable[[ManifestTexts], ReadAnswer]
 
 
@@ -206,6 +209,20 @@ def hold(store: Store, rows: Iterable[JobRow]) -> None:
 def release(store: Store, rows: Iterable[JobRow]) -> None:
     """Request that held jobs be released; other jobs stay as they are."""
     store.release([row.id for row in rows if not is_over(row.phase)], time.time())
+
+
+def edit(store: Store, rows: Iterable[JobRow], change: JobEdit, *, admin: bool) -> None:
+    """Request changes of jobs that wait; others stay as they are.
+
+    Raises:
+        UserError: the priority is above what is allowed to those who are no admins.
+    """
+    most = stored_config(store).limits.priority
+    if change.priority is not None and change.priority > most and not admin:
+        raise UserError(
+            f"priority: {change.priority}: must be at most {most} for who is no admin (limits.priority)"
+        )
+    store.edit([row.id for row in rows if row.phase in EDITABLE], change, time.time())
 
 
 def requeue(store: Store, rows: Iterable[JobRow]) -> None:

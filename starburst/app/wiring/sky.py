@@ -19,6 +19,7 @@ from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
 from starburst.clouds.sky.place_patterns import PlacePattern
+from starburst.clouds.sky.quotas import AwsQuotas
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
@@ -76,7 +77,7 @@ def sky_cloud(
         settings,
         inputs or RunInputs(),
     )
-    return SkyCloud(context, cached(partial(_read_and_warn, config)))
+    return SkyCloud(context, cached(partial(_read_and_warn, config, AwsQuotas())))
 
 
 def sky_offers(config: SkyConfig) -> list[Offer]:
@@ -106,11 +107,11 @@ def _read(config: SkyConfig) -> list[Offer]:
     return [offer for cloud in config.clouds for offer in catalog_offers(cloud, wanted, ZONES)]
 
 
-def _read_and_warn(config: SkyConfig) -> list[Offer]:
-    """The offers; logs if zones cannot be named."""
+def _read_and_warn(config: SkyConfig, quotas: AwsQuotas) -> list[Offer]:
+    """The offers, with those barred that are above a quota; logs if zones or quotas are unknown."""
     offers = _read(config)
     ZONES.tell()
-    return offers
+    return quotas.applied(offers)
 
 
 def need_sky() -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from starburst.app.jobs.serializers import InstanceRow, Keys
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
+from starburst.domain.job import JobEdit
 from starburst.store.listings.costs import CostRow
 from starburst.store.listings.queries import DecisionRow, JobRow
 
@@ -98,3 +99,6 @@ class Backend(Protocol):
 
     def requeue(self, names: Sequence[str]) -> list[JobRow]:
         """Request that runs be stopped and their jobs queue again; the jobs as they were before."""
+
+    def edit(self, names: Sequence[str], edit: JobEdit) -> list[JobRow]:
+        """Request changes of jobs that wait; the jobs as they were before."""

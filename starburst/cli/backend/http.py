@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import InstanceRow, Keys
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.client import Client, RefusedError, StarburstError
+from starburst.domain.job import JobEdit
 from starburst.domain.money import Money
 from starburst.store.listings.costs import CostRow
 from starburst.store.listings.queries import DecisionRow, JobRow
@@ -136,6 +138,9 @@ class HttpBackend:
 
     def requeue(self, names: Sequence[str]) -> list[JobRow]:
         return self._steer("requeue", names)
+
+    def edit(self, names: Sequence[str], edit: JobEdit) -> list[JobRow]:
+        return self._steer(f"edit?{urlencode(edit.changes)}", names)
 
     def _steer(self, how: str, names: Sequence[str]) -> list[JobRow]:
         return [_job(keys) for keys in self.client.steer(how, names)]

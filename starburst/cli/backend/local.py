@@ -12,7 +12,7 @@ from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.notes import note_if_down, now_of
-from starburst.domain.job import OWNER
+from starburst.domain.job import OWNER, JobEdit
 from starburst.store.listings import pages, queries
 from starburst.store.listings.costs import CostRow, costs
 from starburst.store.listings.queries import DecisionRow, JobRow
@@ -137,4 +137,11 @@ class LocalBackend:
 
         rows = self.named(names)
         submitting.requeue(self.store, rows)
+        return rows
+
+    def edit(self, names: Sequence[str], edit: JobEdit) -> list[JobRow]:
+        from starburst.app.jobs import submitting  # noqa: PLC0415
+
+        rows = self.named(names)
+        submitting.edit(self.store, rows, edit, admin=True)
         return rows

@@ -1,4 +1,4 @@
-"""`starburst cancel`, `hold`, `release` and `requeue`: requests to the scheduler about stored jobs."""
+"""`starburst cancel`, `hold`, `release`, `requeue`, `edit`: requests to the scheduler about stored jobs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from starburst.cli.completion import complete_jobs, complete_queues
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.jobs.selection import PHASES, Selection
 from starburst.cli.output import say
-from starburst.domain.job import Phase, is_over
+from starburst.domain.job import JobEdit, Phase, is_over
 from starburst.store.listings.queries import SUBMITTED, JobRow
+from translator.duration import seconds
+from translator.manifests.hints import MAX_DAYS, MAX_PRIORITY
 
+DAY_S = 86_400
 Jobs = Annotated[
     list[str],
     typer.Argument(
@@ -112,6 +115,47 @@ def requeue(jobs: Jobs) -> None:
         for row in backend.requeue(job_ids(backend, jobs)):
             say(f"job/{row.id} {_requeue_answer(row.phase)}")
         backend.note_if_down()
+
+
+def edit(
+    jobs: Jobs,
+    *,
+    priority: Annotated[
+        int | None, typer.Option(min=-MAX_PRIORITY, max=MAX_PRIORITY, metavar="N", help="Higher goes first.")
+    ] = None,
+    max_wait: Annotated[str, typer.Option(metavar="T", help="Leave for the cloud after this, in all.")] = "",
+    estimate: Annotated[str, typer.Option(metavar="T", help="How long it will run.")] = "",
+) -> None:
+    """Change jobs that wait: their priority, how long they wait, how long they will run."""
+    change = JobEdit(priority, _span("--max-wait", max_wait), _span("--estimate", estimate))
+    if not change.changes:
+        raise UserError("name what to change, with --priority, --max-wait or --estimate")
+    with open_backend() as backend:
+        for row in backend.edit(job_ids(backend, jobs), change):
+            say(f"job/{row.id} {_edit_answer(row.phase)}")
+        backend.note_if_down()
+
+
+def _span(option: str, text: str) -> float | None:
+    """A time in seconds; None if it is not given."""
+    if not text:
+        return None
+    try:
+        found_s = seconds(text)
+    except ValueError as bad:
+        raise UserError(f"{option}: {text!r}: {bad}") from None
+    if found_s > MAX_DAYS * DAY_S or (option == "--estimate" and not found_s):
+        raise UserError(
+            f"{option}: {text!r}: must be {'more than 0 and ' if not found_s else ''}at most {MAX_DAYS}d"
+        )
+    return found_s
+
+
+def _edit_answer(phase: str) -> str:
+    if is_over(phase):
+        return f"is over already: {phase}"
+    waits = phase in (SUBMITTED, Phase.QUEUED.value, Phase.HELD.value, Phase.BLOCKED.value)
+    return "is being changed" if waits else f"is not changed: it waits no longer, it is {phase}"
 
 
 def _requeue_answer(phase: str) -> str:

@@ -12,7 +12,7 @@ import typer
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.cli.output import say
-from starburst.store.backup import back_up, check, put_back
+from starburst.store.backup import back_up, check, discard, stage, swap
 from starburst.store.listings import queries
 from starburst.store.store import Store
 
@@ -36,15 +36,23 @@ def restore(
     check(file)
     home.make()
     with home.lock():
-        if not yes:
-            question = f"put {file} ({_contents(file)}) in the place of {home.database}"
-            if not sys.stdin.isatty():
-                raise UserError(f"would {question}; to do it without a question, add --yes")
-            typer.confirm(f"{question}?", abort=True)
-        aside = home.database.with_name(f"{home.database.name}.before-{_stamp()}")
-        put_back(file, home.database, aside)
-    say(f"{home.database}: restored, {_contents(home.database)}; what was there is {aside.name} beside it")
+        staged = stage(file, home.database)
+        try:
+            contents = _contents(staged)
+            if not yes:
+                _ask(f"put {file} ({contents}) in the place of {home.database}")
+            aside = home.database.with_name(f"{home.database.name}.before-{_stamp()}")
+            swap(staged, home.database, aside)
+        finally:
+            discard(staged)
+    say(f"{home.database}: restored, {contents}; what was there is {aside.name} beside it")
     say("jobs submitted since the backup are not in it, and machines rented since end: see starburst reap")
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise UserError(f"would {question}; to do it without a question, add --yes")
+    typer.confirm(f"{question}?", abort=True)
 
 
 def _contents(file: Path) -> str:

@@ -24,6 +24,7 @@ REMOTE = (
     "hold",
     "release",
     "requeue",
+    "edit",
     "instances",
     "cost",
     "events",

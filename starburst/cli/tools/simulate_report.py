@@ -67,7 +67,7 @@ def points_csv(points: list[SweepPoint]) -> str:
         "saved_percent",
         "jct_increase_percent",
         "load",
-        *(f for f in points[0].told if f not in ("spec", "queues")),
+        *(f for f in points[0].figures if f not in ("spec", "queues")),
     ]
     rows = [[*point.changed.values(), *(point.as_dict()[name] for name in figures)] for point in points]
     return _csv([*(f"sweep_{axis}" for axis in axes), *figures], rows)

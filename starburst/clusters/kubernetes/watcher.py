@@ -27,7 +27,8 @@ from starburst.kube.api import Api
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
 from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import CLAIMS, JOBS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Object, Resource
-from starburst.kube.volumes.views import read_claim, read_class, read_volume
+from starburst.kube.volumes.lists import cluster_lists
+from starburst.kube.volumes.views import read_claim
 from starburst.runs.ports import AdoptionPort, Report
 
 log = structlog.get_logger()
@@ -87,10 +88,10 @@ class ClusterWatcher:
         parts = {
             "watch pods": self._watch(PODS, self._read_pod, self._pod_changed),
             "watch nodes": self._watch(NODES, read_node, self._node_changed),
-            "watch volumes": self._watch(VOLUMES, read_volume, self.volumes.cache.volume_changed),
-            "watch storage classes": self._watch(
-                STORAGE_CLASSES, read_class, self.volumes.cache.class_changed
-            ),
+            **{
+                f"watch {each.resource.plural}": self._watch(each.resource, each.read, each.changed)
+                for each in cluster_lists(self.volumes.cache)
+            },
             "watch jobs": self._job_watches.until_failure(),
             "report": self._reporting(),
             "evictions": self._evictions.run(),

@@ -35,7 +35,7 @@ def usd(micro: object) -> str:
 
 def where(slots: Sequence[Slot]) -> str:
     """The nodes or instances of some slots as text, each once."""
-    return ", ".join(places(slots))
+    return slots[0].where if len(slots) == 1 else ", ".join(places(slots))
 
 
 def _span(n: Numbers, key: str) -> str:
@@ -143,6 +143,8 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "held": lambda n: f"is held: it neither waits nor leaves until {n['until']}",
     "released": lambda n: f"released after {_span(n, 'held_s')}: its wait begins now",
     "not-held": lambda n: f"could not be held any more: it was {n['phase']} when that was asked for",
+    "edited": lambda n: f"its user changed it: {n['changes']}",
+    "not-edited": lambda n: f"could not be changed any more: it was {n['phase']} when that was asked for",
     "not-requeued": lambda n: f"could not be queued again: it was {n['phase']} when that was asked for",
     "stopping": lambda n: f"told to stop, has {_span(n, 'grace_s')} to save its work: {n['why']}",
     "returning": lambda n: (

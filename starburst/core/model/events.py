@@ -6,7 +6,7 @@ from enum import Enum
 
 from starburst.domain.cloud import Offer
 from starburst.domain.constraints import Term
-from starburst.domain.job import Job, Site
+from starburst.domain.job import Job, JobEdit, Site
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.value import value
@@ -64,6 +64,14 @@ class RequeueRequested:
     """A user has a run stopped; its job queues again, with a new wait."""
 
     job_id: str
+
+
+@value
+class EditRequested:
+    """A user changes a job that waits."""
+
+    job_id: str
+    edit: JobEdit
 
 
 @value
@@ -250,6 +258,7 @@ Event = (
     | HoldRequested
     | ReleaseRequested
     | RequeueRequested
+    | EditRequested
     | LeaveRuled
     | VolumesRuled
     | NodesChanged

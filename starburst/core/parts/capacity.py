@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from starburst.core.model.actions import Slot
+from starburst.core.parts.gpu_index import GpuIndex
 from starburst.domain.constraints import Rules
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
@@ -29,6 +30,8 @@ class _NodeState:
     left: bool = False
     #: Free amounts of other resources by name; empty if the node does not count them.
     others: dict[str, int] = field(default_factory=dict)
+    #: Position among the nodes, in the order of the report.
+    position: int = 0
 
     def add(self, part: Resources, times: int) -> None:
         """Add `times` (1 or -1) times a slot to the free resources; plain integers, for speed."""
@@ -64,6 +67,9 @@ class Capacity:
     def __init__(self, nodes: Iterable[Node], score: Score) -> None:
         self._score = score
         self._states: dict[str, _NodeState] = {}
+        #: The states by position, and the positions by free GPUs.
+        self._by_position: list[_NodeState] = []
+        self._gpus = GpuIndex(())
         self._ever: dict[Shape, bool] = {}
         #: Nodes on which more was in use than they had when they were last reported.
         self.shrunk: frozenset[str] = frozenset()
@@ -103,8 +109,25 @@ class Capacity:
                 left = replace(state.node, schedulable=False)
                 states[name] = replace(state, node=left, left=True)
         self._states = states
+        self._index()
         self._plain = {name: state for name, state in states.items() if not state.node.capacity.gpus}
         self.shrunk = frozenset(name for name, state in states.items() if min(state.free) < 0)
+
+    def _index(self) -> None:
+        """Number the nodes anew."""
+        self._by_position = list(self._states.values())
+        for position, state in enumerate(self._by_position):
+            state.position = position
+        self._gpus = GpuIndex([state.free[0] for state in self._by_position])
+
+    def _add(self, slot: Slot, times: int) -> _NodeState:
+        """Add `times` (1 or -1) times a slot to the free resources of its node."""
+        state = self._states[slot.where]
+        before = state.free[0]
+        state.add(slot.resources, times)
+        if state.free[0] != before:
+            self._gpus.change(state.position, before, state.free[0])
+        return state
 
     def place(self, job: Job) -> tuple[Slot, ...] | None:
         """Slots for every task of a job, or None if not all of them fit now. Takes nothing."""
@@ -179,16 +202,16 @@ class Capacity:
     def take(self, slots: Iterable[Slot]) -> None:
         """Mark slots as in use."""
         for slot in slots:
-            self._states[slot.where].add(slot.resources, -1)
+            self._add(slot, -1)
 
     def give(self, slots: Iterable[Slot]) -> None:
         """Free slots; a node that left the cluster is removed once it is empty."""
         for slot in slots:
-            state = self._states[slot.where]
-            state.add(slot.resources, 1)
+            state = self._add(slot, 1)
             if state.left and not state.held:
                 del self._states[slot.where]
                 self._plain.pop(slot.where, None)
+                self._index()
 
     def ever(self, job: Job) -> bool:
         """Whether the job would fit an empty cluster with every node schedulable; cached by shape."""
@@ -203,26 +226,27 @@ class Capacity:
         """An independent copy for trial placements."""
         twin = Capacity((), self._score)
         twin._states = {name: replace(s, others=dict(s.others)) for name, s in self._states.items()}
+        twin._index()
         twin._plain = {name: twin._states[name] for name in self._plain}
         return twin
 
     def _best(self, demand: Resources, job: Job, besides: Collection[str] = ()) -> str | None:
         """The node with the best score that has room, none of `besides`; None if none has room."""
-        if self._plain and not demand.gpus:
-            plain = self._best_of(self._plain, demand, job, besides)
-            if plain is not None:
-                return plain
-        return self._best_of(self._states, demand, job, besides)
+        if demand.gpus:
+            enough = map(self._by_position.__getitem__, self._gpus.at_least(demand.gpus))
+            return self._best_of(enough, demand, job, besides)
+        plain = self._best_of(self._plain.values(), demand, job, besides) if self._plain else None
+        return plain or self._best_of(self._states.values(), demand, job, besides)
 
     def _best_of(
-        self, states: dict[str, _NodeState], demand: Resources, job: Job, besides: Collection[str]
+        self, states: Iterable[_NodeState], demand: Resources, job: Job, besides: Collection[str]
     ) -> str | None:
         gpus, cpu, memory = want = amount(demand)
         score = self._score
         closed = self._kept if job.id != self._kept_for else ()
         best_name, best_score = None, None
-        for name, state in states.items():
-            free = state.free
+        for state in states:
+            free, name = state.free, state.node.name
             if gpus > free[0] or cpu > free[1] or memory > free[2] or not _suits(state.node, demand, job):
                 continue
             if (closed and name in closed) or (besides and name in besides):

@@ -58,6 +58,8 @@ class Fleet:
         self.offers: dict[str, Offer] = {}
         #: Offer name → end of its pause.
         self.paused: dict[str, float] = {}
+        #: Offer name → machines in a row that were billed and on which no job began.
+        self.wasted: dict[str, int] = {}
         #: Instances that have not ended.
         self.instances: dict[str, InstanceRecord] = {}
         #: Ids of the instances that are unreachable or unfit.
@@ -74,10 +76,21 @@ class Fleet:
         self.speeds = Speeds()
 
     def available(self, now: float) -> list[Offer]:
-        """Offers that are not paused now."""
-        if not self.paused:
-            return list(self.offers.values())
-        return [o for o in self.offers.values() if self.paused.get(o.name, now) <= now]
+        """Offers that the account may rent and that are not paused now."""
+        return [o for o in self.permitted() if self.paused.get(o.name, now) <= now]
+
+    def permitted(self) -> list[Offer]:
+        """Offers that the account may rent, as far as is known."""
+        return [offer for offer in self.offers.values() if not offer.barred]
+
+    def bar(self, job: Job) -> str:
+        """Why the account may not rent what would hold the job; "" if it may, or if no offer holds it."""
+        if not any(offer.barred for offer in self.offers.values()):
+            return ""
+        wanted = self.price(job, self.offers.values())
+        if isinstance(wanted, str) or not isinstance(self.price(job, self.permitted()), str):
+            return ""
+        return next((offer.barred for offer in wanted if offer.barred), "")
 
     def offer(self, name: str) -> Offer | None:
         """The offer of this name, single-zone offers included; None if the catalog has none."""
@@ -267,24 +280,28 @@ class Fleet:
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """Assign exactly these slots to the job; returns how many instances' bills are new to it."""
-        by_name: dict[str, list[Slot]] = {}
-        for slot in slots:
-            by_name.setdefault(slot.where, []).append(slot)
-        return sum(
-            self.instances[name].hold(job_id, there, now)
-            for name, there in by_name.items()
-            if name in self.instances
-        )
+        new_bills = 0
+        for name in places(slots):
+            if name in self.instances:
+                there = [slot.resources for slot in slots if slot.where == name]
+                new_bills += self.instances[name].hold(job_id, there, now)
+        return new_bills
 
     def retry_at(self, job: Job, now: float) -> float | None:
-        """End of the next offer pause; None if none is paused or no offer at all holds the job."""
-        if isinstance(self.price(job, self.offers.values()), str):
+        """End of the next offer pause; None if none is paused or no permitted offer holds the job."""
+        if isinstance(self.price(job, self.permitted()), str):
             return None
         return min((until for until in self.paused.values() if until > now), default=None)
 
+    def proved(self, slots: Sequence[Slot]) -> None:
+        """A run has begun on these slots: machines of such offers are worth their bill."""
+        for name in places(slots):
+            if name in self.instances:
+                self.wasted.pop(self.instances[name].offer.name, None)
+
     def ready(self, slots: Sequence[Slot]) -> bool:
         """Whether every instance of these slots is ready."""
-        return all(self.instances[slot.where].phase is InstancePhase.READY for slot in slots)
+        return not [s for s in slots if self.instances[s.where].phase is not InstancePhase.READY]
 
     def release(self, job_id: str, slots: Sequence[Slot], now: float) -> list[InstanceRecord]:
         """Remove the job from the instances of these slots; returns those that it held."""

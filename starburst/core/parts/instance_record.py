@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from starburst.core.model.actions import Slot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
@@ -97,12 +96,12 @@ class InstanceRecord:
             return dict.fromkeys(self.billed_to, (until - since) / len(self.billed_to or (1,)))
         return divide(self.uses if uses is None else uses, since, until)
 
-    def hold(self, job_id: str, slots: Iterable[Slot], now: float) -> bool:
-        """Assign exactly these slots to a job; returns whether the bill is new to the job."""
+    def hold(self, job_id: str, demands: Sequence[Resources], now: float) -> bool:
+        """Give a job exactly these demands of its tasks; returns whether the bill is new to the job."""
         if job_id in self.job_ids:
             self.leave(job_id, now)
         self.job_ids.append(job_id)
-        held = self.held[job_id] = total([slot.resources for slot in slots])
+        held = self.held[job_id] = demands[0] if len(demands) == 1 else total(demands)
         self.uses.append(Use(job_id, self.share_of(held), now))
         if job_id in self.billed_to:
             return False

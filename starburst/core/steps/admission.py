@@ -8,10 +8,11 @@ new ones.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isinf
 
 from starburst.core.model.budget_values import Shortfall
-from starburst.core.model.events import JobSubmitted, LeaveRuled
+from starburst.core.model.events import EditRequested, JobSubmitted, LeaveRuled
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, NoOffer, OverBudget, Wait
 from starburst.core.parts.feasibility import Prospects
@@ -26,6 +27,9 @@ from starburst.policy.caps import utc
 from starburst.policy.fair import fair_key
 from starburst.policy.ordering import Candidate
 from starburst.policy.waiting import Ask, hours
+
+#: Phases in which a job can be changed by its user.
+EDITABLE = (Phase.QUEUED, Phase.HELD, Phase.BLOCKED)
 
 
 def submitted(state: State, event: JobSubmitted) -> None:
@@ -102,13 +106,9 @@ def set_wait(state: State, record: JobRecord) -> None:
     # ties of deadlines and completions break the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
-    wait = record.wait = Wait(
-        need=str(job.resources),
-        wait_s=None if isinf(wait_s) else wait_s,
-        rule=rule,
-        runtime_s=runtime_s,
-        estimated_by="user" if job.runtime_estimate_s is not None else "mean of past jobs",
-    )
+    estimated_by = "user" if job.runtime_estimate_s is not None else "mean of past jobs"
+    wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, estimated_by)
+    record.wait = wait
     record.obstacle = None
     state.decide(
         record.id,
@@ -128,7 +128,8 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     if job.max_wait_s is not None and not record.returned:
         return job.max_wait_s, "its starburst.io/max-wait"
     ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
-    policy, factor, own = state.waiting, state.factor, state.queue_of(job).budget_percent
+    policy, factor, queue = state.waiting, state.factor, state.queues.get(job.queue)
+    own = None if queue is None else queue.budget_percent
     if own is not None:  # all factors are proportional to P
         factor *= own / state.settings.budget_percent
     wait_s = policy.wait_s(factor, ask)
@@ -205,6 +206,35 @@ def requeue(state: State, record: JobRecord) -> None:
         state.capped[record.id] = cost_of(record)
 
 
+def edit_requested(state: State, event: EditRequested) -> None:
+    """Change a job that waits; the wait that it has had counts towards a new one."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.phase not in EDITABLE:
+        state.decide(record.id, "not-edited", phase=record.phase.value)
+        return
+    changes = event.edit.changes
+    is_queued = record.phase is Phase.QUEUED
+    if is_queued:
+        withdraw(state, record)
+    record.job = replace(record.job, **changes)
+    state.decide(record.id, "edited", changes=str(event.edit))
+    state.touch(record)
+    if is_queued:
+        if record.wait is not None and changes.keys() - {"priority"}:
+            _wait_from(state, record, record.queued_at)
+        requeue(state, record)
+
+
+def _wait_from(state: State, record: JobRecord, begun_at: float) -> None:
+    """Set the deadline as of a wait that began earlier; it is not in the past."""
+    set_wait(state, record)
+    record.deadline = max(state.now, record.deadline - (state.now - begun_at))
+    record.queued_at = begun_at
+
+
 def leave_ruled(state: State, event: LeaveRuled) -> None:
     """Record whether the cluster lets a job leave (`why` is "" if so).
 
@@ -268,7 +298,7 @@ def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
     to(state, record, Phase.OFFLOADING, leaving=why)
     record.left_micro_usd = spent_on(state, record).micro_usd
     if why in (LeaveReason.EXPIRED, LeaveReason.HOPELESS):
-        state.meter.cut_short(state.load.load)
+        state.meter.cut_short(state.load)
 
 
 def keep(state: State, record: JobRecord, lacks: str) -> None:
@@ -276,6 +306,8 @@ def keep(state: State, record: JobRecord, lacks: str) -> None:
     retry_at = state.fleet.retry_at(record.job, state.now)
     if retry_at is not None:
         lacks = "every offer that holds it is paused after a failed launch"
+    else:
+        lacks = state.fleet.bar(record.job) or lacks
     if _meets(record, lacks):
         state.decide(record.id, "no-offer", lacks=lacks, retry_at=retry_at)
     _wait_on(state, record, inf if retry_at is None else retry_at)

@@ -40,7 +40,7 @@ def watch_caps(state: State) -> None:
         if standing.is_reached and cap.then != "finish":
             _enforce(state, standing)
     if state.capped and state.changes.instances:
-        _retry(state)
+        retry_capped(state)
 
 
 def afford(state: State, leavers: Sequence[JobRecord]) -> list[JobRecord]:
@@ -102,8 +102,11 @@ def _enforce(state: State, standing: CapStatus) -> None:
             stop(state, record, StopReason.CAP, grace_s)
 
 
-def _retry(state: State) -> None:
-    """Let capped jobs leave now if every cap on them has enough left; called after instances changed."""
+def retry_capped(state: State) -> None:
+    """Let capped jobs leave now if every cap on them has enough left.
+
+    Called after instances changed, and after a restart: a cap may have been raised or removed.
+    """
     taken: dict[str, float] = {}
     for job_id, cost in list(state.capped.items()):
         record = state.jobs.get(job_id)
@@ -112,6 +115,7 @@ def _retry(state: State) -> None:
             continue
         over = [standing for standing in cap_statuses(state).values() if standing.cap.covers(record.job)]
         if all(standing.has(cost + taken.get(standing.cap.name, 0.0)) for standing in over):
+            del state.capped[job_id]
             state.set_deadline(record, state.now)
             for standing in over:
                 taken[standing.cap.name] = taken.get(standing.cap.name, 0.0) + cost

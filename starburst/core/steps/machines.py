@@ -28,6 +28,10 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
 
+#: Seconds that an offer is paused at most, however many of its machines came to nothing; and the doublings
+#: after which no pause grows further.
+LONGEST_PAUSE_S, MOST_DOUBLINGS = 3600.0, 20
+
 
 def instance_ready(state: State, event: InstanceReady) -> None:
     """Mark an instance as ready; a job starts, or sets off on its move, once all its instances are ready.
@@ -181,9 +185,8 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     instance.unfit_since = state.now
     state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
-    offer, pause_s = instance.offer.name, state.settings.offer_pause_s
-    state.fleet.paused[offer] = state.now + pause_s
-    state.decide(instance.id, "unfit", why=event.why, offer=offer, pause_s=pause_s)
+    pause_s = _pause_offer(state, instance, wasted=True)
+    state.decide(instance.id, "unfit", why=event.why, offer=instance.offer.name, pause_s=pause_s)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         if _on(instance, record.moving):
             _forgo(state, record, instance, f"{instance.id} takes no work")
@@ -300,13 +303,24 @@ def _leave_again(state: State, record: JobRecord) -> None:
 
 
 def _pause(state: State, instance: InstanceRecord, message: str) -> None:
-    """Pause the offer of a failed launch for `offer_pause_s` seconds."""
-    pause_s = state.settings.offer_pause_s
-    state.fleet.paused[instance.offer.name] = state.now + pause_s
+    """Pause the offer of a failed launch."""
     cost = instance.cost(state.now)
+    pause_s = _pause_offer(state, instance, wasted=bool(cost.micro_usd))
     billed = {"micro_usd": cost.micro_usd} if cost.micro_usd else {}
     offer = instance.offer.name
     state.decide(instance.id, "launch-failed", message=message, offer=offer, pause_s=pause_s, **billed)
+
+
+def _pause_offer(state: State, instance: InstanceRecord, *, wasted: bool) -> float:
+    """Pause an offer; returns for how many seconds: `offer_pause_s`, or, if its last machines were billed and
+    no job began there, twice as long for each, up to an hour."""
+    fleet, offer, pause_s = state.fleet, instance.offer.name, state.settings.offer_pause_s
+    if wasted:
+        fleet.wasted[offer] = fleet.wasted.get(offer, 0) + 1
+        doubled_s = pause_s * 2.0 ** min(fleet.wasted[offer] - 1, MOST_DOUBLINGS)
+        pause_s = max(pause_s, min(doubled_s, LONGEST_PAUSE_S))
+    fleet.paused[offer] = state.now + pause_s
+    return pause_s
 
 
 def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:

@@ -93,7 +93,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
     machines = [state.fleet.instances[name] for name in places(record.slots)]
     record.open_bills += packed.bills[record.id]
     state.touch(record)
-    everyone = dict.fromkeys([job_id for machine in machines for job_id in machine.job_ids])
+    others = [job_id for machine in machines for job_id in machine.job_ids if job_id != record.id]
     state.decide(
         record.id,
         "offloaded",
@@ -106,7 +106,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         rate=sum([machine.rate.micro_usd for machine in machines]),
         joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
         **_image(state, record.job, machines),
-        sharers=", ".join([job_id for job_id in everyone if job_id != record.id]),
+        sharers=", ".join(dict.fromkeys(others)),
         **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
     )
     record.leaving = None

@@ -86,6 +86,7 @@ def run_started(state: State, event: RunStarted) -> None:
         state.ignore(event, "no live attempt" if record is None else "its start is known")
         return
     _note_start(state, record)
+    state.fleet.proved(record.slots)
     if record.phase is Phase.STARTING:
         to(state, record, Phase.RUNNING)
         if _may_return(state, record):
@@ -274,7 +275,7 @@ def _throw_away(state: State, record: JobRecord) -> None:
     """Charge the ended attempt's run time as repeated work, unless the job checkpoints."""
     if record.started_at is not None and not record.job.checkpoint:
         ours = record.stop_why is StopReason.RETURN
-        state.meter.repeat(state.now - record.started_at, state.load.load, ours=ours)
+        state.meter.repeat(state.now - record.started_at, state.load, ours=ours)
 
 
 def release(state: State, record: JobRecord) -> None:
@@ -381,7 +382,7 @@ def _go_on(state: State, record: JobRecord) -> None:
     If the target was lost meanwhile, the job leaves for the cloud anew.
     """
     _save(state, record)
-    state.meter.repeat(state.settings.move_s, state.load.load, ours=True)
+    state.meter.repeat(state.settings.move_s, state.load, ours=True)
     slots, record.moving = record.moving, ()
     if slots:
         record.moves += 1

@@ -53,6 +53,8 @@ class Facts:
     passed: Passed = field(default_factory=Passed)
     #: Consecutive starts refused by the cluster (core/steps/start_refusals.py).
     refusals: Refusals = field(default_factory=Refusals)
+    #: Machines in a row that were billed and on which no job began, by offer.
+    wasted: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def facts(state: State) -> Facts:
         state.tags.copy(),
         state.passed,
         state.refusals,
+        dict(state.fleet.wasted),
     )
 
 
@@ -110,6 +113,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.ledgers = {name: ledger for name, ledger in known.ledgers.items() if name in names}
     fleet = state.fleet
     fleet.launches, fleet.settled, fleet.paused = known.launches, known.settled, dict(known.paused)
+    fleet.wasted = dict(known.wasted)
     if snapshot.speeds is not None:
         fleet.speeds = Speeds.restored(snapshot.speeds)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}

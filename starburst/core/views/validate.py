@@ -115,10 +115,10 @@ def _gates(state: State) -> Iterator[str]:
 
 def _meter(state: State) -> Iterator[str]:
     ours = {r.id for r in state.queue if r.job.cloud is not CloudChoice.NEVER and r.obstacle is None}
-    if state.meter.waiting != ours:
+    if state.meter.calibrated and state.meter.waiting != ours:
         yield f"the meter errs on who waits: {sorted(state.meter.waiting ^ ours)}"
     running = {r.id for r in state.jobs.values() if r.alive and r.started_at is not None}
-    if state.meter.running != running:
+    if state.meter.calibrated and state.meter.running != running:
         yield f"the meter errs on who runs: {sorted(state.meter.running ^ running)}"
 
 

@@ -1,24 +1,29 @@
 """All claims, volumes and storage classes as watched, and what they demand of the node of a pod.
 
-Semantics: kube-scheduler's VolumeBinding, VolumeZone and, of VolumeRestrictions, ReadWriteOncePod.
+Semantics: kube-scheduler's VolumeBinding, VolumeZone, NodeVolumeLimits and, of VolumeRestrictions,
+ReadWriteOncePod.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Term
 from starburst.kube.objects import NodeView, PodView
+from starburst.kube.volumes.attachments import Attachments
 from starburst.kube.volumes.demand import (
     CONFLICT,
+    NO_SPACE,
     NO_VOLUMES,
     NONE_FREE,
     NOT_MADE,
+    TOO_MANY,
     VolumeChoice,
     VolumeDemand,
     VolumeRule,
 )
+from starburst.kube.volumes.storage_room import StorageRoom
 from starburst.kube.volumes.views import (
     NO_PROVISIONER,
     NOWHERE,
@@ -26,9 +31,12 @@ from starburst.kube.volumes.views import (
     ClaimKey,
     ClaimUse,
     ClaimView,
+    CsiNodeView,
+    StorageCapacityView,
     StorageClassView,
     StorageNeed,
     VolumeView,
+    both_terms,
 )
 
 
@@ -40,8 +48,10 @@ class VolumeCache:
         self._volumes: dict[str, VolumeView] = {}
         self._classes: dict[str, StorageClassView] = {}
         self._nodes: dict[str, Mapping[str, str]] = {}
-        #: Pods that are bound and not over, by each claim that they use: uid → name.
-        self._users: defaultdict[ClaimKey, dict[str, str]] = defaultdict(dict)
+        #: Pods that are bound and not over, by each claim that they use: uid → name and node.
+        self._users: defaultdict[ClaimKey, dict[str, tuple[str, str]]] = defaultdict(dict)
+        self._attachments = Attachments(self._driver_of)
+        self._room = StorageRoom()
         #: Volumes that are chosen for a claim, by name.
         self._assumed: dict[str, ClaimKey] = {}
         #: Nodes for which the provisioner of a claim refused to make its volume, by uid of the claim.
@@ -58,6 +68,8 @@ class VolumeCache:
         view = new or old
         assert view is not None
         self._changed.add(view.key)
+        if view.key in self._users:
+            self._attachments.recount()
         if new is None:
             self.claims.pop(view.key, None)
             self._refused.pop(view.uid, None)
@@ -76,6 +88,7 @@ class VolumeCache:
             self._volumes.pop(view.name, None)
         else:
             self._volumes[view.name] = new
+        self._attachments.recount()
         self._changed.update(None if each is None else each.claim for each in (old, new))
 
     def class_changed(self, old: StorageClassView | None, new: StorageClassView | None) -> None:
@@ -86,6 +99,20 @@ class VolumeCache:
             self._classes.pop(view.name, None)
         else:
             self._classes[view.name] = new
+        self._attachments.recount()
+        self._changed.add(None)
+
+    def csi_node_changed(self, old: CsiNodeView | None, new: CsiNodeView | None) -> None:
+        """The CSINode of a node is new, another or gone."""
+        self._attachments.node_changed(old, new)
+        if (old.limits if old else ()) != (new.limits if new else ()):
+            self._changed.add(None)
+
+    def storage_capacity_changed(
+        self, old: StorageCapacityView | None, new: StorageCapacityView | None
+    ) -> None:
+        """A CSIStorageCapacity is new, another or gone."""
+        self._room.changed(old, new)
         self._changed.add(None)
 
     def node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
@@ -99,20 +126,25 @@ class VolumeCache:
         """A pod is new, another or gone; one that is bound uses its claims until it is over."""
         pod = new or old
         if pod is not None and pod.claims:
-            self.use(pod, uses=new is not None and bool(new.node) and not new.over)
+            self.use(pod, new.node if new is not None and not new.over else "")
 
-    def use(self, pod: PodView, *, uses: bool) -> None:
-        """Whether a pod has a node, where it uses its claims."""
+    def use(self, pod: PodView, node: str) -> None:
+        """A pod uses its claims on this node; on none for ""."""
         for claim in pod.claims:
             key = (pod.namespace, claim.name)
             users = self._users[key]
-            if uses == (pod.uid in users):
+            _, before = users.pop(pod.uid, ("", ""))
+            if node:
+                users[pod.uid] = (pod.name, node)
+            if not users:
+                del self._users[key]
+            if before == node:
                 continue
             self._changed.add(key)
-            if uses:
-                users[pod.uid] = pod.name
-            else:
-                del users[pod.uid]
+            for where, pods in ((before, -1), (node, 1)):
+                if where:
+                    self._attachments.used(where, key, pods)
+                    self._changed.update((None,) if self._attachments.limited(where) else ())
 
     def synced(self, watch: tuple[str, str]) -> None:
         """A watch has listed its objects."""
@@ -141,13 +173,14 @@ class VolumeCache:
             own: uids of the pods that it is asked for.
             templates: what claims will ask for that are made with the pod, where there is no pod yet.
         """
-        rules: list[VolumeRule] = []
-        unbound: list[ClaimKey] = []
+        uses, templates = tuple(uses), tuple(templates)
         missing = {resource for resource, where in self.unsynced if where in ("", namespace)}
         if missing and (uses or templates):
             return VolumeDemand(
                 waits=f"waits for its claims: the server has not listed {', '.join(sorted(missing))} yet"
             )
+        rules: list[VolumeRule] = []
+        unbound: list[ClaimKey] = []
         for use in uses:
             key = (namespace, use.name)
             claim = self.claims.get(key)
@@ -160,12 +193,35 @@ class VolumeCache:
                 continue
             unbound.append(key)
             rules += self._rules_of_unbound(claim)
-        for need in templates:
-            found = self._classes.get(self._class_name(need))
+        classes = [(need, self._classes.get(self._class_name(need))) for need in templates]
+        for need, found in classes:
             if found is not None and found.waits:
                 rules += self._binding_rules(found, need, None)
+        made = Counter(found.provisioner for _, found in classes if found is not None)
+        rules += self._attach_rules({(namespace, use.name) for use in uses}, made)
         known = tuple(dict.fromkeys(rules))
         return VolumeDemand(known, tuple(dict.fromkeys(unbound))) if known or unbound else NO_VOLUMES
+
+    def _attach_rules(self, claims: Collection[ClaimKey], made: Counter[str]) -> Iterator[VolumeRule]:
+        """Not the nodes that take no more volumes of a driver; `made`: volumes to come, by driver."""
+        by_driver: defaultdict[str, set[ClaimKey]] = defaultdict(set)
+        for key in claims:
+            by_driver[self._driver_of(key)].add(key)
+        for driver in sorted({*by_driver, *made}):
+            full = self._attachments.full(driver, by_driver[driver], made[driver])
+            if full:
+                yield VolumeRule(((Requirement(NODE_NAME, "NotIn", full),),), TOO_MANY)
+
+    def _driver_of(self, key: ClaimKey) -> str:
+        """The CSI driver of a claim, also of one whose volume is still to be made."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return ""
+        volume = self._volumes.get(claim.volume)
+        if volume is not None:
+            return volume.driver
+        found = self._classes.get(claim.need.storage_class)
+        return "" if found is None else found.provisioner
 
     def _why_waits(self, claim: ClaimView | None, use: ClaimUse, own: Collection[str]) -> str:
         """Why no node will do for a claim, in the words that follow "waits for claim x: "."""
@@ -178,7 +234,7 @@ class VolumeCache:
         if claim.phase == "Lost":
             return f"its volume {claim.volume} is lost"
         if ONE_POD in claim.need.modes:
-            others = [name for uid, name in self._users.get(claim.key, {}).items() if uid not in own]
+            others = [name for uid, (name, _) in self._users.get(claim.key, {}).items() if uid not in own]
             if others:
                 return f"it is {ONE_POD}, and pod {others[0]} uses it"
         if claim.bound:
@@ -215,10 +271,17 @@ class VolumeCache:
         volumes, may_make = self._options(storage_class, need, claim)
         options = [volume.affinity for volume in volumes]
         if may_make:
-            options.append(storage_class.topologies)
+            options.append(self._may_be_made(storage_class, need))
         if any(not terms for terms in options):
             return []
-        return [VolumeRule(tuple(term for terms in options for term in terms) or NOWHERE, NONE_FREE)]
+        scarce = may_make and self._room.terms(storage_class.name, need.size_bytes)
+        terms = tuple(term for terms in options for term in terms) or NOWHERE
+        return [VolumeRule(terms, NO_SPACE if scarce else NONE_FREE)]
+
+    def _may_be_made(self, storage_class: StorageClassView, need: StorageNeed) -> tuple[Term, ...]:
+        """Terms of which a node must match one so that a volume is made for it; empty is any node."""
+        room = self._room.terms(storage_class.name, need.size_bytes)
+        return both_terms(storage_class.topologies, room)
 
     def _options(
         self, storage_class: StorageClassView, need: StorageNeed, claim: ClaimView | None
@@ -257,7 +320,7 @@ class VolumeCache:
 
         The smallest volume that holds a claim is taken; the smallest claims choose first.
         """
-        labels = self._nodes.get(node, {})
+        labels = self.labels(node)
         kept: list[tuple[str, ClaimKey]] = []
         made: list[ClaimKey] = []
         claims = [self.claims[key] for key in demand.unbound if key in self.claims]
@@ -274,7 +337,7 @@ class VolumeCache:
             ]
             if fitting and not claim.selected_node:
                 kept.append((min(fitting)[1], claim.key))
-            elif may_make and _admits(storage_class.topologies, node, labels):
+            elif may_make and _admits(self._may_be_made(storage_class, claim.need), node, labels):
                 made.append(claim.key)
             else:
                 return None
@@ -290,6 +353,10 @@ class VolumeCache:
         for name, _ in choice.kept:
             self._assumed.pop(name, None)
         self._changed.add(None)
+
+    def labels(self, node: str) -> Mapping[str, str]:
+        """The labels of a node; none of one that is not known."""
+        return self._nodes.get(node, {})
 
     def volume(self, name: str) -> VolumeView | None:
         """A volume by name."""

@@ -11,6 +11,9 @@ from starburst.kube.volumes.views import ClaimKey, both_terms
 #: Messages of kube-scheduler 1.20, VolumeBinding.
 CONFLICT = "node(s) had volume node affinity conflict"
 NONE_FREE = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+#: Message of kube-scheduler 1.20, NodeVolumeLimits.
+TOO_MANY = "node(s) exceed max volume count"
 #: Of a node for which the provisioner has refused to make a volume.
 NOT_MADE = "node(s) for which the volume could not be made"
 

@@ -97,6 +97,8 @@ class VolumeView:
     deleting: bool
     #: Its resource version.
     version: str
+    #: Its CSI driver; "" if it is of another kind.
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,26 @@ class StorageClassView:
     #: Terms of which a node must match one (allowedTopologies); empty is any node.
     topologies: tuple[Term, ...]
     is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CsiNodeView:
+    """A CSINode: how many volumes of each CSI driver a node takes, of drivers that say so."""
+
+    name: str
+    limits: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCapacityView:
+    """A CSIStorageCapacity: the largest volume of a class that can be made for some nodes."""
+
+    #: Namespace and name.
+    key: tuple[str, str]
+    storage_class: str
+    #: Matched by the nodes that it is for; `()` by all, None by none.
+    topology: Term | None
+    largest_bytes: int
 
 
 def read_claim(item: Object) -> ClaimView:
@@ -148,6 +170,7 @@ def read_volume(item: Object) -> VolumeView:
         affinity=terms,
         deleting="deletionTimestamp" in metadata,
         version=metadata.get("resourceVersion", ""),
+        driver=(spec.get("csi") or {}).get("driver") or "",
     )
 
 
@@ -169,22 +192,34 @@ def read_class(item: Object) -> StorageClassView:
     )
 
 
+def read_csi_node(item: Object) -> CsiNodeView:
+    """Of a storage.k8s.io/v1 CSINode."""
+    drivers = (item.get("spec") or {}).get("drivers") or ()
+    counts = ((each["name"], (each.get("allocatable") or {}).get("count")) for each in drivers)
+    limits = tuple((name, count) for name, count in counts if count is not None)
+    return CsiNodeView(item["metadata"]["name"], limits)
+
+
+def read_storage_capacity(item: Object) -> StorageCapacityView:
+    """Of a storage.k8s.io/v1 CSIStorageCapacity."""
+    metadata, topology = item["metadata"], item.get("nodeTopology")
+    return StorageCapacityView(
+        key=(metadata["namespace"], metadata["name"]),
+        storage_class=item.get("storageClassName") or "",
+        topology=None if topology is None else _selector(topology),
+        largest_bytes=_bytes(item.get("maximumVolumeSize") or item.get("capacity")),
+    )
+
+
 def claim_need(spec: Mapping[str, Any]) -> StorageNeed:
     """What the spec of a claim asks of a volume."""
     asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    selector = spec.get("selector") or {}
     return StorageNeed(
         spec.get("storageClassName") or "",
         _modes(spec),
         _volume_mode(spec),
         _bytes(asked),
-        (
-            *(Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()),
-            *(
-                Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
-                for each in selector.get("matchExpressions") or ()
-            ),
-        ),
+        _selector(spec.get("selector") or {}),
     )
 
 
@@ -225,6 +260,17 @@ def zone_terms(labels: Mapping[str, str]) -> Iterator[tuple[Term, ...]]:
             if name in labels:
                 values = tuple(labels[name].split("__"))
                 yield (*((Requirement(each, "In", values),) for each in names), nowhere)
+
+
+def _selector(selector: Mapping[str, Any]) -> Term:
+    """A label selector."""
+    return (
+        *(Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()),
+        *(
+            Requirement(each["key"], each["operator"], tuple(each.get("values") or ()))
+            for each in selector.get("matchExpressions") or ()
+        ),
+    )
 
 
 def _modes(spec: Mapping[str, Any]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Routes about jobs: submit, list, explain, cancel, hold, release, requeue."""
+"""Routes about jobs: submit, list, explain, cancel, hold, release, requeue, edit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
 from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.views.explain import Explanation
-from starburst.domain.job import Phase
+from starburst.domain.job import JobEdit, Phase
 from starburst.domain.user import MAX_USER
 from starburst.store.listings import pages, queries
 from starburst.store.listings.queries import JobRow
@@ -23,6 +23,7 @@ from starburst.web.dependencies import RequestContext, SubmitterContext, ViewerC
 from starburst.web.errors import HttpError
 from starburst.web.routes.bodies import BODY, NAMES_BODY, names
 from starburst.web.submission_limits import SubmissionBody, submission_body
+from translator.manifests.hints import MAX_DAYS, MAX_PRIORITY
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -34,7 +35,22 @@ JobText = Annotated[str, Path(description="id, name, or the beginning of one")]
 Names = Annotated[list[str], Depends(names)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
 Now = Annotated[bool, Query(description="without a grace, also those that stop already; for admins")]
+Span = Annotated[float | None, Query(ge=0, le=MAX_DAYS * 86400, description="seconds")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="only rows after this one")]
+
+
+def job_edit(
+    priority: Annotated[int | None, Query(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = None,
+    max_wait_s: Span = None,
+    runtime_estimate_s: Annotated[
+        float | None, Query(gt=0, le=MAX_DAYS * 86400, description="seconds")
+    ] = None,
+) -> JobEdit:
+    """The changes that the query names."""
+    return JobEdit(priority, max_wait_s, runtime_estimate_s)
+
+
+Edit = Annotated[JobEdit, Depends(job_edit)]
 
 
 @router.post("", status_code=201, summary="Submit jobs, all or none", openapi_extra=BODY)
@@ -156,6 +172,12 @@ def requeue_all(context: SubmitterContext, names: Names) -> JSONResponse:
     return JSONResponse(_steer(context, context.named(names), submitting.requeue))
 
 
+@router.post("/edit", summary="Change jobs and arrays that wait, all or none", openapi_extra=NAMES_BODY)
+def edit_all(context: SubmitterContext, names: Names, edit: Edit) -> JSONResponse:
+    """How they stood before; who may is as for cancelling."""
+    return JSONResponse(_edit(context, context.named(names), edit))
+
+
 @router.post("/{job}/cancel", summary="Cancel a job, wherever it is")
 def cancel(context: SubmitterContext, job: JobText, now: Now = False) -> JSONResponse:
     """How the job stood when it was asked for; doing it twice is doing it once.
@@ -181,6 +203,19 @@ def release(context: SubmitterContext, job: JobText) -> JSONResponse:
 def requeue(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
     return JSONResponse(_steer(context, [context.job(job)], submitting.requeue)[0])
+
+
+@router.post("/{job}/edit", summary="Change the priority, wait or estimate of a job that waits")
+def edit(context: SubmitterContext, job: JobText, edit: Edit) -> JSONResponse:
+    """How the job stood before; who may is as for cancelling."""
+    return JSONResponse(_edit(context, [context.job(job)], edit)[0])
+
+
+def _edit(context: RequestContext, rows: list[JobRow], change: JobEdit) -> list[Keys]:
+    if not change.changes:
+        raise HttpError(400, "query: name what to change: priority, max_wait_s or runtime_estimate_s")
+    admin = context.principal.may(Role.ADMIN)
+    return _steer(context, rows, partial(submitting.edit, change=change, admin=admin))
 
 
 def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[Keys]:

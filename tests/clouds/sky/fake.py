@@ -30,8 +30,8 @@ from tests.clouds.sky.fake_vm import Task, Vm, look_at
 
 T = TypeVar("T")
 
-#: Virtual seconds: a call, a VM's way to existing, to being up, to being gone, and ssh giving up.
-CALL_S, RENT_S, BOOT_S, DOWN_S, SSH_S = 0.2, 5.0, 30.0, 4.0, 10.0
+#: Virtual seconds: a VM's way to existing, to being up, and to being gone.
+RENT_S, BOOT_S, DOWN_S = 5.0, 30.0, 4.0
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(slots=True)
 class FakeSky:
-    """The API server, the cloud and the VMs; does for `SkyApi` and for `MachineTransport`."""
+    """The API server, the cloud and the VMs, which `Line` (fake_line.py) talks to."""
 
     root: Path
     #: Instance types that are sold out, clouds that answer nothing.

@@ -1,4 +1,4 @@
-"""A controller's line to the SkyPilot, the cloud and the machines of `fake.py`."""
+"""A controller's line to a FakeSky: what it asks of SkyPilot, of the cloud and of machines."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.machines.keepalive import KEEPER
 from starburst.domain.money import Money
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import CALL_S, SSH_S, FakeSky
+from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.fake_vm import Vm, observation
 
 T = TypeVar("T")
-
 Hook = Callable[[str], Coroutine[Any, Any, None]]
 
+#: Virtual seconds: a call, and ssh giving up.
+CALL_S, SSH_S = 0.2, 10.0
 
-async def _nothing(_what: str) -> None:
+
+async def nothing(_what: str) -> None:
     """The hook of a life without a crash."""
 
 
@@ -42,7 +44,7 @@ class Line:
     """One controller's line to a FakeSky. `hook` is awaited before and after every effect."""
 
     sky: FakeSky
-    hook: Hook = _nothing
+    hook: Hook = nothing
 
     async def launch(self, spec: LaunchSpec) -> str:
         work = lambda: self.sky.begin("sky.launch", spec.cluster, self.sky.do_launch(spec))  # noqa: E731

@@ -26,7 +26,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.fake_line import Hook, Line, _nothing
+from tests.clouds.sky.fake_line import Hook, Line, nothing
 from translator.carried import CloudStorage
 
 E = TypeVar("E", bound=Event)
@@ -56,7 +56,7 @@ class Life:
 
     sky: FakeSky
     home: Path
-    hook: Hook = _nothing
+    hook: Hook = nothing
     controller: str = "c"
     source: ValueSource | None = None
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)

@@ -113,6 +113,44 @@ def test_a_machine_that_is_preempted_is_billed_until_its_cloud_took_it(tmp_path:
     play(tmp_path, story)
 
 
+def test_a_machine_is_billed_for_its_clouds_seconds_though_our_clock_is_an_hour_ahead(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", OFFER)
+        while not sky.vms:
+            await asyncio.sleep(0.5)
+        (vm,) = sky.vms
+        vm.made_at -= 3600.0
+        await life.heard(InstanceReady)
+        await asyncio.sleep(60)
+        vm.ended_at = wall() - 3600.0
+        gone = await life.heard(InstanceGone)
+        assert gone.ended_at - gone.launched_at == pytest.approx(vm.ended_at - vm.made_at)
+
+    play(tmp_path, story)
+
+
+def test_a_machine_that_ended_long_before_anybody_could_ask_is_billed_until_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not identified at its login, then SkyPilot was away: only a search by labels knows it."""
+    monkeypatch.setattr("starburst.clouds.sky.machines.observer.DOWN_S", 10.0)
+    monkeypatch.setattr("starburst.clouds.sky.machines.machine.SWITCH_S", 10.0)
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.cloud_up = False
+        await ready(life)
+        sky.server_up = False
+        await asyncio.sleep(5)
+        sky.preempt()
+        sky.cloud_up = True
+        await asyncio.sleep(450)
+        sky.server_up = True
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(sky.vms[0])
+
+    play(tmp_path, story, lease_s=60.0)
+
+
 def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)

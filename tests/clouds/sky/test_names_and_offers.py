@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from starburst.aio import in_thread
 from starburst.clouds.sky.access.errors import meaning as meaning_of
 from starburst.clouds.sky.access.errors import within
 from starburst.clouds.sky.access.ports import (
@@ -187,3 +189,21 @@ def test_a_call_has_a_time_limit() -> None:
 
     with pytest.raises(SkyUnreachableError, match="no answer within 5 s"):
         run(within(5.0, asyncio.sleep(100)))
+
+
+def test_an_exit_that_skypilots_server_sends_ends_a_call_and_not_the_scheduler() -> None:
+    """Its provisioner exits when AWS refuses; in a task of its own that would end the event loop."""
+
+    def leave() -> None:
+        raise SystemExit(1)
+
+    async def leave_soon() -> None:
+        leave()
+
+    async def main() -> str:
+        for call in (leave_soon(), in_thread(leave)):
+            with pytest.raises(SkyError, match="gave up with exit status 1"):
+                await within(5.0, call)
+        return "goes on"
+
+    assert asyncio.run(main()) == "goes on"

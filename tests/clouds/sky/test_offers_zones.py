@@ -20,10 +20,11 @@ from starburst.app.wiring import sky
 from starburst.clouds.sky import offers, zones
 from starburst.clouds.sky.access.ports import CloudAccess
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, OfferName, catalog_offers, read_offers
+from starburst.clouds.sky.quotas import AwsQuotas
 from starburst.clouds.sky.zones import ZoneNames, ZonesError, ask_skypilot
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
-from tests.clouds.sky import fake
+from tests.clouds.sky import fake_line
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.fake_line import Line
 
@@ -193,7 +194,7 @@ def test_unknown_names_are_said_once_in_the_log(catalog: Path, monkeypatch: pyte
     monkeypatch.setattr(sky, "ZONES", ZoneNames(ask))
     with capture_logs() as told:
         for ask.error in (NONE, NONE, None, NONE):
-            sky._read_and_warn(SkyConfig())
+            sky._read_and_warn(SkyConfig(), AwsQuotas(lambda _region: {}))
     assert [(line["event"], line["error"]) for line in told] == [("zone-names-unknown", str(NONE))]
 
 
@@ -203,7 +204,8 @@ def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Asked, **config
     monkeypatch.setattr(sky, "ZONES", names)
     monkeypatch.setattr(cloud_checks, "ZONES", names)
     monkeypatch.setattr(sky, "find_spec", lambda _: object())
-    monkeypatch.setattr(fake, "CALL_S", 0.0)
+    monkeypatch.setattr(fake_line, "CALL_S", 0.0)
+    monkeypatch.setattr(cloud_checks, "AwsQuotas", lambda: AwsQuotas(lambda _region: {}))
     api = Line(FakeSky(tmp_path, access={"aws": CloudAccess(frozenset({"compute"}), {})}))
     checks = asyncio.run(cloud_checks.cloud_checks(SkyConfig(**config), api))
     return [f"{check.status.value} {check.line}" for check in checks if check.check in ("offers", "zones")]

@@ -37,7 +37,7 @@ def task_of(view: PodView) -> Resources:
     return replace(found, others=sum_of(found.others, taken))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(amounts, min_size=3, max_size=3), st.lists(st.tuples(pods, st.sampled_from(NAMES))), pods)
 def test_they_agree_on_what_a_node_has_left(
     have: list[dict[str, int]], others: list[tuple[PodView, str]], asking: PodView
@@ -62,7 +62,7 @@ places = st.sampled_from(["", *NAMES])
 volumes = st.lists(st.tuples(places, st.none() | zones, st.integers(1, 3), st.booleans()), max_size=4)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(volumes, st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=3), st.booleans())
 def test_they_agree_on_where_claims_may_go(
     there: list[tuple[str, str | None, int, bool]], claims: list[tuple[int, bool]], made: bool

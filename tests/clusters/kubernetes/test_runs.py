@@ -118,6 +118,24 @@ def test_a_pod_whose_node_gave_its_place_away_makes_the_run_displaced(reason: st
     assert Reader().see(job, pod) == [RunStarted("a", 1), ended(RunEnd.DISPLACED, None, f"{reason}: no room")]
 
 
+@pytest.mark.parametrize(
+    ("message", "how"),
+    [
+        ("failed to create shim task: context canceled: unknown", RunEnd.DISPLACED),
+        ("failed to start container: context deadline exceeded", RunEnd.DISPLACED),
+        ("runc create failed: namespace path: lstat /proc/13260/ns/ipc: no such file", RunEnd.DISPLACED),
+        ('exec: "tran.py": executable file not found in $PATH', RunEnd.EXITED),
+    ],
+)
+def test_so_does_a_runtime_that_gives_up_but_not_a_command_that_is_not_there(
+    message: str, how: RunEnd
+) -> None:
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    told = Reader().see(job, failed(a_pod(job=job), 128, "StartError", message=message))
+    code = None if how is RunEnd.DISPLACED else 128
+    assert told[-1] == ended(how, code, f"StartError: {message}")
+
+
 def test_so_does_a_pod_that_was_deleted_whether_it_is_still_seen_or_not() -> None:
     job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
     gone = Reader().see(job)

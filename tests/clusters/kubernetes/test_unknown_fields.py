@@ -65,7 +65,7 @@ def a_run(item: Object, *, adopted: bool) -> Run:
     return Run(job, 2, (Slot(0, "n0", Resources(1)),), Workload(manifest=manifest, adopted=origin))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(UNKNOWN, min_size=4, max_size=4))
 def test_objects_that_starburst_makes_have_all_fields_of_their_manifest(fields: list[dict[str, Any]]) -> None:
     job = job_object(

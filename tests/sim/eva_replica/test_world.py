@@ -244,7 +244,7 @@ class Restless:
         return assemble(situation, kept, rent)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3000), st.integers(0, 4000), st.integers(1, 3)), min_size=1, max_size=8

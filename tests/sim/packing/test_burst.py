@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.errors import SimulationError
@@ -42,7 +42,7 @@ def both(
     """The core with a packer, every job of the workload w."""
     cloud = CloudModel(machines, in_seconds(kinds), PAIRS)
     job_of = job_maker(given, ["w"] * len(given), 2, Share(0, 0))
-    at_once = run(given, no_wait(spec)).result.mean_jct_h
+    at_once = run(given, no_wait(spec), "core").result.mean_jct_h
     return simulate_burst(given, job_of, spec, cloud, name, no_wait_jct_h=at_once)
 
 
@@ -95,6 +95,7 @@ def loaded(jobs: list[tuple[int, int, int]]) -> Trace:
     return trace(*sorted((arrival / 8, duration / 8, gpus) for arrival, duration, gpus in jobs))
 
 
+@settings(max_examples=25)
 @given(
     jobs=LOADS,
     waiting=st.sampled_from(["no-wait", "constant", "compute", "infinite"]),
@@ -115,6 +116,7 @@ def test_machines_that_are_there_at_once_change_no_completion(
     assert len(result.packed.jobs) == result.front.result.cloud_jobs == plain.result.cloud_jobs
 
 
+@settings(max_examples=25)
 @given(jobs=LOADS, name=st.sampled_from(["none", "eva", "synergy", "optimal"]))
 def test_all_work_gets_done_and_all_bills_add_up(jobs: list[tuple[int, int, int]], name: str) -> None:
     given = loaded(jobs)

@@ -25,13 +25,16 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=36, help="things that go wrong")
     parser.add_argument("--seed", type=int, default=1, help="of the first day; the others count on")
     parser.add_argument("--times", type=int, default=1, help="days")
+    parser.add_argument("--machines", type=int, default=8, help="rented before more jobs come")
+    parser.add_argument("--patience", type=float, default=1.0, help="factor of all limits, for slow hosts")
     asked = parser.parse_args()
     os.environ.update(environment())
     root = Path(tempfile.mkdtemp(prefix="starburst-day-"))
     broken = False
     for seed in range(asked.seed, asked.seed + asked.times):
         plan = plan_day(seed, asked.jobs, asked.minutes * 60, asked.faults, LONGEST_S)
-        day = Day(plan, root / str(seed))
+        at_once = asked.machines + asked.machines // 2
+        day = Day(plan, root / str(seed), asked.machines, at_once, asked.patience)
         wrong = day.run()
         broken = broken or bool(wrong)
         print("\n".join(day.report()), flush=True)

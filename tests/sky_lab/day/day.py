@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -20,26 +21,32 @@ from tests.sky_lab.deployment import BrokenError, Deployment
 from tests.sky_lab.ec2 import REGIONS, ec2
 from tests.sky_lab.lab import lab
 
-#: Machines that may be rented at a time before more jobs are submitted.
-MACHINES = 8
 LOOK_S = 0.5
 LEASE_S, IDLE_MINUTES = 120, 1
 
-CONFIG = {
-    "policy": {"packer": "eva", "pack_window": "3s", "unreachable": "20s", "offer_pause": "10s"},
-    "cluster": {"nodes": [{"name": "node", "cpus": 1, "memory_gib": 1}]},
-    "cloud": {
-        "kind": "skypilot",
-        "regions": [REGIONS[0]],
-        "instance_types": list(TYPES),
-        "spot": "also",
-        "lease": f"{LEASE_S}s",
-        "idle_minutes": IDLE_MINUTES,
-        "reap_after": "60s",
-        "launch_limit": "600s",
-    },
-    "debug": {"validate": True},
-}
+
+def config(patience: float) -> dict[str, Any]:
+    """The config; a slow host needs more patience until a machine that is up counts as lost."""
+    return {
+        "policy": {
+            "packer": "eva",
+            "pack_window": "3s",
+            "unreachable": f"{20 * patience:g}s",
+            "offer_pause": "10s",
+        },
+        "cluster": {"nodes": [{"name": "node", "cpus": 1, "memory_gib": 1}]},
+        "cloud": {
+            "kind": "skypilot",
+            "regions": [REGIONS[0]],
+            "instance_types": list(TYPES),
+            "spot": "also",
+            "lease": f"{LEASE_S}s",
+            "idle_minutes": IDLE_MINUTES,
+            "reap_after": "60s",
+            "launch_limit": f"{600 * patience:g}s",
+        },
+        "debug": {"validate": True},
+    }
 
 
 @dataclass
@@ -48,11 +55,11 @@ class Day:
 
     plan: DayPlan
     root: Path
-    #: Jobs that may be on their way at a time, so that no more than `MACHINES` are rented.
+    #: Machines that may be rented before more jobs are submitted, and jobs that may be on their way.
+    machines: int = 8
     at_once: int = 12
-    #: Wall seconds from the last submission until all jobs have to be over, and then until nothing is rented.
-    done_s: float = 900.0
-    gone_s: float = 300.0
+    #: Factor of all limits of time, for slow hosts.
+    patience: float = 1.0
     story: list[str] = field(default_factory=list)
     jobs: dict[str, PlannedJob] = field(default_factory=dict)
     most_machines: int = 0
@@ -64,7 +71,7 @@ class Day:
     _alive: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.at = Deployment(self.root, CONFIG)
+        self.at = Deployment(self.root, config(self.patience))
         self._jobs, self._faults = list(self.plan.jobs), list(self.plan.faults)
         self._began = time.monotonic()
 
@@ -77,14 +84,15 @@ class Day:
         """Live through it; what is wrong at its end."""
         try:
             self.at.up()
-            self._until("offers known", self.gone_s, self.at.has_offers)
+            done_s, gone_s = 900.0 * self.patience, 300.0 * self.patience
+            self._until("offers known", gone_s, self.at.has_offers)
             self._began = time.monotonic()
-            self._until("all submitted", self.done_s * 4, lambda: not self._jobs)
-            self._until("all jobs over", self.done_s, self._done)
+            self._until("all submitted", done_s * 4, lambda: not self._jobs)
+            self._until("all jobs over", done_s, self._done)
             self._faults.clear()
-            self._until("all faults made good", 180.0, lambda: not self._due)
-            self._until("nothing rented", self.gone_s, lambda: not self._alive)
-            self._until("the store has no machine", self.gone_s, lambda: not self.at.records())
+            self._until("all faults made good", gone_s, lambda: not self._due)
+            self._until("nothing rented", gone_s, lambda: not self._alive)
+            self._until("the store has no machine", gone_s, lambda: not self.at.records())
             self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, self._silenced))
             self.wrong.extend(verdict.wrong_bills(self.at))
             self.wrong.extend(verdict.left_over(self.at))
@@ -163,7 +171,7 @@ class Day:
         return min((self._alive & busy) - self._silenced, default=None)
 
     def _submit(self) -> None:
-        if not self._jobs or len(self._alive) >= MACHINES or not self.at.has_offers():
+        if not self._jobs or len(self._alive) >= self.machines or not self.at.has_offers():
             return
         due = [job for job in self._jobs if job.at_s <= self._now()]
         due = due[: max(0, self.at_once - self._open())]

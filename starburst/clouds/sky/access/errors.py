@@ -89,9 +89,21 @@ async def within(limit_s: float, call: Coroutine[Any, Any, T], whose: str = "Sky
         SkyError: the call failed; SlowError if it gave no answer in time.
     """
     try:
-        return await in_time(limit_s, call, f"{whose} gave")
+        return await in_time(limit_s, _contained(call), f"{whose} gave")
     except Exception as error:  # the SDK raises whatever the server sends, and whatever its libraries raise
         raise meaning(error) from error
+
+
+async def _contained(call: Coroutine[Any, Any, T]) -> T:
+    """What a call returns; an exit that it asks for is an error.
+
+    SkyPilot's provisioner exits when a cloud refuses its credentials; its API server sends that exit to the
+    client, which raises it. In a task it would end the event loop, and the scheduler with it.
+    """
+    try:
+        return await call
+    except SystemExit as error:
+        raise SkyError(f"SkyPilot gave up with exit status {error.code}; see sky api logs") from error
 
 
 async def in_time(limit_s: float, call: Coroutine[Any, Any, T], whose: str) -> T:

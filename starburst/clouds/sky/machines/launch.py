@@ -33,6 +33,11 @@ log = structlog.get_logger()
 #: Wall seconds: between attempts of a launch, at first and at most; between attempts to log in; and for a
 #: machine that is up to let somebody log in.
 FIRST_PAUSE_S, LONGEST_PAUSE_S, LOGIN_PAUSE_S, LOGIN_S = 1.0, 30.0, 1.0, 300.0
+#: Why an intent is not launched whose cluster SkyPilot has already: it may run jobs that are not known here.
+TAKEN = (
+    "SkyPilot has a cluster {} already, which is not in this home; if the home is an older copy of itself, "
+    "that machine is ended after cloud.reap_after"
+)
 
 
 async def launch(machine: RentedMachine, observer: CloudObserver) -> None:
@@ -92,6 +97,9 @@ async def _request(machine: RentedMachine, observer: CloudObserver) -> None:
         if entry.ending:
             return
         if not entry.asked:
+            if request is None and await machine.listed() is not None:
+                machine.failed(TAKEN.format(machine.cluster), sold_out=False)
+                return
             entry.asked = True
             machine.save()
         # Also if the cluster is up: a launch that broke off may have left it without access or autostop.

@@ -14,7 +14,7 @@ import anyio
 import structlog
 
 from starburst.aio import Backoff
-from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus, Observation, SkyError
+from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus, Observation, Presence, SkyError
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.liveness import Liveness, by_cloud
 from starburst.clouds.sky.machines.machine import RentedMachine
@@ -99,6 +99,11 @@ class LivenessWatch:
     ) -> None:
         """Act on how a machine stands."""
         liveness = await self._observer.judge(machine, seen, listed)
+        if liveness is Liveness.GONE and seen is None:
+            # By its labels its cloud may still find it, and say when it ended: the bill is until then.
+            found = await self._observer.instances_of(machine)
+            if any(one.presence is Presence.RUNNING for one in found):
+                liveness = Liveness.LIVES
         if not machine.takes_runs:  # its end was requested meanwhile
             return
         if liveness is Liveness.GONE and machine.entry.nodes > 1:

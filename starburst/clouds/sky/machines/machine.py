@@ -232,6 +232,10 @@ class RentedMachine:
             entry.halted_at = None
         elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
             halted_at = self.since_asked(max(ended))
+            if begun and entry.launched_at is not None:  # seconds of one clock, for ours may be off
+                pace = self.context.clock.pace
+                lasted_s = pace.scheduler_time(max(ended)) - pace.scheduler_time(min(begun))
+                halted_at = entry.launched_at + lasted_s
             entry.halted_at = halted_at if entry.halted_at is None else min(entry.halted_at, halted_at)
 
     # --- its end -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -148,13 +149,19 @@ def _read_run(body: dict[str, Any]) -> RunEntry:
     """
     exits = [exit_of(rank["exit"]) for rank in body["ranks"]]
     bare = [{**rank, "exit": None} for rank in body["ranks"]]
-    entry = TypeAdapter(RunEntry).validate_json(json.dumps({**body, "ranks": bare}), strict=True)
+    entry = _adapter().validate_json(json.dumps({**body, "ranks": bare}), strict=True)
     for rank, exit_ in zip(entry.ranks, exits, strict=True):
         rank.exit = exit_
     if entry.stop is not None:
         verdict(entry.key, [None], entry.stop)
     entry.ended()
     return entry
+
+
+@cache
+def _adapter() -> TypeAdapter[RunEntry]:
+    """Made once: making it takes longer than reading a hundred entries."""
+    return TypeAdapter(RunEntry)
 
 
 def _replacement(job: str, attempt: int, body: Any, now: float) -> RunEntry:

@@ -25,6 +25,9 @@ SITE_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+#: What a container runtime says that gave up on a start, or whose sandbox died meanwhile; whatever else keeps
+#: a container from starting (StartError) is its command's or image's fault.
+GAVE_UP = ("context canceled", "context deadline exceeded", "namespace path: lstat /proc/")
 #: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.SUSPENDED)
 DELETED = "it was deleted in the cluster"
@@ -174,7 +177,8 @@ def _words(pod: PodView) -> str:
 
 def _was_taken(pod: PodView) -> bool:
     """Whether a pod failed for a reason of the site."""
-    by_site = pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
+    gave_up = pod.reason == "StartError" and any(words in pod.message for words in GAVE_UP)
+    by_site = gave_up or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
     return by_site or pod.deleting or bool(pod.disruption)
 
 

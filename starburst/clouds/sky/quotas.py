@@ -1,0 +1,115 @@
+"""AWS's quotas of the account: how many vCPUs of a kind of machine it may have in a region at a time.
+
+AWS is asked read-only (`servicequotas:ListServiceQuotas`), with the credentials where Starburst runs. What it
+does not tell bounds nothing. Which quota counts for an instance type is in a catalog of SkyPilot's. Other
+clouds tell no quotas in such a form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import structlog
+
+from starburst.clouds.sky.access.sdk import load
+from starburst.clouds.sky.offers import OfferName
+from starburst.domain.cloud import Offer
+
+log = structlog.get_logger()
+
+#: Wall seconds for AWS to accept a connection and to answer, and how often one call is tried.
+CONNECT_S, READ_S, TRIES = 3, 10, 2
+#: Regions that are asked at a time.
+AT_A_TIME = 8
+
+#: vCPUs by quota code in one region; a code that is missing is unknown.
+RegionQuotas: TypeAlias = "Mapping[str, float]"
+#: The code of the quota that counts for an instance type, on spot machines or not; None if unknown.
+QuotaCode: TypeAlias = "Callable[[str, bool], str | None]"
+
+
+class AwsQuotas:
+    """The quotas, asked at each reading of the offers; while AWS does not answer, the last ones count."""
+
+    def __init__(
+        self, ask: Callable[[str], RegionQuotas] | None = None, code: QuotaCode | None = None
+    ) -> None:
+        self._ask = ask or ask_region
+        self._code = code or code_of
+        self._known: dict[str, RegionQuotas] = {}
+        self._told = ""
+
+    def applied(self, offers: Iterable[Offer]) -> list[Offer]:
+        """The offers, `barred` where a quota is smaller than one machine. Blocks while AWS is asked."""
+        found = list(offers)
+        self._refresh(sorted({offer.region for offer in found if offer.cloud == "aws"}))
+        return [replace(offer, barred=why) if (why := self._lack(offer)) else offer for offer in found]
+
+    def _refresh(self, regions: list[str]) -> None:
+        if not regions:
+            return
+        with ThreadPoolExecutor(AT_A_TIME, "quotas") as pool:
+            troubles = sorted(filter(None, pool.map(self._learn, regions)))
+        if troubles and troubles[0] != self._told:
+            log.warning("quotas-unknown", cloud="aws", regions=len(troubles), error=troubles[0])
+        self._told = troubles[0] if troubles else ""
+
+    def _learn(self, region: str) -> str:
+        """Ask for one region's quotas; why they are not known, or ""."""
+        try:
+            self._known[region] = self._ask(region)
+        except Exception as error:  # boto3's, the network's, or of missing credentials
+            return f"{region}: {' '.join(str(error).split()) or type(error).__name__}"
+        return ""
+
+    def _lack(self, offer: Offer) -> str:
+        """Why the account cannot rent a machine of this offer; "" if it can, or if that is unknown."""
+        quotas = self._known.get(offer.region) if offer.cloud == "aws" else None
+        if not quotas:
+            return ""
+        code = self._code(OfferName.parse(offer.name).instance_type, offer.spot)
+        quota = quotas.get(code or "")
+        if quota is None or offer.resources.cpus <= quota:
+            return ""
+        kind = "spot" if offer.spot else "on-demand"
+        return (
+            f"{offer.name} has {offer.resources.cpus:g} vCPUs, and AWS lets this account have {quota:g} "
+            f"of such {kind} machines in {offer.region} (quota {code})"
+        )
+
+
+def code_of(instance_type: str, spot: bool) -> str | None:
+    """The quota's code in SkyPilot's catalog; None if it has none, or reservations stand in for quotas."""
+    load()
+    from sky.catalog import aws_catalog  # noqa: PLC0415 - an extra, and slow to import
+    from sky.clouds.utils import aws_utils  # noqa: PLC0415
+
+    if aws_utils.use_reservations():
+        return None
+    code = aws_catalog.get_quota_code(instance_type, spot)
+    return code if isinstance(code, str) else None
+
+
+def ask_region(region: str) -> RegionQuotas:
+    """The account's quotas of EC2 in a region.
+
+    Raises:
+        Exception: as of boto3.
+    """
+    load()
+    from sky.adaptors import aws  # noqa: PLC0415 - an extra, and slow to import
+
+    limits: Any = {"connect_timeout": CONNECT_S, "read_timeout": READ_S, "total_max_attempts": TRIES}
+    client = aws.client("service-quotas", region_name=region, **limits)
+    return dict(_values(client.get_paginator("list_service_quotas").paginate(ServiceCode="ec2")))
+
+
+def _values(pages: Iterable[Any]) -> Iterator[tuple[str, float]]:
+    for page in pages:
+        for quota in page.get("Quotas", ()):
+            with suppress(KeyError, TypeError, ValueError):
+                yield str(quota["QuotaCode"]), float(quota["Value"])

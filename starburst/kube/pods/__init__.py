@@ -1,0 +1,1 @@
+"""Reading pods: what they take, and how they ended."""

@@ -1,0 +1,70 @@
+"""Offers above a quota of the account are barred; what AWS does not tell bars nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from starburst.clouds.sky import quotas as module
+from starburst.clouds.sky.quotas import AwsQuotas
+from starburst.domain.cloud import Offer
+from starburst.domain.resources import Resources
+
+CODES = {("p3.8xlarge", False): "L-P", ("p3.8xlarge", True): "L-P-SPOT"}
+
+
+def an_offer(spot: bool = False, region: str = "us-east-1", cloud: str = "aws") -> Offer:
+    name = f"{cloud}/{region}/p3.8xlarge{'/spot' if spot else ''}"
+    return Offer(name, Resources.of(4, 32, 244, "V100"), None, region, spot, cloud=cloud)
+
+
+def barred(told: Mapping[str, float], offer: Offer) -> str:
+    (found,) = AwsQuotas(lambda _region: told, lambda kind, spot: CODES.get((kind, spot))).applied([offer])
+    return found.barred
+
+
+@pytest.mark.parametrize(
+    ("told", "offer", "is_barred"),
+    [
+        ({"L-P": 0}, an_offer(), True),
+        ({"L-P": 31}, an_offer(), True),
+        ({"L-P": 32}, an_offer(), False),
+        ({"L-P": 0, "L-P-SPOT": 64}, an_offer(spot=True), False),
+        ({"L-P": 0}, an_offer(spot=True), False),
+        ({"L-P": 0}, an_offer(cloud="gcp"), False),
+        ({}, an_offer(), False),
+    ],
+)
+def test_an_offer_is_barred_if_one_machine_is_above_its_quota(
+    told: dict[str, float], offer: Offer, is_barred: bool
+) -> None:
+    assert bool(barred(told, offer)) == is_barred
+
+
+def test_why_is_said_with_the_numbers_and_the_quotas_code() -> None:
+    assert barred({"L-P": 8}, an_offer()) == (
+        "aws/us-east-1/p3.8xlarge has 32 vCPUs, and AWS lets this account have 8 of such on-demand machines "
+        "in us-east-1 (quota L-P)"
+    )
+
+
+def test_each_region_is_asked_once_a_reading_and_the_last_answer_counts_while_there_is_none() -> None:
+    asked: list[str] = []
+
+    def ask(region: str) -> dict[str, float]:
+        asked.append(region)
+        if region == "us-west-2" or len(asked) > 2:
+            raise ConnectionError("no route to host")
+        return {"L-P": 0}
+
+    quotas = AwsQuotas(ask, lambda kind, spot: CODES.get((kind, spot)))
+    offers = [an_offer(), an_offer(spot=True), an_offer(region="us-west-2")]
+    assert [bool(offer.barred) for offer in quotas.applied(offers)] == [True, False, False]
+    assert sorted(asked) == ["us-east-1", "us-west-2"]
+    assert [bool(offer.barred) for offer in quotas.applied(offers)] == [True, False, False]
+
+
+def test_pages_of_aws_are_read_and_what_is_malformed_in_them_is_unknown() -> None:
+    pages = [{"Quotas": [{"QuotaCode": "L-1", "Value": 8.0}, {"QuotaCode": "L-2"}]}, {}, {"Quotas": [{}]}]
+    assert dict(module._values(pages)) == {"L-1": 8.0}

@@ -1,0 +1,1 @@
+"""What goes wrong: one file per subject, one small function or line per fault."""

@@ -1,0 +1,26 @@
+"""Calls that fail before or after they took effect, and streams that break."""
+
+from tests.storm.weather import chance
+
+chance("api-refuses", 0.02, "the API server answers 500")
+chance("api-throttles", 0.02, "the API server answers 429")
+chance("api-not-reached", 0.02, "no connection to the API server: nothing happened")
+chance("api-cut-before", 0.02, "a write of which no answer comes, and that was not carried out")
+chance("api-answer-lost", 0.03, "a write that was carried out, and of which no answer comes")
+chance("api-never-answers", 0.005, "a call that is never answered")
+chance("api-slow", 0.05, "an answer that takes seconds")
+chance("watch-expired", 0.05, "a watch is told 410: list again")
+chance("watch-cut", 0.03, "the stream of a watch breaks")
+chance("watch-late", 0.05, "events of a watch come up to a minute late")
+chance("sky-cut-before", 0.03, "SkyPilot's API server is not reached")
+chance("sky-answer-lost", 0.03, "SkyPilot does what it is asked, and its answer is lost")
+chance("sky-fails", 0.01, "SkyPilot has an internal error")
+chance("sky-late", 0.03, "SkyPilot answers up to 40 s late")
+chance("wait-cut", 0.05, "the stream of a SkyPilot request breaks")
+chance("listing-empty", 0.02, "SkyPilot lists nothing")
+chance("listing-short", 0.02, "SkyPilot's listing lacks one cluster")
+chance("cloud-throttles", 0.05, "the cloud's own API throttles")
+chance("report-doubled", 0.05, "a site reports again what it reported, up to two hours later")
+chance("ssh-cut-before", 0.03, "ssh breaks before the exchange")
+chance("ssh-answer-lost", 0.03, "ssh breaks after the exchange took effect")
+chance("ssh-late", 0.03, "a machine answers up to 25 s late")

@@ -1,0 +1,81 @@
+"""The scheduler dies, its disk fails, its clock is wrong, its config is another one after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.storm.loop import of_life
+from tests.storm.scenery import drawn_config
+from tests.storm.weather import chance, every
+
+if TYPE_CHECKING:
+    from tests.storm.run import Storm
+
+chance("crash-before-commit", 0.01, "killed before a step is committed")
+chance("crash-after-commit", 0.01, "killed after a step is committed, before its actions begin")
+chance("crash-before-done", 0.02, "killed after an action, before it is marked as done")
+chance("crash-after-done", 0.02, "killed after an action is marked as done")
+chance("crash-before-call", 0.01, "killed before a call that changes something")
+chance("crash-after-call", 0.01, "killed after such a call took effect, before its answer")
+chance("disk-full", 0.003, "a write of the store finds the disk full")
+chance("disk-error", 0.003, "a write of the store meets an I/O error")
+chance("store-locked", 0.003, "another writer holds the store")
+chance("fsync-fails", 0.005, "a commit fails")
+
+
+@every("killed", 3.0, "the scheduler is killed at any moment")
+async def killed(storm: Storm) -> bool:
+    """It comes back by itself."""
+    if not storm.process.is_up:
+        return False
+    storm.process.kill()
+    return True
+
+
+@every("killed-in-a-row", 8.0, "the scheduler is killed again and again, seconds after its start")
+async def killed_in_a_row(storm: Storm) -> bool:
+    """As on a machine that runs out of memory."""
+    draw = storm.weather.draw("killed-in-a-row")
+    for _ in range(draw.randint(2, 5)):
+        storm.process.kill()
+        storm.process.start()
+        await asyncio.sleep(draw.uniform(0.01, 20.0))
+    return True
+
+
+@every("config-changed", 8.0, "the scheduler is started anew with another policy, other caps")
+async def config_changed(storm: Storm) -> bool:
+    """Its cluster and its cloud stay."""
+    draw = storm.weather.draw("config-changed")
+    storm.process.kill()
+    storm.process.config = drawn_config(draw.randrange(10**6))
+    storm.process.start()
+    return True
+
+
+@every("clock-wrong", 8.0, "the machine's clock is up to an hour off, and set right later")
+async def clock_wrong(storm: Storm) -> bool:
+    """Who is started meanwhile believes it."""
+    draw = storm.weather.draw("clock-wrong")
+    storm.clock.off_s = draw.choice((-3600.0, -300.0, -5.0, 5.0, 300.0, 3600.0))
+    if draw.random() < 0.5:
+        storm.process.kill()
+        storm.process.start()
+    await asyncio.sleep(draw.uniform(60, 3600))
+    storm.clock.off_s = 0.0
+    return True
+
+
+@every("hint-storm", 6.0, "hints come by the hundred")
+async def hint_storm(storm: Storm) -> bool:
+    """From heartbeats on the bus."""
+    controller = storm.process.controller
+    if not storm.process.is_up or controller is None:
+        return False
+    for _ in range(200):
+        of_life(storm.process.lives, controller.cloud.nudge)
+        await asyncio.sleep(0.05)
+        if not storm.process.is_up:
+            break
+    return True

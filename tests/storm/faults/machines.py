@@ -1,0 +1,132 @@
+"""Rented machines that do not come, go, are cut off or lie."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.storm.model.cloud import offers
+from tests.storm.weather import chance, every
+
+if TYPE_CHECKING:
+    from tests.clouds.sky.fake_vm import Vm
+    from tests.storm.run import Storm
+
+chance("sold-out", 0.1, "the cloud has no such machine")
+chance("never-up", 0.05, "a machine is rented and never comes up")
+chance("dies-in-boot", 0.05, "a machine dies while it boots")
+chance("setup-fails", 0.05, "a machine is up and billed, and its setup failed")
+chance("launch-lies", 0.03, "a launch reports an error although the machine is up")
+chance("dearer", 0.1, "a machine costs more than its offer said")
+chance("answers-nonsense", 0.02, "a machine's agent answers something else")
+chance("down-fails", 0.1, "SkyPilot cannot take a machine down")
+chance("down-lies", 0.1, "SkyPilot says that a machine is down, and it is not")
+
+
+def some(storm: Storm, fault: str, *, spot: bool = False) -> Vm | None:
+    """A machine that is up."""
+    vms = [vm for vm in storm.cloud.alive() if vm.spot or not spot]
+    return storm.weather.draw(fault).choice(vms) if vms else None
+
+
+@every("spot-taken", 1.0, "the cloud takes a spot machine away, also one of several of a gang")
+async def spot_taken(storm: Storm) -> bool:
+    """Without notice."""
+    vm = some(storm, "spot-taken", spot=True)
+    if vm is None:
+        return False
+    storm.cloud.end_vm(vm)
+    return True
+
+
+@every("ended-by-hand", 4.0, "somebody ends a machine in the console")
+async def ended_by_hand(storm: Storm) -> bool:
+    """Any machine."""
+    vm = some(storm, "ended-by-hand")
+    if vm is None:
+        return False
+    storm.cloud.end_vm(vm)
+    return True
+
+
+@every("cut-off", 2.0, "a machine is cut off the network, for less and for more than the grace")
+async def cut_off(storm: Storm) -> bool:
+    """It works on."""
+    vm = some(storm, "cut-off")
+    if vm is None:
+        return False
+    vm.plugged = False
+    await asyncio.sleep(storm.weather.draw("cut-off").choice((20.0, 200.0, 1000.0, 4000.0)))
+    vm.plugged = True
+    return True
+
+
+@every("refuses-work", 6.0, "a machine answers and starts nothing for a while")
+async def refuses_work(storm: Storm) -> bool:
+    """As with a full disk."""
+    vm = some(storm, "refuses-work")
+    if vm is None:
+        return False
+    vm.refuses = "no space left on device"
+    await asyncio.sleep(storm.weather.draw("refuses-work").choice((30.0, 600.0)))
+    vm.refuses = ""
+    return True
+
+
+@every("sky-away", 4.0, "SkyPilot's API server is down")
+async def sky_away(storm: Storm) -> bool:
+    """Its requests go on."""
+    storm.cloud.server_up = False
+    await asyncio.sleep(storm.weather.draw("sky-away").choice((20.0, 600.0, 3 * 3600.0)))
+    storm.cloud.server_up = True
+    return True
+
+
+@every("cloud-away", 6.0, "the cloud's own API answers nothing")
+async def cloud_away(storm: Storm) -> bool:
+    """Machines go on."""
+    storm.cloud.cloud_up = False
+    await asyncio.sleep(storm.weather.draw("cloud-away").choice((20.0, 600.0, 3600.0)))
+    storm.cloud.cloud_up = True
+    return True
+
+
+@every("stopped-by-hand", 8.0, "somebody stops a machine in the console: its disk is kept")
+async def stopped_by_hand(storm: Storm) -> bool:
+    """What ran there is dead."""
+    vm = some(storm, "stopped-by-hand")
+    if vm is None or vm.stopped_at is not None:
+        return False
+    storm.cloud.settle()
+    storm.cloud.stop(vm)
+    storm.cloud.settle()
+    return True
+
+
+@every("sky-forgets", 12.0, "SkyPilot's database is lost: it lists nothing that there was")
+async def sky_forgets(storm: Storm) -> bool:
+    """The instances go on."""
+    if not storm.cloud.clusters_known:
+        return False
+    storm.cloud.lose_state()
+    return True
+
+
+@every("tags-lost", 12.0, "the tags of an instance are removed: SkyPilot does not find it")
+async def tags_lost(storm: Storm) -> bool:
+    """It goes on."""
+    vm = some(storm, "tags-lost")
+    if vm is None:
+        return False
+    vm.tagged = False
+    return True
+
+
+@every("offers-gone", 8.0, "half of the offers are withdrawn for hours")
+async def offers_gone(storm: Storm) -> bool:
+    """They are read every hour."""
+    draw = storm.weather.draw("offers-gone")
+    storm.cloud.withdrawn = set(draw.sample([offer.name for offer in offers()], 3))
+    await asyncio.sleep(draw.uniform(1800, 3 * 3600))
+    storm.cloud.withdrawn = set()
+    return True

@@ -1,0 +1,135 @@
+"""An event loop in virtual time whose lives can be killed between any two callbacks, as a process can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from random import Random
+from typing import Any, TypeVar
+
+from bench.virtual import VirtualLoop
+
+T = TypeVar("T")
+
+#: Number of the scheduler process that a callback belongs to; 0 is the world around it.
+LIFE: ContextVar[int] = ContextVar("life", default=0)
+#: Longest time between the end of a call in a thread and its result in the loop, virtual seconds.
+THREAD_S = 0.02
+#: How often tasks are asked to end: cleanup that awaits something takes more than once.
+ROUNDS = 20
+
+
+class KilledError(BaseException):
+    """The process ended in the middle of a call that was made in a thread."""
+
+
+class StormLoop(VirtualLoop):
+    """Calls in threads are made at once and answered a little later, in order."""
+
+    def __init__(self, start: float, seed: int) -> None:
+        self._dead: set[int] = set()
+        #: What the dead would have done next, and what they wait for.
+        self._undone: list[tuple[Any, Any, Context]] = []
+        self._unanswered: list[asyncio.Future[Any]] = []
+        self._draw = Random(f"{seed}/threads")
+        self._answered_at = start
+        super().__init__(start)
+
+    def kill(self, life: int) -> None:
+        """Nothing of this life happens any more; its `finally` blocks do not run either."""
+        self._dead.add(life)
+        for handle in self._ready:
+            if handle._context.get(LIFE) == life and not handle.cancelled():
+                self._undone.append((handle._callback, handle._args, handle._context))
+                handle.cancel()
+        for timer in self._scheduled:
+            if timer._context.get(LIFE) == life:
+                timer.cancel()
+
+    async def may_die(self, strikes: Callable[[], bool]) -> None:
+        """The process of the caller dies here if `strikes`; then this never returns."""
+        life = LIFE.get()
+        if life and strikes():
+            self.kill(life)
+            await self.create_future()
+
+    def is_dead(self, life: int) -> bool:
+        """Whether it was killed."""
+        return life in self._dead
+
+    def bury(self) -> None:
+        """After the verdict: all tasks end, also those of the dead, with their `finally` blocks."""
+        self._dead.clear()
+        for future in self._unanswered:
+            future.cancel()
+        for callback, args, context in self._undone:
+            self.call_soon(callback, *args, context=context)
+        for _ in range(ROUNDS):
+            left = asyncio.all_tasks(self)
+            for task in left:
+                task.cancel()
+            self.run_until_complete(asyncio.sleep(1.0))
+            if not left:
+                break
+        self.run_until_complete(self.shutdown_asyncgens())
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+        """As asyncio's, except for the dead."""
+        if self._is_of_dead(context):
+            handle = asyncio.Handle(callback, args, self, context)
+            self._undone.append((callback, args, handle._context))
+            handle.cancel()
+            return handle
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's, except for the dead."""
+        timer = super().call_at(when, callback, *args, context=context)
+        if self._is_of_dead(context):
+            timer.cancel()
+        return timer
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Call now, in this thread; the result is there up to THREAD_S later, in the order of the calls."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            settle = _setter(future.set_result, func(*args), future)
+        except KilledError:
+            self._unanswered.append(future)
+            return future
+        except BaseException as error:  # it is raised where the result is awaited
+            settle = _setter(future.set_exception, error, future)
+        self._answered_at = max(self._answered_at, self.now + self._draw.uniform(0, THREAD_S))
+        self.call_at(self._answered_at, settle)
+        return future
+
+    def _is_of_dead(self, context: Context | None) -> bool:
+        if not self._dead:
+            return False
+        life = LIFE.get() if context is None else context.get(LIFE, 0)
+        return life in self._dead
+
+
+def of_life(life: int, call: Callable[[], T]) -> T:
+    """Call with all that it begins belonging to this life."""
+    context = copy_context()
+    context.run(LIFE.set, life)
+    return context.run(call)
+
+
+def of_world(call: Callable[[], T]) -> T:
+    """Call with all that it begins outliving the caller."""
+    return call() if LIFE.get() == 0 else of_life(0, call)
+
+
+def _setter(settle: Callable[[Any], None], value: object, future: asyncio.Future[Any]) -> Callable[[], None]:
+    def answer() -> None:
+        if not future.done():
+            settle(value)
+
+    return answer

@@ -1,0 +1,272 @@
+"""SkyPilot, its cloud and the machines in memory: what is rented, what runs there, what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from starburst.clouds.sky.access.ports import (
+    Access,
+    CapacityError,
+    ClusterStatus,
+    LaunchSpec,
+    SkyError,
+    SkyNotFoundError,
+    SkyUnreachableError,
+)
+from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT
+from starburst.domain.cloud import Offer
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+from tests.app.virtual import wall
+from tests.clouds.sky.fake import SSH_S, FakeSky, Line, Request
+from tests.clouds.sky.fake_vm import Vm
+from tests.storm.loop import StormLoop, of_world
+from tests.storm.model.marks import Marks
+from tests.storm.weather import Weather
+
+T = TypeVar("T")
+
+#: Instance types: GPUs, CPUs, GiB, dollars per hour on demand and spot.
+TYPES = {
+    "p3.2xlarge": (1, 8, 61, "3.06", "0.92"),
+    "p3.8xlarge": (4, 32, 244, "12.24", "3.67"),
+    "m5.2xlarge": (0, 8, 32, "0.384", "0.15"),
+}
+#: Virtual seconds: one call; from a launch to a VM that exists, to one that is up; to end one.
+CALL_S, RENT_S, BOOT_S, DOWN_S = (0.05, 1.5), (3.0, 60.0), (30.0, 240.0), (2.0, 60.0)
+
+
+def offers() -> list[Offer]:
+    """All that there is to rent."""
+    found = []
+    for name, (gpus, cpus, memory, price, spot_price) in TYPES.items():
+        size = Resources.of(gpus, cpus, memory, "V100" if gpus else "")
+        base = f"aws/us-east-1/{name}"
+        found.append(Offer(base, size, Money.of(price), "us-east-1", cloud="aws"))
+        found.append(Offer(f"{base}/spot", size, Money.of(spot_price), "us-east-1", spot=True, cloud="aws"))
+    return found
+
+
+class ModelCloud(FakeSky):
+    """What is so in the cloud; it lives on when a scheduler dies."""
+
+    def __init__(self, root: Path, weather: Weather, marks: Marks, seed: int) -> None:
+        super().__init__(root)
+        self.weather, self.marks = weather, marks
+        self.random = Random(f"{seed}/cloud")
+        marks.settle = self.settle
+        #: Names of offers that are not there now; how much dearer clusters are than offered.
+        self.withdrawn: set[str] = set()
+        self.dearer: dict[str, int] = {}
+        #: What each VM was launched as, by its id.
+        self.specs: dict[str, LaunchSpec] = {}
+        #: Tasks whose begin is marked, and whose end is.
+        self._begun: set[str] = set()
+
+    def begin(self, name: str, cluster: str, work: Coroutine[Any, Any, None]) -> str:
+        """A request goes on whoever dies."""
+        return of_world(lambda: super(ModelCloud, self).begin(name, cluster, work))
+
+    async def do_launch(self, spec: LaunchSpec) -> None:
+        """Rent what was asked for, unless there is one of that name."""
+        while any(r.cluster == spec.cluster and r is not self._mine() for r in self._launches()):
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(self.random.uniform(*RENT_S))
+        if self.alive(spec.cluster):
+            return
+        weather = self.weather
+        if weather.strikes("sold-out", spec.cluster):
+            raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
+        self.clusters_known[spec.cluster] = spec
+        if weather.strikes("dearer", spec.cluster):
+            self.dearer[spec.cluster] = 2
+        made = [self._make(spec, node) for node in range(spec.nodes)]
+        await asyncio.sleep(self.random.uniform(*BOOT_S))
+        if weather.strikes("never-up", spec.cluster):
+            await asyncio.sleep(4 * 3600)
+            raise SkyError(f"{spec.cluster}: gave up")
+        if weather.strikes("dies-in-boot", spec.cluster):
+            made[-1].ended_at = wall()
+            raise SkyError(f"{spec.cluster}: the machine went away")
+        if weather.strikes("setup-fails", spec.cluster):
+            raise SkyError(f"{spec.cluster}: setup failed")
+        if weather.strikes("launch-lies", spec.cluster):
+            raise SkyError(f"{spec.cluster}: an error although all is up")
+
+    def _make(self, spec: LaunchSpec, node: int) -> Vm:
+        gpus, id_ = TYPES[spec.instance_type][0], f"i-{len(self.vms)}"
+        vm = Vm(spec.cluster, spec.spot, gpus, wall(), id_, spec.labels, lease_until=wall() + 900, node=node)
+        self.vms.append(vm)
+        self.specs[id_] = spec
+        return vm
+
+    async def do_down(self, cluster: str) -> None:
+        """Take it down, unless that fails or is a lie."""
+        if cluster not in self.clusters_known:
+            raise SkyNotFoundError(cluster)
+        await asyncio.sleep(self.random.uniform(*DOWN_S))
+        if self.weather.strikes("down-fails", cluster):
+            raise SkyError(f"{cluster}: could not be torn down")
+        if self.weather.strikes("down-lies", cluster):
+            return
+        for vm in self.alive(cluster):
+            if vm.tagged:
+                self.end_vm(vm)
+        self.clusters_known.pop(cluster, None)
+
+    def end_vm(self, vm: Vm) -> None:
+        """Its end is now."""
+        self.settle()
+        vm.ended_at = vm.ended_at or wall()
+        self.settle()
+
+    def rate_of(self, vm: Vm, *, listed: bool = False) -> Money:
+        """What an hour of it costs, or was said to cost."""
+        _, _, _, price, spot_price = TYPES[self.specs[vm.id].instance_type]
+        return Money.of(spot_price if vm.spot else price) * (1 if listed else self.dearer.get(vm.cluster, 1))
+
+    def bill_of(self, cluster: str, *, listed: bool = False) -> Money:
+        """What all machines of a name cost: as one, from the first begin to the last end."""
+        vms = [vm for vm in self.vms if vm.cluster == cluster]
+        ends = [at for vm in vms if (at := vm.stopped_at or vm.ended_at) is not None]
+        rate = self.rate_of(vms[0], listed=listed) * self.specs[vms[0].id].nodes
+        return rate.for_seconds(max(ends, default=0.0) - min(vm.made_at for vm in vms))
+
+    # What runs there.
+
+    def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
+        """See `FakeSky`; what begins and ends is marked."""
+        self.settle()
+        answer = super().guest(vm, verb, payload)
+        self.settle()
+        return answer
+
+    def settle(self) -> None:
+        """Mark what began and ended by now."""
+        for vm in self.vms:
+            until = min(at for at in (wall(), vm.ended_at, vm.stopped_at) if at is not None)
+            if vm.ended_at is None and vm.stopped_at is None:
+                vm.settle(until)
+                until = vm.ended_at or vm.stopped_at or until
+            dead = vm.ended_at is not None or vm.stopped_at is not None
+            for name, task in vm.tasks.items():
+                key = f"{vm.id} {name}"
+                if task.began_at is None or (key in self._begun and key not in self.marks.open):
+                    continue
+                if key not in self._begun:
+                    self._begun.add(key)
+                    job, attempt, rank = name.rsplit("/", 2)
+                    self.marks.begins(job, int(attempt), int(rank), key, task.began_at)
+                if task.exit is None and dead:
+                    task.settle(until, vm.lease_until)
+                if task.exit is not None:
+                    code = task.exit["exit_code"]
+                    self.marks.ends(key, task.exit["ended_at"], code)
+                elif dead:
+                    self.marks.ends(key, until, None)
+
+
+class ModelLine(Line):
+    """One scheduler's line to it, on which calls fail."""
+
+    @property
+    def _model(self) -> ModelCloud:
+        assert isinstance(self.sky, ModelCloud)
+        return self.sky
+
+    async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
+        """See `Line`."""
+        model, weather = self._model, self._model.weather
+        await asyncio.sleep(model.random.uniform(*CALL_S))
+        if weather.strikes("ssh-cut-before", f"{verb} {cluster}"):
+            raise SkyUnreachableError(f"{cluster}: connection reset")
+        try:
+            answer = of_world(lambda: model.guest(model.vm(cluster), verb, payload))
+        except SkyUnreachableError:
+            await asyncio.sleep(SSH_S)
+            raise
+        if weather.strikes("ssh-answer-lost", f"{verb} {cluster}"):
+            raise SkyUnreachableError(f"{cluster}: connection reset")
+        if weather.strikes("answers-nonsense", f"{verb} {cluster}"):
+            return weather.draw("answers-nonsense").choice(({}, [], None, {"ranks": 7}, "?"))
+        if weather.strikes("ssh-late", f"{verb} {cluster}"):
+            await asyncio.sleep(weather.draw("ssh-late").uniform(1, 25))
+        return answer
+
+    async def rate(self, status: ClusterStatus) -> Money | None:
+        """See `Line`: of one node."""
+        model = self._model
+        vms = model.alive(status.name)
+        return await self._call("rate", lambda: model.rate_of(vms[0]) if vms else None)
+
+    async def abort(self, request_id: str) -> None:
+        """See `Line`; the request may be forgotten meanwhile."""
+
+        def cancel() -> None:
+            self._request(request_id).done.cancel()
+
+        await self._call("abort", cancel)
+
+    async def finished_at(self, request_id: str) -> float | None:
+        """See `Line`."""
+        return await self._call("finished-at", lambda: self._request(request_id).finished_at)
+
+    def _request(self, request_id: str) -> Request:
+        if request_id not in self.sky.requests:
+            raise SkyNotFoundError(request_id)
+        return self.sky.requests[request_id]
+
+    async def wait(self, request_id: str) -> None:
+        """See `Line`."""
+        if self._model.weather.strikes("wait-cut", request_id):
+            raise SkyUnreachableError("the stream of the request broke")
+        await super().wait(request_id)
+
+    async def clusters(self, *, refresh: Any = ()) -> list[ClusterStatus]:
+        """See `Line`."""
+        found = await super().clusters(refresh=refresh)
+        if not refresh and self._model.weather.strikes("listing-empty"):
+            return []
+        if found and self._model.weather.strikes("listing-short"):
+            return found[:-1]
+        return found
+
+    async def _cloud(self, name: str) -> list[Vm]:
+        weather = self._model.weather
+        if weather.strikes("cloud-throttles", name):
+            await asyncio.sleep(1.0)
+            raise SkyUnreachableError("RequestLimitExceeded")
+        self._model.settle()
+        return await super()._cloud(name)
+
+    async def _call(self, name: str, effect: Callable[[], T]) -> T:
+        model, weather = self._model, self._model.weather
+        await asyncio.sleep(model.random.uniform(*CALL_S))
+        if not model.server_up:
+            raise SkyUnreachableError("the API server is down")
+        if weather.strikes("sky-cut-before", name):
+            raise SkyUnreachableError("connection refused")
+        if weather.strikes("sky-fails", name):
+            raise SkyError("an internal error of SkyPilot")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, StormLoop)
+        writes = name in ("launch", "down", "exec", "abort")
+        if writes:
+            await loop.may_die(lambda: weather.strikes("crash-before-call", name))
+        answer = of_world(effect)
+        if writes:
+            await loop.may_die(lambda: weather.strikes("crash-after-call", name))
+        if weather.strikes("sky-answer-lost", name):
+            raise SkyUnreachableError("connection reset")
+        if weather.strikes("sky-late", name):
+            await asyncio.sleep(weather.draw("sky-late").uniform(1, 40))
+        return answer
+
+
+def is_ours(vm: Vm) -> bool:
+    """Whether it carries labels of a scheduler."""
+    return {CONTROLLER, INTENT} <= {name for name, _ in vm.labels}

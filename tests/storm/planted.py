@@ -1,0 +1,318 @@
+"""Bugs that are planted into the product, each of which a storm must find.
+
+A bug is a change of the text of one function. If that text is not there any more, planting it fails, so
+that the table follows the product.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+from tests.storm.run import Ask, Told, run
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One bug: in this function of the product, `old`, which stands there once, becomes `new`."""
+
+    what: str
+    #: "module:name" or "module:Class.name".
+    where: str
+    old: str
+    new: str
+
+    def function(self) -> FunctionType:
+        """The function that is changed."""
+        module, _, path = self.where.partition(":")
+        found: Any = import_module(module)
+        for name in path.split("."):
+            found = inspect.getattr_static(found, name)
+        found = getattr(found, "fget", found)
+        assert isinstance(found, FunctionType), self.where
+        return found
+
+    def changed(self) -> FunctionType:
+        """The function with its bug.
+
+        Raises:
+            ValueError: the text is not there, or more than once.
+        """
+        function = self.function()
+        source = inspect.getsource(function)
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.where}: {self.old!r} stands there {source.count(self.old)} times")
+        text = textwrap.dedent(source.replace(self.old, self.new))
+        text = "\n".join(line for line in text.splitlines() if not line.startswith("@"))
+        made: dict[str, Any] = {}
+        exec(
+            compile(f"from __future__ import annotations\n{text}", self.where, "exec"),
+            function.__globals__,
+            made,
+        )
+        bad = made[function.__name__]
+        assert isinstance(bad, FunctionType)
+        return bad
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The bug is there until the end of the block, wherever the function was imported."""
+        function, good = self.function(), self.function().__code__
+        function.__code__ = self.changed().__code__
+        try:
+            yield
+        finally:
+            function.__code__ = good
+
+
+def hunted(bug: Planted, asks: Iterable[Ask]) -> Told | None:
+    """The first run in which something was wrong with the bug; None if there is none."""
+    with bug.planted():
+        for ask in asks:
+            told = run(ask)
+            if told.wrong:
+                return told
+    return None
+
+
+_LIFE = "starburst.core.steps.run_lifecycle"
+_MACHINES = "starburst.core.steps.machines"
+_SKY = "starburst.clouds.sky"
+_KUBE = "starburst.clusters.kubernetes"
+
+PLANTED = {
+    "done-before-call": Planted(
+        "an action is marked as done before it is carried out",
+        "starburst.app.daemon.performer:Performer._after",
+        "        error = await self._try(action, TRIES",
+        "        await self._done(action.key)\n        error = await self._try(action, TRIES",
+    ),
+    "stop-is-not-repeated": Planted(
+        "a stop or an end that fails some times is given up",
+        "starburst.app.daemon.performer:Performer._after",
+        "TRIES if isinstance(action, StartRun | LaunchInstance) else None",
+        "1",
+    ),
+    "stale-report-taken": Planted(
+        "a report of an earlier attempt counts for the present one",
+        "starburst.core.state:State.current",
+        "record.attempt != attempt or ",
+        "",
+    ),
+    "no-grace-after-a-cut": Planted(
+        "a machine that does not answer is ended at once",
+        f"{_MACHINES}:fence_at",
+        "+ state.settings.unreachable_s",
+        "+ 1.0",
+    ),
+    "slots-not-given-back": Planted(
+        "the nodes of an ended run stay taken",
+        f"{_LIFE}:run_ended",
+        "        state.give(record, record.slots)",
+        "        pass",
+    ),
+    "reservation-not-given-back": Planted(
+        "the place that is held for a return stays taken when the job ends",
+        f"{_LIFE}:finish",
+        "    state.unreserve(record)\n",
+        "",
+    ),
+    "lease-not-renewed": Planted(
+        "leases of rented machines are not renewed",
+        "starburst.app.daemon.reaper:Reaper._renew",
+        "self._cloud.renew(ids)",
+        "self._cloud.renew([])",
+    ),
+    "reaper-ends-what-is-claimed": Planted(
+        "the reaper ends machines that are in use",
+        "starburst.app.daemon.reaper:ReapRules.fate",
+        "return Fate.CLAIMED",
+        "return Fate.UNCLAIMED",
+    ),
+    "actions-not-stored": Planted(
+        "a step is stored without its actions",
+        "starburst.store.store:Store.commit",
+        "[rows.action(item) for item in asked.values()]",
+        "[]",
+    ),
+    "requests-not-taken": Planted(
+        "a request stays in the store after its step",
+        "starburst.store.store:Store.commit",
+        '[{"taken": seq} for seq in step.request_seqs]',
+        "[]",
+    ),
+    "decisions-not-stored": Planted(
+        "a step is stored without its decisions",
+        "starburst.store.store:Store.commit",
+        "[rows.decision(item) for item in changes.decisions]",
+        "[]",
+    ),
+    "instances-not-stored": Planted(
+        "a step is stored without its machines",
+        "starburst.store.store:Store.commit",
+        "[rows.instance(i) for i in changes.instances.values()]",
+        "[]",
+    ),
+    "bill-until-now": Planted(
+        "a machine is billed until its end is heard of",
+        f"{_SKY}.machines.machine:RentedMachine._over_at",
+        "self.context.clock.now() if known is None else known",
+        "self.context.clock.now()",
+    ),
+    "bill-from-the-login": Planted(
+        "a machine is billed from when it was first listed, whatever its cloud says",
+        f"{_SKY}.machines.machine:RentedMachine.book",
+        "            entry.launched_at = self.since_asked(min(begun))",
+        "            pass",
+    ),
+    "share-not-paid": Planted(
+        "the bill of a machine is not divided among its jobs",
+        f"{_MACHINES}:_close",
+        "record.cloud_micro_usd += share",
+        "record.cloud_micro_usd += 0",
+    ),
+    "idle-machine-kept": Planted(
+        "a machine without jobs is not given back",
+        f"{_LIFE}:_vacate",
+        "if not instance.job_ids and instance.phase in OPEN_PHASES:",
+        "if False:",
+    ),
+    "down-is-believed": Planted(
+        "what SkyPilot says is down counts as gone, whatever its cloud says",
+        f"{_SKY}.machines.teardown:clear",
+        "if await _nothing_left(machine, observer):",
+        "if True:",
+    ),
+    "launch-under-way-forgotten": Planted(
+        "an end does not wait for a launch that is under way",
+        f"{_SKY}.lifecycle:live",
+        "while starting is not None and not starting.done():",
+        "while False:",
+    ),
+    "silence-is-an-end": Planted(
+        "a machine of which nobody says anything counts as gone",
+        f"{_SKY}.machines.liveness:liveness_of",
+        "return Liveness.GONE if surely_over else Liveness.UNKNOWN",
+        "return Liveness.GONE",
+    ),
+    "gang-ends-with-its-first": Planted(
+        "a run of several tasks is over with the first of them",
+        f"{_SKY}.runs.run_table:RunTable.advance",
+        "if all(rank.over for rank in entry.ranks):",
+        "if any(rank.over for rank in entry.ranks):",
+    ),
+    "gang-not-stopped": Planted(
+        "a job that lost one machine of several begins anew while the others work",
+        f"{_MACHINES}:_machine_took",
+        "elif any(slot.where in state.fleet.instances for slot in record.slots):",
+        "elif False:",
+    ),
+    "failed-task-alone": Planted(
+        "a task that fails leaves the others of its gang running",
+        f"{_SKY}.runs.run_table:RunTable.advance",
+        "if any(rank.over and not rank.succeeded for rank in entry.ranks):",
+        "if False:",
+    ),
+    "sky-run-not-journaled": Planted(
+        "runs on rented machines are not written down",
+        f"{_SKY}.runs.run_table:RunTable.save",
+        "save_run(self._context.journal, entry)",
+        "pass",
+    ),
+    "machine-not-journaled": Planted(
+        "rented machines are not written down",
+        f"{_SKY}.machines.machine:RentedMachine.save",
+        "save_machine(self.context.journal, self.entry)",
+        "pass",
+    ),
+    "switch-not-armed": Planted(
+        "the shutdown switch of a machine is not set",
+        f"{_SKY}.machines.machine:RentedMachine.greet",
+        '{"after_s": self.switch_s}',
+        "None",
+    ),
+    "watch-stays-expired": Planted(
+        "a watch that is told 410 does not list again",
+        "starburst.kube.reflector:Reflector.run",
+        '                    self._version = ""\n',
+        "",
+    ),
+    "end-with-live-pods": Planted(
+        "a run on the cluster is over while its pods live",
+        f"{_KUBE}.runs.registry:RunObject.end",
+        "        if self.active:\n            return None\n",
+        "",
+    ),
+    "started-when-created": Planted(
+        "a run on the cluster counts as started without a pod",
+        f"{_KUBE}.runs.registry:RunObject.started",
+        "begun >= max(1, self.view.parallelism)",
+        "True",
+    ),
+    "failure-is-success": Planted(
+        "a command that fails has succeeded",
+        f"{_LIFE}:_exited",
+        "if event.exit_code == 0:",
+        "if event.exit_code is not None:",
+    ),
+    "one-retry-too-many": Planted(
+        "a failed command is tried once more than asked for",
+        f"{_LIFE}:_worth_a_retry",
+        "record.failures < record.job.retries",
+        "record.failures <= record.job.retries",
+    ),
+    "cancel-queues-again": Planted(
+        "a cancelled run queues again",
+        f"{_LIFE}:gone",
+        "if record.stop_why is StopReason.CANCEL:",
+        "if False:",
+    ),
+    "comes-before": Planted(
+        "a job that comes after another does not wait for it",
+        "starburst.core.steps.prerequisites:follow",
+        "            record.awaits += (name,)\n",
+        "",
+    ),
+    "dependants-forgotten": Planted(
+        "the end of a job frees none that come after it",
+        "starburst.core.steps.prerequisites:over",
+        "            state.freed.append(name)",
+        "            pass",
+    ),
+    "hold-ignored": Planted(
+        "a held job runs all the same",
+        "starburst.core.steps.unblocking:hold_requested",
+        "    record.held = True\n",
+        "",
+    ),
+    "cap-ignored": Planted(
+        "what is spent keeps nobody from renting",
+        "starburst.core.steps.budget_enforcement:afford",
+        "if not state.settings.caps:",
+        "if True:",
+    ),
+    "unknown-runs-live-on": Planted(
+        "a run that its site does not know after a restart counts as alive",
+        "starburst.core.scheduler:_synced",
+        "(job_id, attempt) not in event.known",
+        "False",
+    ),
+    "wait-never-ends": Planted(
+        "a wait that is over is not noticed",
+        "starburst.core.steps.admission:expire",
+        "state.deadlines.pop_due(state.now)",
+        "None",
+    ),
+    "start-is-lost": Planted(
+        "a start is announced and not asked for",
+        f"{_LIFE}:start",
+        "    state.do(StartRun(record.job.id, record.attempt, site, slots))\n",
+        "",
+    ),
+}

@@ -1,0 +1,226 @@
+"""One process of the scheduler as `starburst up` builds it; it can be killed at any call and started anew."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+from unittest.mock import patch
+
+from sqlalchemy import event
+
+from starburst.app.config import Config
+from starburst.app.config.home import Home
+from starburst.app.daemon.controller import Controller
+from starburst.app.wiring.build import build
+from starburst.clouds.sky.cloud import SkyCloud
+from starburst.clouds.sky.context import SkyContext, SkySettings
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.runs.inputs import RunInputs
+from starburst.core.model.events import (
+    Event,
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    RunEnded,
+    RunStarted,
+)
+from starburst.domain.cloud import Offer
+from starburst.store.errors import UnusableError
+from starburst.store.store import Step, Store
+from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
+from tests.storm.model.cloud import ModelCloud, ModelLine, offers
+from tests.storm.model.cluster import ModelApi, ModelCluster
+from tests.storm.weather import Weather
+
+#: Reports that a site may repeat.
+TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
+#: Failures after which a run is broken off.
+HOPELESS = 3
+#: Errors of SQLite by fault.
+DISK = {
+    "disk-full": "database or disk is full",
+    "disk-error": "disk I/O error",
+    "store-locked": "database is locked",
+}
+
+
+class StormStore(Store):
+    """The store of one process: its disk fails, and the process dies beside a commit."""
+
+    process: SchedulerProcess
+
+    def join(self, process: SchedulerProcess) -> None:
+        """From now on this is the store of a process."""
+        self.process = process
+        event.listen(self._engine, "do_execute", self._fails)
+        commit = self._engine.dialect.do_commit
+
+        def do_commit(connection: Any) -> None:
+            if process.weather.strikes("fsync-fails"):
+                raise sqlite3.OperationalError("disk I/O error")
+            commit(connection)
+
+        self._engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
+
+    def _fails(self, _cursor: Any, statement: str, _parameters: Any, _context: Any) -> None:
+        if statement.startswith(("INSERT", "UPDATE", "DELETE")):
+            for name, said in DISK.items():
+                if self.process.weather.strikes(name):
+                    raise sqlite3.OperationalError(said)
+
+    def commit(self, step: Step) -> None:
+        """See `Store`."""
+        self.process.may_die("crash-before-commit")
+        super().commit(step)
+        self.process.committed(step)
+        self.process.may_die("crash-after-commit")
+
+    def action_done(self, key: str, now: float) -> None:
+        """See `Store`."""
+        self.process.may_die("crash-before-done", key)
+        super().action_done(key, now)
+        self.process.may_die("crash-after-done", key)
+
+
+class StormController(Controller):
+    """Its sites say some things twice, the second time long after."""
+
+    weather: Weather
+
+    def _report(self, event: Event) -> None:
+        super()._report(event)
+        if isinstance(event, TWICE) and self.weather.strikes("report-doubled", type(event).__name__):
+            later_s = self.weather.draw("report-doubled").uniform(0.0, 7200.0)
+            asyncio.get_running_loop().call_later(later_s, super()._report, event)
+
+
+class SchedulerProcess:
+    """Lives of one scheduler on one home. What ends a life but a kill is noted in `failures`."""
+
+    def __init__(
+        self, loop: StormLoop, home: Home, config: Config, cluster: ModelCluster, cloud: ModelCloud
+    ) -> None:
+        self._loop = loop
+        self.home, self.config = home, config
+        self._cluster, self._cloud = cluster, cloud
+        self.weather: Weather = cluster.weather
+        self.lives = 0
+        self.failures: list[str] = []
+        #: Done when it has failed so often that nothing more can come of the run.
+        self.hopeless: asyncio.Future[None] = loop.create_future()
+        #: Told of each step that was stored.
+        self.heard: Callable[[Step], None] = lambda _step: None
+        self.controller: Controller | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stores: list[Store] = []
+        #: What the dead hold: collected now it would run their `finally` blocks.
+        self._graves: list[object] = []
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self._task is not None and not self._task.done() and not self._loop.is_dead(self.lives)
+
+    def start(self) -> None:
+        """A new life."""
+        self.lives += 1
+        self._task = of_life(self.lives, lambda: self._loop.create_task(self._live()))
+
+    def kill(self) -> None:
+        """SIGKILL, or the machine's power."""
+        self._loop.kill(self.lives)
+        self._graves += [self._task, *asyncio.all_tasks(self._loop)]
+        stores, self._stores = self._stores, []
+        for store in stores:
+            store._readers.dispose()
+            store._engine.dispose()
+        self._graves += stores
+
+    def may_die(self, fault: str, subject: str = "") -> None:
+        """Die here, if that is drawn.
+
+        Raises:
+            KilledError: it is dead.
+        """
+        if LIFE.get() == self.lives and self.weather.strikes(fault, subject):
+            self._loop.kill(self.lives)
+            raise KilledError
+
+    def committed(self, step: Step) -> None:
+        """A step is stored."""
+        self.heard(step)
+
+    async def _live(self) -> None:
+        try:
+            store = StormStore.open(self.home.database, 1000)
+            assert isinstance(store, StormStore)
+            self._stores.append(store)
+            store.join(self)
+            try:
+                self.controller = controller = build(self.home, self.config, store)
+            except UnusableError:  # `up` says so and ends; it is started again
+                return
+            await controller.run(asyncio.Event())
+        except Exception as error:  # whatever it is: up would have ended
+            where = "; ".join(
+                f"{Path(at.filename).name}:{at.lineno}" for at in extract_tb(error.__traceback__)[-4:]
+            )
+            self.failures.append(f"the scheduler ended by itself: {error!r} at {where}"[:2000])
+            if len(self.failures) >= HOPELESS and not self.hopeless.done():
+                self.hopeless.set_result(None)
+
+    @contextmanager
+    def models(self) -> Iterator[None]:
+        """Until the end of the block, what is built is connected to the cluster and the cloud of the run."""
+
+        async def price_list() -> list[Offer]:
+            return [offer for offer in offers() if offer.name not in self._cloud.withdrawn]
+
+        async def connect(_config: object) -> ModelApi:
+            return ModelApi(self._cluster)
+
+        def sky_cloud(config: Any, home: Home, checkpoints: Path, **more: Any) -> SkyCloud:
+            line = ModelLine(self._cloud)
+            settings = SkySettings(
+                owner="starburst",
+                controller=more["controller"],
+                logs=home.cloud / "runs",
+                checkpoints=checkpoints,
+                lease_s=config.lease,
+                idle_minutes=config.idle_minutes,
+                launch_limit_s=config.launch_limit,
+                max_log=more["max_log"],
+            )
+            (home.cloud / "sky").mkdir(parents=True, exist_ok=True)
+            journal = FileJournal(home.cloud / "sky" / "notes")
+            inputs = RunInputs(None, more["inputs"].stores)
+            return SkyCloud(
+                SkyContext(line, line, line, journal, more["clock"], settings, inputs), price_list
+            )
+
+        outer = self
+
+        class Tracked(Store):
+            @classmethod
+            def open(cls, where: Any, busy_ms: int | None = None) -> Store:
+                store = Store.open(where, busy_ms)
+                outer._stores.append(store)
+                return store
+
+        class Doubting(StormController):
+            weather = outer.weather
+
+        with ExitStack() as stack:
+            for name, value in (
+                ("starburst.app.wiring.build.connect", connect),
+                ("starburst.app.wiring.sky.sky_cloud", sky_cloud),
+                ("starburst.app.wiring.build.Store", Tracked),
+                ("starburst.app.wiring.build.Controller", Doubting),
+            ):
+                stack.enter_context(patch(name, value))
+            yield

@@ -1,0 +1,193 @@
+"""One run of one seed: a world, a scheduler in it, faults, and at the end the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
+from starburst.app.config.home import Home
+from starburst.store.store import Step, Store
+from tests.storm.faults import calls, crashes, machines, nodes  # noqa: F401 - they declare themselves
+from tests.storm.loop import StormLoop
+from tests.storm.model.cloud import ModelCloud
+from tests.storm.model.cluster import ModelCluster
+from tests.storm.model.marks import Marks
+from tests.storm.process import SchedulerProcess
+from tests.storm.sandbox import START, Clock, new_store, sandbox
+from tests.storm.scenery import drawn_config, drawn_nodes
+from tests.storm.users import Users
+from tests.storm.verdict import Verdict
+from tests.storm.weather import FAULTS, Weather
+
+DAY_S = 86_400.0
+#: Once nothing goes wrong any more all is over within this, virtual seconds: a window of a cap and its jobs.
+CALM_S = 2 * DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What to run. `faults`: only these; None draws which."""
+
+    seed: int
+    jobs: int = 60
+    days: float = 1.0
+    faults: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class Told:
+    """What came of it."""
+
+    ask: Ask
+    wrong: list[str]
+    counts: Counter[str]
+    #: Of everything that was stored, and struck, in order.
+    digest: str
+    story: list[tuple[float, str]]
+    virtual_s: float
+    cpu_s: float
+    lives: int
+    on: list[str] = field(default_factory=list)
+
+
+class Storm:
+    """The world of one run; faults act on it."""
+
+    def __init__(self, ask: Ask, loop: StormLoop, clock: Clock, root: Path) -> None:
+        self.ask, self.loop, self.clock = ask, loop, clock
+        self.draw = Random(f"{ask.seed}/world")
+        self.weather = Weather(ask.seed, ask.faults, loop.time)
+        self.marks = Marks()
+        self.cluster = ModelCluster(self.weather, self.marks, ask.seed)
+        self.cloud = ModelCloud(root / "machines", self.weather, self.marks, ask.seed)
+        self.nodes = drawn_nodes(ask.seed)
+        home = Home(root / "home")
+        home.make()
+        new_store(home.database, Random(f"{ask.seed}/controller").randbytes(4).hex())
+        config = drawn_config(ask.seed)
+        self.process = SchedulerProcess(loop, home, config, self.cluster, self.cloud)
+        self.process.heard = self._heard
+        self.users = Users(ask.seed, ask.jobs, 0.7 * ask.days * DAY_S, self.cluster, max(self.nodes.values()))
+        self.verdict = Verdict(self)
+        self.story: list[tuple[float, str]] = []
+        self._digest = hashlib.sha256()
+
+    async def run(self) -> None:
+        """From the first job to the last bill."""
+        for name, gpus in self.nodes.items():
+            self.cluster.add_node(name, gpus)
+        self.cluster.begin()
+        with self.process.models(), Store.open(self.process.home.database) as asked:
+            self.process.start()
+            await asyncio.sleep(5.0)
+            winds = [
+                asyncio.create_task(self.weather.blow(self, name))
+                for name in sorted(self.weather.on)
+                if FAULTS[name].act is not None
+            ]
+            winds += [asyncio.create_task(self._keep_up()), asyncio.create_task(self._watch_bills())]
+            days = asyncio.create_task(self._days(asked))
+            await asyncio.wait([days, self.process.hopeless], return_when=asyncio.FIRST_COMPLETED)
+            for task in [*winds, days]:
+                task.cancel()
+            if days.done() and not days.cancelled():
+                days.result()
+        self.process.kill()
+        self.verdict.at_the_end()
+
+    async def _days(self, asked: Store) -> None:
+        wishing = asyncio.create_task(self.users.meddle(asked))
+        try:
+            handing_in = asyncio.create_task(self.users.submit(asked))
+            await asyncio.sleep(self.ask.days * DAY_S)
+            await handing_in
+        finally:
+            wishing.cancel()
+        self.weather.is_calm = True
+        self._mend()
+        await self._until_over(asked)
+
+    def _mend(self) -> None:
+        """Whatever is broken works again, and there are no caps any more."""
+        self.cluster.away_until = 0.0
+        self.cluster.silent.clear()
+        self.cloud.server_up = self.cloud.cloud_up = True
+        for vm in self.cloud.alive():
+            vm.plugged = True
+        for name, gpus in self.nodes.items():
+            nodes.restore(self, name, gpus)
+        # A job that no cap can pay would wait for ever.
+        self.process.config = self.process.config.model_copy(update={"caps": []})
+        self.process.kill()
+        self.process.start()
+
+    async def _until_over(self, asked: Store) -> None:
+        give_up = self.loop.time() + CALM_S
+        while self.loop.time() < give_up:
+            self.users.let_go(asked)
+            await asyncio.sleep(1800.0)
+            if self.verdict.is_over(asked):
+                return
+        self.verdict.wrong.append(f"not over {CALM_S / DAY_S:g} days after the last fault")
+        self.verdict.unfinished(asked)
+
+    async def _keep_up(self) -> None:
+        """What systemd does: a process that is down is started again."""
+        while True:
+            await asyncio.sleep(self.draw.uniform(1.0, 10.0))
+            if not self.process.is_up and (self.weather.is_calm or self.draw.random() < 0.3):
+                self.process.kill()
+                self.process.start()
+
+    async def _watch_bills(self) -> None:
+        while True:
+            await asyncio.sleep(600.0)
+            self.marks.settle()
+            self.verdict.meanwhile()
+
+    def _heard(self, step: Step) -> None:
+        now = self.loop.time()
+        for decision in step.changes.decisions:
+            line = f"{decision.subject}: {decision.reason}"
+            self.story.append((now, line))
+            self._digest.update(f"{now:.6f} {line}\n".encode())
+        self.verdict.stored(step)
+
+    def told(self, cpu_s: float) -> Told:
+        """The result."""
+        for at, name, subject in self.weather.struck:
+            self._digest.update(f"{at:.6f} {name} {subject}\n".encode())
+            self.story.append((at, f"FAULT {name} {subject}"))
+        self.story.sort(key=lambda row: row[0])
+        return Told(
+            self.ask,
+            self.verdict.wrong,
+            self.weather.counts,
+            self._digest.hexdigest(),
+            self.story,
+            self.loop.time() - START,
+            cpu_s,
+            self.process.lives,
+            sorted(self.weather.on),
+        )
+
+
+def run(ask: Ask) -> Told:
+    """Run a seed in memory; nothing of it stays."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    root, began = Path(mkdtemp(prefix="storm-", dir=memory)), time.process_time()
+    try:
+        with sandbox(ask.seed) as (loop, clock):
+            storm = Storm(ask, loop, clock, root)
+            loop.run_until_complete(storm.run())
+            return storm.told(time.process_time() - began)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,65 @@
+"""The fault simulation itself: a seed is one run, planted bugs can be planted, a failure is made small."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.storm import shrink
+from tests.storm.planted import PLANTED, hunted
+from tests.storm.run import Ask, Told, run
+from tests.storm.shrink import shrunk, told_as_story
+from tests.storm.weather import FAULTS
+
+SMALL = Ask(seed=2, jobs=4, days=0.05)
+#: Prints the digest of a small run.
+ELSEWHERE = "from tests.storm.run import Ask, run; print(run(Ask(seed=2, jobs=4, days=0.05)).digest)"
+
+
+def test_a_seed_is_one_run_byte_for_byte_in_any_process() -> None:
+    here = run(SMALL)
+    assert not here.wrong
+    assert here.counts, "something went wrong in that time"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.strip() == here.digest
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_the_text_that_a_planted_bug_changes_is_there(name: str) -> None:
+    assert PLANTED[name].changed().__name__ == PLANTED[name].function().__name__
+
+
+def test_a_planted_bug_is_found_and_gone_afterwards() -> None:
+    bug = PLANTED["requests-not-taken"]
+    good = bug.function().__code__
+    found = hunted(bug, [Ask(seed=8, jobs=3, days=0.02)])
+    assert found is not None
+    assert bug.function().__code__ is good
+
+
+def test_a_failing_run_is_reduced_to_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_(ask: Ask) -> Told:
+        on = FAULTS.keys() if ask.faults is None else ask.faults
+        bad = {"killed", "sold-out"} <= set(on) and ask.jobs >= 3
+        wrong = [f"job-{ask.jobs}: lost"] if bad else []
+        return Told(
+            ask, wrong, Counter(on), "", [(1_767_571_201.0, "FAULT killed ")], 0.0, 0.0, 1, sorted(on)
+        )
+
+    monkeypatch.setattr(shrink, "run", run_)
+    small = shrunk(run_(Ask(5)))
+    assert small.ask.faults == {"killed", "sold-out"}
+    assert small.ask.jobs == 3
+    told = told_as_story(small)
+    assert "--faults killed,sold-out" in told
+    assert "day 0 00:00:01  ** the scheduler is killed at any moment [killed]" in told

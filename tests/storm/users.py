@@ -1,0 +1,175 @@
+"""What users do: jobs of many kinds, and then other wishes, often at a bad moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from starburst.app.errors import UserError
+from starburst.app.jobs import submitting
+from starburst.app.reading.sources import ManifestText
+from starburst.clusters.kubernetes.runs.identity import adopted_id
+from starburst.domain.job import OWNER
+from starburst.kube import names
+from starburst.kube.resources import JOBS
+from starburst.store.errors import StoreError
+from starburst.store.listings import queries
+from starburst.store.store import Store
+from tests.storm.model.cluster import ModelCluster
+
+#: Where applied jobs lie, and their share.
+NAMESPACE, APPLIED = "team", 0.2
+USERS, QUEUES = ("ada", "bob", "cid"), ("research", "vision", "batch")
+
+
+@dataclass(slots=True)
+class Asked:
+    """A job that was handed in and acknowledged."""
+
+    id: str
+    tasks: int
+    code: int
+    retries: int
+    #: A user wished for its end.
+    cancelled: bool = False
+    after_ok: str | None = None
+    after_any: str | None = None
+    #: It lies in the cluster, and was not submitted.
+    applied: bool = False
+
+
+class Users:
+    """They submit for most of the time, and go on wishing until the end of it."""
+
+    def __init__(self, seed: int, jobs: int, lasts_s: float, cluster: ModelCluster, largest: int) -> None:
+        """`largest`: GPUs of the largest node; only what fits there is kept from the cloud."""
+        self._cluster = cluster
+        self._draw = Random(f"{seed}/users")
+        self._jobs, self._lasts_s, self._largest = jobs, lasts_s, largest
+        self.asked: dict[str, Asked] = {}
+        self.refused: list[str] = []
+        self._count = 0
+
+    async def submit(self, store: Store) -> None:
+        """All the jobs, some of them in bursts."""
+        draw, pause_s = self._draw, self._lasts_s / self._jobs
+        while self._count < self._jobs:
+            await asyncio.sleep(draw.expovariate(1 / pause_s) if draw.random() < 0.6 else 0.0)
+            self._hand_in(store)
+
+    async def meddle(self, store: Store) -> None:
+        """Cancel, hold and release, for ever."""
+        draw = self._draw
+        while True:
+            await asyncio.sleep(draw.expovariate(8 / self._lasts_s))
+            pending = [name for name in self.asked if not self.asked[name].cancelled]
+            if not pending:
+                continue
+            mine = self.asked[draw.choice(pending[-12:])]
+            wish = draw.choice(("cancel", "cancel", "hold", "hold", "release"))
+            rows = queries.jobs(store, ids=[mine.id])
+            if wish == "cancel":
+                mine.cancelled = True
+                submitting.cancel(store, rows, now=draw.random() < 0.3)
+            elif wish == "hold":
+                submitting.hold(store, rows)
+                if draw.random() < 0.5:  # and changes his mind at once
+                    submitting.release(store, rows)
+            else:
+                submitting.release(store, rows)
+
+    def wished_away(self, metadata: dict[str, Any]) -> None:
+        """A user deleted this Job in the cluster."""
+        job_id = metadata["labels"].get(names.JOB) or adopted_id(metadata["name"], metadata["uid"])
+        if job_id in self.asked:
+            self.asked[job_id].cancelled = True
+
+    def let_go(self, store: Store) -> None:
+        """Release whatever is held."""
+        submitting.release(store, queries.jobs(store, ids=list(self.asked)))
+
+    def _hand_in(self, store: Store) -> None:
+        self._count += 1
+        manifest, mine = self._manifest(self._count)
+        if self._draw.random() < APPLIED and not self._cluster.is_away:
+            self._apply(manifest, mine)
+            return
+        source = ManifestText(f"job-{self._count}.yaml", json.dumps(manifest))
+        try:
+            found = submitting.read_sources(
+                store, [source], self._draw.choice(USERS), submitter=OWNER, seed=f"s{self._count}"
+            )
+            keys = submitting.submit(store, found, allow_unsatisfiable=True)
+        except (UserError, StoreError) as error:
+            self.refused.append(str(error))
+            return
+        for key in keys:
+            marks = manifest["metadata"]["annotations"]
+            after = (marks.get("starburst.io/after-ok"), marks.get("starburst.io/after-any"))
+            self.asked[key["id"]] = Asked(key["id"], *mine, False, *after)
+
+    def _apply(self, manifest: dict[str, Any], mine: tuple[int, int, int]) -> None:
+        """As with kubectl; such a job comes after no other."""
+        manifest["metadata"] |= {"namespace": NAMESPACE, "name": f"applied-{self._count}"}
+        marks = manifest["metadata"]["annotations"]
+        for name in ("starburst.io/after-ok", "starburst.io/after-any"):
+            marks.pop(name, None)
+        manifest["spec"]["template"]["spec"]["schedulerName"] = names.CHAKRA
+        made = self._cluster.add(JOBS, manifest)["metadata"]
+        job_id = adopted_id(made["name"], made["uid"])
+        self.asked[job_id] = Asked(job_id, *mine, applied=True)
+
+    def _manifest(self, number: int) -> tuple[dict[str, Any], tuple[int, int, int]]:
+        draw = self._draw
+        gang = draw.random() < 0.15
+        tasks, gpus = (
+            (draw.choice((2, 3)), draw.choice((1, 2))) if gang else (1, draw.choice((0, 1, 1, 1, 2, 4)))
+        )
+        work_s = draw.choice((30, 300, 1200, 3600)) * draw.uniform(0.5, 2.0)
+        code = 1 if draw.random() < 0.1 else 0
+        retries = draw.choice((0, 0, 1, 3)) if code else draw.choice((0, 2))
+        marks = dict(self._annotations(work_s, tasks * gpus))
+        limits = {"cpu": str(draw.choice((1, 2, 4))), "memory": "4Gi"}
+        if gpus:
+            limits["nvidia.com/gpu"] = str(gpus)
+        container = {
+            "name": "main",
+            "image": "busybox",
+            "command": ["work", f"{work_s:.0f}", str(code)],
+            "resources": {"limits": limits},
+        }
+        pod = {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": draw.choice((5, 30, 120)),
+        }
+        spec: dict[str, Any] = {"backoffLimit": retries, "template": {"spec": pod}}
+        if gang:
+            spec |= {"completions": tasks, "parallelism": tasks, "completionMode": "Indexed"}
+        queue = draw.choice(QUEUES)
+        metadata = {
+            "name": f"job-{number}",
+            "labels": {"starburst.io/queue": queue},
+            "annotations": marks,
+        }
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        return job, (tasks, code, retries)
+
+    def _annotations(self, work_s: float, gpus: int) -> Iterator[tuple[str, str]]:
+        draw = self._draw
+        if draw.random() < 0.8:
+            yield "starburst.io/runtime-estimate", f"{work_s * draw.choice((0.1, 1, 1, 1, 5)):.0f}s"
+        if draw.random() < 0.6:
+            yield "starburst.io/checkpoint", "true"
+        cloud = draw.choice(("auto", "auto", "auto", "never", "only"))
+        yield "starburst.io/cloud", "auto" if cloud == "never" and gpus > self._largest else cloud
+        known = [name for name, asked in self.asked.items() if not asked.applied]
+        if known and draw.random() < 0.12:
+            kind = draw.choice(("after-ok", "after-any"))
+            yield f"starburst.io/{kind}", draw.choice(known[-8:])
+        if draw.random() < 0.15:
+            yield "starburst.io/max-wait", draw.choice(("0s", "10m", "2h"))

@@ -1,0 +1,226 @@
+"""What must be so during and after a run, judged by what really happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from starburst.clouds.sky.machines.naming import Naming
+from starburst.core.model.events import HoldRequested, ReleaseRequested
+from starburst.domain.job import Phase
+from starburst.store.listings import queries
+from starburst.store.store import Step, Store
+
+if TYPE_CHECKING:
+    from tests.storm.run import Storm
+    from tests.storm.users import Asked
+
+ENDS = ("succeeded", "failed", "cancelled")
+#: Decisions for which something must have gone wrong.
+TROUBLE = ("lost", "not-started", "launch-failed", "unreachable", "unfit", "fenced", "stalled")
+#: Faults without which no machine's lease passes.
+CUTS = (
+    "killed",
+    "crash",
+    "ssh",
+    "cut-off",
+    "sky",
+    "disk",
+    "store",
+    "fsync",
+    "listing",
+    "refuses",
+    "api",
+    "wait",
+)
+
+
+class Verdict:
+    """What was wrong, a line each."""
+
+    def __init__(self, storm: Storm) -> None:
+        self._storm = storm
+        self.wrong: list[str] = []
+        #: How each job ended, as stored.
+        self.ends: dict[str, str] = {}
+        #: Decisions that were stored.
+        self.decisions = 0
+
+    # During the run.
+
+    def stored(self, step: Step) -> None:
+        """A step is durable."""
+        now, storm = self._storm.loop.time(), self._storm
+        self.decisions += len(step.changes.decisions)
+        self._holds(step)
+        for decision in step.changes.decisions:
+            if not storm.weather.on and decision.kind in TROUBLE:
+                self.wrong.append(f"{decision.subject}: though nothing goes wrong: {decision.reason}")
+            grace_s = storm.process.config.policy.unreachable
+            if decision.kind == "fenced" and decision.numbers["after_s"] < grace_s:  # type: ignore[operator]
+                self.wrong.append(f"{decision.subject}: ended before its grace: {decision.reason}")
+            if decision.kind == "launched":
+                self._afforded(decision.subject, now)
+            if decision.kind in ENDS:
+                if decision.subject in self.ends:
+                    self.wrong.append(f"{decision.subject}: ended twice: {decision.reason}")
+                self.ends[decision.subject] = decision.kind
+                self._storm.marks.over[decision.subject] = now
+
+    def _holds(self, step: Step) -> None:
+        """Who was held is kept out of the queue, unless released at once."""
+        wished = {e.job_id for e in step.events if isinstance(e, HoldRequested)}
+        wished -= {e.job_id for e in step.events if isinstance(e, ReleaseRequested)}
+        for job_id in sorted(wished & step.changes.jobs.keys()):
+            phase = step.changes.jobs[job_id].phase
+            if phase in (Phase.QUEUED, Phase.BLOCKED):
+                self.wrong.append(f"{job_id}: {phase.value} though it was held")
+
+    def _afforded(self, machine: str, now: float) -> None:
+        """Nothing is rented once the cloud's own bills have reached a cap."""
+        for cap in self._storm.process.config.caps:
+            if cap.queue is not None or cap.user is not None:
+                continue
+            began = now - now % (3600 if cap.per == "hour" else 86_400)
+            spent = sum(
+                self._storm.cloud.rate_of(vm)
+                .for_seconds(max(0.0, (vm.ended_at or now) - max(began, vm.made_at)))
+                .micro_usd
+                for vm in self._storm.cloud.vms
+            )
+            if spent > 1.02 * 1e6 * float(cap.usd):
+                self.wrong.append(f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}")
+
+    def meanwhile(self) -> None:
+        """Now and then."""
+        storm = self._storm
+        for name, gpus in storm.nodes.items():
+            pods = [pod for pod in storm.cluster.pods_on(name) if pod["status"]["phase"] == "Running"]
+            used = sum(_gpus(pod) for pod in pods)
+            if used > gpus:
+                self.wrong.append(f"{name}: {used} of {gpus} GPUs are in use")
+        if not storm.weather.on:
+            self.wrong += [
+                f"{vm.id}: its switch is not set"
+                for vm in storm.cloud.alive()
+                if vm.switch_s is None and vm.made_at < storm.loop.time() - 1800
+            ]
+        for vm in self._storm.cloud.alive():
+            used = sum(
+                int(task.spec.get("gpus", 0))
+                for task in vm.tasks.values()
+                if task.exit is None and task.began_at
+            )
+            if used > vm.gpus:
+                self.wrong.append(f"{vm.id}: {used} of {vm.gpus} GPUs are in use")
+
+    # After it.
+
+    def is_over(self, store: Store) -> bool:
+        """Whether there is nothing left to do."""
+        storm = self._storm
+        stored = {row.id for row in queries.jobs(store)}
+        # Who deletes what he applied before anybody saw it has asked for nothing.
+        asked = (one for one in storm.users.asked.values() if one.id in stored or not one.cancelled)
+        ended = all(one.id in self.ends for one in asked)
+        return ended and not storm.cloud.alive() and not queries.instance_records(store)
+
+    def unfinished(self, store: Store) -> None:
+        """What there still is to do, in the scheduler's words."""
+        asked = self._storm.users.asked.keys() - self.ends.keys()
+        for row in queries.jobs(store, ids=sorted(asked)):
+            said = queries.decisions(store, row.id, last=2)
+            self.wrong.append(
+                f"{row.id}: {row.phase}: {row.message}: {[decision.reason for decision in said]}"
+            )
+        for record in queries.instance_records(store):
+            said = queries.decisions(store, record.id, last=2)
+            self.wrong.append(f"{record.id}: {record.phase}: {[decision.reason for decision in said]}")
+
+    def at_the_end(self) -> None:
+        """Judge it all."""
+        storm = self._storm
+        storm.marks.settle()
+        self.wrong += storm.process.failures[:3]
+        self.wrong += storm.marks.broken[:5] + storm.cluster.broken[:5]
+        with Store.open(storm.process.home.database) as store:
+            self._jobs(store)
+            self._money(store)
+            self._log(store)
+            owed = [action.key for action in store.pending_actions()]
+            if owed:
+                self.wrong.append(f"owed at the end: {owed[:5]}")
+        live = storm.marks.open
+        if live:
+            self.wrong.append(f"still alive: {list(live.values())[:3]}")
+        rented = [vm.id for vm in storm.cloud.alive()]
+        if rented:
+            self.wrong.append(f"still rented: {rented[:5]}")
+
+    def _log(self, store: Store) -> None:
+        """The log is what was decided, and a machine's lease passed only if something was cut."""
+        rows = len(queries.decisions(store))
+        if rows != self.decisions:
+            self.wrong.append(f"{self.decisions} decisions were made, {rows} are in the log")
+        if not any(name.startswith(CUTS) for name in self._storm.weather.counts):
+            for vm in self._storm.cloud.vms:
+                late = [
+                    name for name, task in vm.tasks.items() if (task.exit or {}).get("ended_by") == "lease"
+                ]
+                self.wrong += [f"{name}: ended for the lease of {vm.id}" for name in late]
+
+    def _jobs(self, store: Store) -> None:
+        phases = {row.id: row.phase for row in queries.jobs(store)}
+        for name, asked in self._storm.users.asked.items():
+            phase = phases.get(name)
+            if phase is None and asked.applied and asked.cancelled:
+                continue
+            if phase is None:
+                self.wrong.append(f"{name}: acknowledged, and not in the store")
+            elif phase not in ENDS:
+                self.wrong.append(f"{name}: {phase} at the end")
+            else:
+                self.wrong += [f"{name}: {what}" for what in self._of_job(name, asked, phase)]
+
+    def _of_job(self, name: str, asked: Asked, phase: str) -> Iterator[str]:
+        storm = self._storm
+        marks = [mark for mark in storm.marks.all if mark.job == name]
+        failed = {mark.attempt for mark in marks if mark.code == 1}
+        if phase == "succeeded" and not storm.marks.succeeded(name, asked.tasks):
+            yield "succeeded by the store, and no attempt of it did"
+        if phase == "failed" and asked.code == 0 and not storm.weather.on:
+            yield "failed, though its command does not and nothing goes wrong"
+        if phase == "cancelled" and not asked.cancelled and asked.after_ok is None:
+            yield "cancelled, and no user wished for that"
+        if asked.code and not storm.weather.on and len(failed) > asked.retries + 1:
+            yield f"its command failed {len(failed)} times, with {asked.retries} retries"
+        first = min((mark.began_at for mark in marks), default=None)
+        for other in filter(None, (asked.after_ok, asked.after_any)):
+            if first is not None and first < storm.marks.over.get(other, first):
+                yield f"began before the end of {other}, which it comes after"
+
+    def _money(self, store: Store) -> None:
+        storm = self._storm
+        naming = Naming("starburst", str(store.fact("controller")))
+        bills, listed = dict[str, int](), dict[str, int]()
+        for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms):
+            name, cost = naming.instance_id(cluster) or cluster, storm.cloud.bill_of(cluster)
+            bills[name] = cost.micro_usd
+            # Where nobody told its price in time it counts as listed.
+            listed[name] = storm.cloud.bill_of(cluster, listed=True).micro_usd
+        records = queries.instance_records(store, include_ended=True)
+        books = {record.id: record.micro_usd for record in records if record.micro_usd}
+        for name in sorted(bills.keys() | books.keys()):
+            ours = books.get(name, 0)
+            if ours not in (bills.get(name, 0), listed.get(name, 0)):
+                self.wrong.append(
+                    f"{name}: the cloud's bill is {bills.get(name, 0)}, ours {ours} micro-dollars"
+                )
+        paid = sum(row.cloud_micro_usd for row in queries.jobs(store))
+        if paid != sum(books.values()):
+            self.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")
+
+
+def _gpus(pod: dict[str, Any]) -> int:
+    limits = pod["spec"]["containers"][0]["resources"].get("limits") or {}
+    return int(limits.get("nvidia.com/gpu", 0))
